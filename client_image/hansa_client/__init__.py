@@ -1,0 +1,1 @@
+"""The program of one silo: play a world, keep what worked, train an adapter, send it."""

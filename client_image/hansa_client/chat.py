@@ -1,0 +1,109 @@
+"""Chat: turns of text to the tokens of one model, by its own chat template, and back.
+
+A template is run once, on marker texts; what it puts around them is then put around every turn.
+So a turn's tokens never depend on the turns before it (some templates rewrite earlier ones), and
+an episode grows only at its end, as the key-value cache of a rollout needs it.
+"""
+
+from typing import Any
+
+from hansa.errors import PermanentError
+
+_FIRST, _ACTION, _NEXT = "HansaFirstText", "HansaActionText", "HansaNextText"
+_PLAIN = ("", "\n> ", "\n", "\n> ")
+"""Around the first and each next observation where a model brings no template."""
+
+
+class Chat:
+    """The frame that a model's template puts around observations and actions."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._specials = _specials(tokenizer)
+        self._frame = _PLAIN
+        end = tokenizer.eos_token
+        if tokenizer.chat_template:
+            *frame, rest = _frame(tokenizer)
+            written, between = _split_end(rest[0], self._specials)
+            self._frame = (frame[0], frame[1], between, rest[1])
+            end = written or end
+        if not end:
+            raise PermanentError(
+                "spec.model.source: its tokenizer has no eos_token, expected one that ends a turn"
+            )
+        self.end: int = tokenizer.convert_tokens_to_ids(end)
+        """The token that ends the agent's turn."""
+        self.stops: list[int] = sorted({self.end, tokenizer.eos_token_id or self.end})
+        """Tokens after which the agent writes no more."""
+
+    def observations(self, texts: list[str], *, first: bool) -> list[list[int]]:
+        """Tokens of the world's turns, up to where the agent begins to write."""
+        before, after = self._frame[:2] if first else self._frame[2:]
+        return self._encode([f"{before}{self._clean(text)}{after}" for text in texts])
+
+    def actions(self, texts: list[str]) -> list[list[int]]:
+        """Tokens of the agent's turns as it should have written them, with the end token."""
+        return [[*tokens, self.end] for tokens in self._encode([self._clean(t) for t in texts])]
+
+    def texts(self, actions: list[list[int]]) -> list[str]:
+        """What the agent wrote, without the token that ends it."""
+        decoded = self._tokenizer.batch_decode(actions, skip_special_tokens=True)
+        return [text.strip() for text in decoded]
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        encoded: list[list[int]] = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return encoded
+
+    def _clean(self, text: str) -> str:
+        """Text in which a world, or a model, cannot forge the end of a turn."""
+        for special in self._specials:
+            text = text.replace(special, "")
+        return text
+
+
+def _specials(tokenizer: Any) -> list[str]:
+    """Texts that the tokenizer reads as one special token, longest first."""
+    added = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
+    return sorted(added | set(tokenizer.all_special_tokens), key=lambda text: (-len(text), text))
+
+
+def _frame(tokenizer: Any) -> tuple[str, str, tuple[str, str]]:
+    """What the template writes around the first observation, and around each next one."""
+    first = _applied(tokenizer, [{"role": "user", "content": _FIRST}])
+    dialogue = [
+        {"role": "user", "content": _FIRST},
+        {"role": "assistant", "content": _ACTION},
+        {"role": "user", "content": _NEXT},
+    ]
+    whole = _applied(tokenizer, dialogue)
+    if first.count(_FIRST) != 1 or whole.count(_ACTION) != 1 or whole.count(_NEXT) != 1:
+        raise PermanentError(
+            "spec.model.source: its chat template does not show each turn once, "
+            "expected user and assistant turns in order"
+        )
+    before_first, after_first = first.split(_FIRST)
+    before_next, after_next = whole.split(_ACTION)[1].split(_NEXT)
+    return before_first, after_first, (before_next, after_next)
+
+
+def _split_end(text: str, specials: list[str]) -> tuple[str, str]:
+    """The special token that ends the agent's turn, which it writes itself, and what follows."""
+    stripped = text.lstrip()
+    for special in specials:
+        if special and stripped.startswith(special):
+            return special, stripped[len(special) :]
+    return "", text
+
+
+def _applied(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+    try:
+        text: str = tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # a template is a program of its own: jinja raises what it likes
+        raise PermanentError(
+            f"spec.model.source: its chat template fails on user and assistant turns ({error})"
+        ) from None
+    return text

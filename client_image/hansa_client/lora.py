@@ -1,0 +1,139 @@
+"""LoRA on a loaded model: its shapes, playing with an adapter merged, and training one.
+
+PEFT decides which layers get an adapter and what the tensors are called; the arrays are numpy's,
+as everywhere else in Hansa.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hansa.adapter import Shapes, Tensors, check_rank
+from hansa.errors import PermanentError
+from hansa.spec import Adapter
+
+if TYPE_CHECKING:
+    import torch
+
+_PREFIX = "base_model.model."
+_A, _B = ".lora_A.weight", ".lora_B.weight"
+
+
+def shapes(model: Any, adapter: Adapter) -> Shapes:
+    """Shape of each tensor that PEFT would train on this model, by PEFT's names."""
+    wrapped = _wrap(model, adapter, on_meta=True)
+    found = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
+    wrapped.unload()
+    return found
+
+
+def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
+    """A PEFT model that trains from these tensors; `detach` gives the base back."""
+    import torch
+    from peft import set_peft_model_state_dict
+
+    for name, array in tensors.items():
+        check_rank(name, array.shape, adapter.rank)
+    wrapped = _wrap(model, adapter, on_meta=False)
+    own = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
+    if own != {name: tuple(array.shape) for name, array in tensors.items()}:
+        wrapped.unload()
+        raise PermanentError(
+            "spec.adapter: the start adapter has other tensors than this base model gives it",
+            hint="every environment needs the same spec.model.source",
+        )
+    state = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
+    set_peft_model_state_dict(wrapped, state)
+    return wrapped
+
+
+def detach(wrapped: Any) -> tuple[Any, Tensors]:
+    """The base model as it was, and the trained tensors."""
+    trained = {
+        name: tensor.detach().float().cpu().numpy().copy()
+        for name, tensor in sorted(_state(wrapped).items())
+    }
+    return wrapped.unload(), trained
+
+
+@contextmanager
+def merged(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[None]:
+    """The model with the adapter added into its weights, and exactly as before afterwards.
+
+    All episodes of a round play with one adapter: added once, it costs generation nothing. The
+    original weights are kept aside, since subtracting again would leave rounding behind.
+    """
+    import torch
+
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    try:
+        with torch.no_grad():
+            for module in sorted(name.removesuffix(_A) for name in tensors if name.endswith(_A)):
+                weight, delta = _delta(model, module, tensors, adapter.alpha / adapter.rank)
+                kept.append((weight, weight.detach().clone()))
+                weight.add_(delta)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, original in kept:
+                weight.copy_(original)
+
+
+def _delta(
+    model: Any, module: str, tensors: Tensors, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A layer's weight and what the adapter adds to it."""
+    import torch
+
+    try:
+        layer = model.get_submodule(module.removeprefix(_PREFIX))
+    except AttributeError:
+        raise PermanentError(
+            f"spec.model.source: the adapter has {module}, which this base model lacks"
+        ) from None
+    weight: torch.Tensor = layer.weight
+    a = torch.from_numpy(np.array(tensors[module + _A])).to(weight.device)
+    b = torch.from_numpy(np.array(tensors[module + _B])).to(weight.device)
+    delta = scale * (b @ a)
+    if type(layer).__name__ == "Conv1D":  # GPT-2 keeps its weights transposed
+        delta = delta.T
+    if delta.shape != weight.shape:
+        raise PermanentError(
+            f"spec.model.source: the adapter's {module} is {tuple(delta.shape)}, "
+            f"expected {tuple(weight.shape)}"
+        )
+    return weight, delta.to(weight.dtype)
+
+
+def _wrap(model: Any, adapter: Adapter, *, on_meta: bool) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        lora_dropout=adapter.dropout,
+        target_modules=adapter.target_modules,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    try:
+        return get_peft_model(model, config, low_cpu_mem_usage=on_meta)
+    except ValueError as error:
+        first = str(error).strip().partition("\n")[0]
+        raise PermanentError(
+            f"spec.adapter.targetModules: got {adapter.target_modules}, "
+            f"expected names of this model's linear layers ({first})"
+        ) from error
+
+
+def _state(wrapped: Any) -> dict[str, torch.Tensor]:
+    from peft import get_peft_model_state_dict
+
+    state: dict[str, torch.Tensor] = get_peft_model_state_dict(
+        wrapped, save_embedding_layers=False
+    )
+    return state

@@ -1,0 +1,92 @@
+"""Trajectories: one played episode as data, as a JSON line, and as the tokens a learner sees.
+
+Every turn keeps its token ids beside its text. Text alone would have to be tokenised again, and no
+tokenizer promises that decoding and encoding gives back what the model generated; with the ids,
+training sees exactly what the rollout saw. The text is for people. The ids fit because one run
+never changes its base model.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from hansa.errors import Corrupt
+from hansa.manifest import Count
+from hansa.spec import Model
+
+Token = Annotated[int, Field(ge=0)]
+
+
+class Turn(Model):
+    """What the world said or the agent did."""
+
+    role: Literal["user", "agent"]
+    """`user` is the world's observation, `agent` the model's own text."""
+    text: str
+    """The turn as a person reads it."""
+    tokens: list[Token] = Field(default_factory=list)
+    """Ids as the model saw or wrote them; empty for a last observation that nobody answered."""
+
+
+class Episode(Model):
+    """One played task."""
+
+    task: str
+    """Id of the task in its world."""
+    sample: Count = 0
+    """Which of several episodes of the task."""
+    round: Count
+    """Round that played it; 0 for demonstrations."""
+    source: Literal["demonstration", "exploration", "evaluation"]
+    """Who played, and why."""
+    seed: Count
+    """Seed its tokens were sampled with."""
+    success: bool
+    """Whether the goal was reached."""
+    reward: float = 0.0
+    """The last step's reward."""
+    turns: list[Turn]
+    """The episode, beginning with the world's first observation."""
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A trajectory as a learner sees it."""
+
+    tokens: list[int]
+    """Token ids."""
+    is_agent: list[bool]
+    """Which of them the agent wrote; the loss is on these alone."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def render(episode: Episode, max_length: int) -> Sequence:
+    """Tokens and loss mask of an episode, cut to the length and to the agent's last token.
+
+    What follows the agent's last token could only cost time: nothing is learned from it.
+    """
+    tokens: list[int] = []
+    is_agent: list[bool] = []
+    for turn in episode.turns:
+        tokens += turn.tokens
+        is_agent += [turn.role == "agent"] * len(turn.tokens)
+    last = max((i for i, own in enumerate(is_agent[:max_length]) if own), default=-1)
+    return Sequence(tokens[: last + 1], is_agent[: last + 1])
+
+
+def encode(episode: Episode) -> bytes:
+    """One JSON line."""
+    return episode.model_dump_json(by_alias=True).encode() + b"\n"
+
+
+def decode(line: bytes, where: str) -> Episode:
+    """The episode of a JSON line, or the field that is wrong in which file."""
+    try:
+        return Episode.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise Corrupt(f"{where}: {field or 'line'}: {first['msg']}") from None

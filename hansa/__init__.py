@@ -1,0 +1,3 @@
+"""Hansa, federated self-evolution of LLM agents: the contract that all parts share."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,129 @@
+"""Who may do what in the bucket: one list of grants, printed as an S3 policy or given to a server.
+
+An environment reads what is shared and writes only below its own name; the aggregator sees every
+update and no experience. Folders end in a slash, so that `maze` says nothing about `maze2`.
+
+Limits: a policy guards the bucket, not the machines that hold the credentials.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hansa import keys
+from hansa.errors import InputError
+from hansa.spec import S3, FederationSpec
+from hansa.store.base import Credentials
+
+AGGREGATOR = "aggregator"
+"""Identity of the aggregator; no environment can have this name."""
+
+Right = Literal["read", "write"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grant:
+    """What an identity may do with one object, or with everything below one folder."""
+
+    s3: S3
+    """Store and bucket that hold it."""
+    path: str
+    """Key of an object, or a folder when it ends in a slash."""
+    rights: tuple[Right, ...]
+    """Reading includes listing: without it a missing object looks like a forbidden one."""
+
+    def pattern(self) -> str:
+        """The keys it covers, as policies write them."""
+        return f"{self.path}*" if self.path.endswith("/") else self.path
+
+
+def environment_grants(storage: S3, name: str, private: S3 | None = None) -> list[Grant]:
+    """What one environment needs; `private` is its experienceStorage, where it has one."""
+    prefix, own = storage.prefix, private or storage
+    return [
+        Grant(s3=storage, path=keys.federation(prefix), rights=("read",)),
+        Grant(s3=storage, path=keys.global_root(prefix), rights=("read",)),
+        Grant(s3=storage, path=keys.update_root(prefix, name), rights=("read", "write")),
+        Grant(s3=storage, path=keys.evaluation_root(prefix, name), rights=("read", "write")),
+        Grant(s3=own, path=keys.experience_root(own.prefix, name), rights=("read", "write")),
+    ]
+
+
+def aggregator_grants(storage: S3) -> list[Grant]:
+    """What the aggregator needs; experience and evaluations are none of its business."""
+    prefix = storage.prefix
+    return [
+        Grant(s3=storage, path=keys.federation(prefix), rights=("read", "write")),
+        Grant(s3=storage, path=keys.global_root(prefix), rights=("read", "write")),
+        Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
+    ]
+
+
+def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> list[Grant]:
+    """All grants of an environment or `aggregator`; `storage` stands in for a spec without one."""
+    storage = storage or (spec.storage.s3 if spec.storage else None)
+    if storage is None:
+        raise InputError("spec.storage: got nothing, expected storage.s3 to write a policy for")
+    if identity == AGGREGATOR:
+        return aggregator_grants(storage)
+    known = sorted(e.name for e in spec.environments)
+    if identity not in known:
+        raise InputError(f"identity: got '{identity}', expected aggregator, {', '.join(known)}")
+    private = spec.environment(identity).experience_storage
+    return environment_grants(storage, identity, private.s3 if private else None)
+
+
+def by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:
+    """Grants of each store: an experienceStorage elsewhere has a policy of its own there."""
+    stores: dict[str, list[Grant]] = {}
+    for grant in granted:
+        stores.setdefault((grant.s3.endpoint or "").rstrip("/"), []).append(grant)
+    return stores
+
+
+def iam_policy(granted: Iterable[Grant]) -> dict[str, Any]:
+    """The policy document that Amazon, MinIO and SeaweedFS understand."""
+    statements: list[dict[str, Any]] = []
+    buckets: dict[str, list[Grant]] = {}
+    for grant in granted:
+        buckets.setdefault(_arn(grant.s3), []).append(grant)
+    for arn, rules in sorted(buckets.items()):
+        read = sorted(rule.pattern() for rule in rules if "read" in rule.rights)
+        write = sorted(rule.pattern() for rule in rules if "write" in rule.rights)
+        listing = {"StringLike": {"s3:prefix": read}}
+        if read:
+            statements.append(_allow("s3:ListBucket", [arn], Condition=listing))
+            statements.append(_allow("s3:GetObject", [f"{arn}/{path}" for path in read]))
+        if write:
+            statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write]))
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def weed_identities(
+    granted: Mapping[str, list[Grant]], credentials: Mapping[str, Credentials], admin: str
+) -> dict[str, Any]:
+    """SeaweedFS's identities file: each name has the policy of its grants, `admin` all rights."""
+    identities = [
+        _identity(name, credentials[name], {"policyNames": [name]}) for name in sorted(granted)
+    ]
+    identities.append(_identity(admin, credentials[admin], {"actions": ["Admin"]}))
+    policies = [
+        {"name": name, "content": json.dumps(iam_policy(granted[name]))} for name in sorted(granted)
+    ]
+    return {"identities": identities, "policies": policies}
+
+
+def _identity(name: str, who: Credentials, may: dict[str, list[str]]) -> dict[str, Any]:
+    pair = {"accessKey": who.access_key, "secretKey": who.secret_key}
+    return {"name": name, "credentials": [pair], **may}
+
+
+def _allow(action: str, resources: list[str], **more: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": [action], "Resource": resources, **more}
+
+
+def _arn(s3: S3) -> str:
+    partitions = {"cn": "aws-cn", "us-gov": "aws-us-gov"}
+    area = s3.region.rsplit("-", 2)[0]
+    return f"arn:{partitions.get(area, 'aws')}:s3:::{s3.bucket}"

@@ -1,0 +1,63 @@
+"""Names of the Kubernetes API: group, kind, labels, conditions and event reasons, spelled once."""
+
+from typing import Literal
+
+GROUP = "hansa.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Federation"
+PLURAL = "federations"
+SINGULAR = "federation"
+SHORT_NAME = "hfed"
+CATEGORY = "hansa"
+
+LABEL_FEDERATION = f"{GROUP}/federation"
+LABEL_ROUND = f"{GROUP}/round"
+LABEL_ENVIRONMENT = f"{GROUP}/environment"
+LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_ROLE = f"{GROUP}/role"
+
+ANNOTATION_RETRY = f"{GROUP}/retry"
+"""A value that was not seen before opens the next round after a failed one (`hansa retry`)."""
+
+ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded"]
+
+Phase = Literal["Pending", "Running", "Suspended", "Failed", "Succeeded"]
+
+Reason = Literal[
+    # Accepted
+    "Valid",
+    "ImmutableFieldChanged",
+    # Progressing
+    "RoundOpen",
+    "Aggregating",
+    "Evaluating",
+    "Suspended",
+    "TooFewUpdates",
+    "AggregationFailed",
+    "EvaluationFailed",
+    "Finished",
+    # Degraded
+    "AllHealthy",
+    "EnvironmentFailed",
+    "UpdatesRefused",
+    "NothingToLearn",
+    # Succeeded
+    "Running",
+    "AllRoundsDone",
+]
+
+EventReason = Literal[
+    "RoundOpened",
+    "JobRetried",
+    "JobFailed",
+    "MembersFrozen",
+    "RoundAggregated",
+    "RoundFailed",
+    "RoundEmpty",
+    "UpdateRefused",
+    "Evaluated",
+    "Suspended",
+    "Resumed",
+    "Succeeded",
+]

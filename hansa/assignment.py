@@ -1,0 +1,244 @@
+"""What a program is told and what it reports, as JSON documents.
+
+Both executors hand the same documents to the same programs, so a process and a Pod cannot differ.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from hansa.errors import PermanentError
+from hansa.manifest import Count, Counts, Member, StartAdapter
+from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
+from hansa.status import CurrentRound, Federation, RoundSettings
+
+ENV_ASSIGNMENT = "HANSA_ASSIGNMENT"
+ENV_REPORT = "HANSA_REPORT"
+"""File the report goes to; absent: the Pod's termination log."""
+ENV_PROGRESS = "HANSA_PROGRESS"
+"""File that a client rewrites with its progress; only local runs set it."""
+ENV_MODEL_CACHE = "HANSA_MODEL_CACHE"
+"""Folder where downloaded base models are kept between Jobs."""
+TERMINATION_LOG = "/dev/termination-log"
+REPORT_LIMIT = 4096
+
+Role = Literal["client", "evaluate", "aggregator"]
+
+
+class Assignment(Model):
+    """Everything a program needs to know about its work; credentials come from AWS_* variables."""
+
+    version: Literal[1] = 1
+    """Version of this document."""
+    role: Role
+    """What to do."""
+    federation: str
+    """Name of the federation."""
+    seed: Count
+    """The federation's seed."""
+    model: ModelSource
+    """The base model."""
+    adapter: Adapter
+    """The adapter's shape."""
+    round: Count
+    """The round; for `evaluate`, that of the adapter."""
+    start: StartAdapter
+    """Adapter to start from, or to evaluate."""
+    settings: RoundSettings
+    """Settings frozen with the round."""
+    storage: S3
+    """Where adapters are exchanged."""
+    environments: list[str]
+    """All environments of the round, sorted; reports name them by index."""
+    environment: str = ""
+    """The client's own environment."""
+    world: str = ""
+    """World it plays."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The world's options."""
+    experience_storage: S3 | None = None
+    """The silo's private store; absent: `storage`."""
+    evaluate: bool = True
+    """Whether the client evaluates the start adapter first."""
+    members: list[Member] = Field(default_factory=list)
+    """Updates to aggregate."""
+    minimum: Annotated[int, Field(ge=1)] = 1
+    """Updates that must pass the gate."""
+
+    def identity(self) -> dict[str, Any]:
+        """What one run can never change."""
+        return {
+            "seed": self.seed,
+            "model": self.model.to_json(),
+            "adapter": self.adapter.to_json(),
+        }
+
+    def inputs(self) -> dict[str, Any]:
+        """All that the result follows from; attempt, endpoint and image are no part of it."""
+        settings = self.settings.to_json()
+        del settings["evaluation"]  # measuring an adapter does not change the next one
+        inputs = {
+            **self.identity(),
+            "round": self.round,
+            "start": self.start.to_json(),
+        }
+        if self.role == "aggregator":
+            return {**inputs, "aggregation": settings["aggregation"]}
+        del settings["aggregation"]
+        return {**inputs, **settings, **self.evaluation_inputs()}
+
+    def evaluation_inputs(self) -> dict[str, Any]:
+        """What an evaluation or the demonstrations belong to, however the round is set."""
+        return {
+            **self.identity(),
+            "environment": self.environment,
+            "world": self.world,
+            "options": self.options,
+        }
+
+
+class EvaluationReport(Model):
+    """How an adapter did."""
+
+    round: Count
+    """Round of the adapter."""
+    episodes: Count
+    """Episodes played."""
+    successes: Count
+    """Successful ones."""
+
+
+class ClientReport(Model):
+    """A client's answer."""
+
+    kind: Literal["client"] = "client"
+    """Which report this is."""
+    environment: Count
+    """Index into the assignment's environments."""
+    round: Count
+    """The round."""
+    trained: bool
+    """False: no experience yet, so no member of the mean."""
+    manifest: str
+    """Digest of the update's manifest."""
+    counts: Counts
+    """What the round did."""
+    evaluation: EvaluationReport | None = None
+    """How the start adapter did."""
+    norm: float = 0.0
+    """Norm of the update."""
+    bytes: Count = 0
+    """Size of the update."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Seconds of each phase."""
+
+
+class EvaluateReport(Model):
+    """Answer of an evaluate-only Job."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    """Which report this is."""
+    environment: Count
+    """Index into the assignment's environments."""
+    evaluation: EvaluationReport
+    """How the adapter did."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Seconds of each phase."""
+
+
+class AggregatorReport(Model):
+    """The aggregator's answer."""
+
+    kind: Literal["aggregator"] = "aggregator"
+    """Which report this is."""
+    round: Count
+    """The round."""
+    manifest: str
+    """Digest of the global manifest."""
+    adapter: str
+    """Digest of the global adapter."""
+    bytes: Count
+    """Size of the adapter."""
+    members: list[int]
+    """Indexes of the environments that were aggregated."""
+    refused: list[tuple[int, str]] = Field(default_factory=list)
+    """Indexes and reason codes of those that the gate kept out."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Seconds of each phase."""
+
+
+Report = Annotated[ClientReport | EvaluateReport | AggregatorReport, Field(discriminator="kind")]
+_REPORT: TypeAdapter[ClientReport | EvaluateReport | AggregatorReport] = TypeAdapter(Report)
+
+
+def encode_report(report: ClientReport | EvaluateReport | AggregatorReport) -> bytes:
+    """The report's bytes, within the limit that Kubernetes sets for a termination message."""
+    data = report.model_dump_json(by_alias=True, exclude_none=True).encode()
+    if len(data) > REPORT_LIMIT:
+        raise ValueError(f"report has {len(data)} bytes, expected at most {REPORT_LIMIT}")
+    return data
+
+
+def decode_report(data: bytes) -> ClientReport | EvaluateReport | AggregatorReport | None:
+    """The report, or nothing when it is lost or garbled: running the Job again brings it back."""
+    if len(data) > REPORT_LIMIT:
+        return None
+    try:
+        return _REPORT.validate_json(data)
+    except ValidationError:
+        return None
+
+
+def decode_assignment(text: str) -> Assignment:
+    """The assignment, or a permanent error that names the field."""
+    try:
+        return Assignment.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise PermanentError(f"{ENV_ASSIGNMENT}: {where}: {first['msg']}") from None
+
+
+def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
+    spec: FederationSpec = federation.spec
+    if spec.storage is None:
+        raise PermanentError("spec.storage: got nothing, expected storage.s3")
+    return {
+        "federation": federation.metadata.name,
+        "seed": spec.seed,
+        "model": spec.model,
+        "adapter": spec.adapter,
+        "round": current.round,
+        "start": current.start,
+        "settings": current.settings,
+        "storage": spec.storage.s3,
+        "environments": [e.name for e in current.environments],
+    }
+
+
+def for_environment(federation: Federation, current: CurrentRound, name: str) -> Assignment:
+    """What the client of one environment does in the open round, or evaluates after the last."""
+    frozen = next(e for e in current.environments if e.name == name)
+    private = federation.spec.environment(name).experience_storage
+    every = current.settings.evaluation.every_rounds
+    return Assignment(
+        **_common(federation, current),
+        role="client" if current.kind == "round" else "evaluate",
+        environment=name,
+        world=frozen.world,
+        options=frozen.options,
+        experience_storage=private.s3 if private else None,
+        evaluate=current.kind == "evaluate" or current.start.round % every == 0,
+    )
+
+
+def for_aggregator(federation: Federation, current: CurrentRound) -> Assignment:
+    """What the aggregator of the open round merges; its members are frozen by then."""
+    answered = sum(e.state == "Empty" for e in current.environments)
+    minimum = current.participation.minimum_updates or len(current.environments)
+    return Assignment(
+        **_common(federation, current),
+        role="aggregator",
+        members=current.members or [],
+        minimum=max(1, minimum - answered),
+    )

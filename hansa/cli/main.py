@@ -1,0 +1,185 @@
+"""The `hansa` program: a table of commands, each loaded only when it is used.
+
+`hansa --help` shows this table without importing a single command, so it is instant and works
+where an extra is missing.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from hansa import __version__
+from hansa.cli.common import ReaderLeft, run_guarded
+from hansa.errors import InputError
+
+GROUP = "hansa.commands"
+"""Entry-point group of commands that other packages bring: `mine = "my_package.mine:mine"`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """One line of the table: where a command lives and what its line in the help says."""
+
+    target: str
+    """Function as `module:function`."""
+    summary: str
+    """One line for `hansa --help`."""
+    extra: str = ""
+    """Extra of the distribution that brings the command; empty: always there."""
+
+
+COMMANDS: dict[str, Listing] = {
+    "demo": Listing(
+        target="hansa.cli.demo:demo", summary="Watch five worlds make one small agent better."
+    ),
+    "run": Listing(
+        target="hansa.cli.run:run", summary="Run a federation on this machine, or go on with it."
+    ),
+    "status": Listing(
+        target="hansa.cli.status:status", summary="Show how far a run is and how well it does."
+    ),
+    "report": Listing(target="hansa.cli.report:report", summary="Write one HTML page about a run."),
+    "pull": Listing(
+        target="hansa.cli.pull:pull", summary="Copy an adapter out of a run, ready for PEFT."
+    ),
+    "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of a run's Jobs."),
+    "validate": Listing(
+        target="hansa.cli.validate:validate", summary="Check a manifest and say what is wrong."
+    ),
+    "crd": Listing(
+        target="hansa.cli.crd:crd", summary="Print the CustomResourceDefinition for Kubernetes."
+    ),
+    "policy": Listing(
+        target="hansa.cli.policy:policy", summary="Print the bucket policy one party needs."
+    ),
+    "evaluate": Listing(
+        target="hansa_client.commands.evaluate:evaluate",
+        summary="Play a world's held-out tasks with an adapter.",
+        extra="client",
+    ),
+}
+"""Every command that this distribution knows; packages add theirs by entry points."""
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in COMMANDS}
+
+
+def _listing(name: str) -> Listing | None:
+    if name in COMMANDS:
+        return COMMANDS[name]
+    point = _plugins().get(name)
+    if point is None:
+        return None
+    return Listing(target=point.value, summary=f"From the package of {point.module}.")
+
+
+def load_function(name: str, listing: Listing) -> Callable[..., Any]:
+    """The command's function, or a sentence that says which extra brings it."""
+    module, _, attribute = listing.target.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        remedy = f"pip install 'hansa[{listing.extra}]'" if listing.extra else "see --debug"
+        raise InputError(f"command {name}: cannot be loaded ({error})", hint=remedy) from error
+    return found
+
+
+def _keep_broken_pipe(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Typer ends with 1 when a reader has gone; here that is a good end like any other."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BrokenPipeError:
+            raise ReaderLeft from None
+
+    return call
+
+
+class LazyCommand(TyperCommand):
+    """A line in the help until it is called, then the command itself."""
+
+    listing: Listing
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Load the real command; its context carries on."""
+        function = load_function(self.name or "", self.listing)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name=self.name)(_keep_broken_pipe(function))
+        return typer.main.get_command(app).make_context(info_name, args, *rest, **extra)
+
+
+class Table(TyperGroup):
+    """The commands of this distribution and of the packages beside it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of a first visit, then those of other packages."""
+        return [*COMMANDS, *sorted(_plugins())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The line of one command; nothing is imported yet."""
+        listing = _listing(cmd_name)
+        if listing is None:
+            return None
+        command = LazyCommand(name=cmd_name, help=listing.summary)
+        command.listing = listing
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; the base class suggests near names from `self.commands` alone."""
+        self.commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hansa {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Table,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def hansa(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Federated self-evolution of LLM agents: several worlds make one shared agent better."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the program and leave with its exit code."""
+    given = sys.argv[1:] if args is None else args
+    # `--debug` counts wherever it stands: people add it at the end of the line that failed.
+    words = given[: given.index("--")] if "--" in given else given
+    debug = "--debug" in words
+    rest = [word for i, word in enumerate(given) if not (word == "--debug" and i < len(words))]
+    command = typer.main.get_command(app)
+    sys.exit(
+        run_guarded(lambda: command.main(rest, prog_name="hansa", standalone_mode=False), debug)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""`hansa policy`: exactly what one party's credentials must be allowed in the bucket."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.common import Format, Output, print_data, say
+
+if TYPE_CHECKING:
+    from hansa.access import Grant
+    from hansa.spec import FederationSpec
+
+
+def policy(
+    party: Annotated[
+        str, typer.Argument(metavar="ENVIRONMENT|aggregator", help="Whose credentials.")
+    ],
+    file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
+    experience: Annotated[
+        bool,
+        typer.Option("--experience", help="For the environment's private store, if it is another."),
+    ] = False,
+    output: Output = Format.JSON,
+) -> None:
+    """Print the bucket policy that one environment, or the aggregator, needs and no more."""
+    from hansa.load import load
+
+    spec = load(file, here=False).spec
+    made, elsewhere = documents(spec, party)
+    if elsewhere and not experience:
+        say("note: its experience is in another store; --experience prints the policy for that")
+    chosen = elsewhere if experience and elsewhere else made
+    print_data(chosen, Format.JSON if output is Format.TABLE else output)
+
+
+def documents(spec: "FederationSpec", party: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The policy for the shared store, and for the party's private one where that is another."""
+    from hansa.access import AGGREGATOR, by_endpoint, grants, iam_policy
+
+    granted = grants(spec, party)
+    if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
+        granted = [*granted, *_model(spec)]
+    shared, *private = by_endpoint(granted).values()  # the shared store's grants come first
+    return iam_policy(shared), iam_policy(private[0]) if private else {}
+
+
+def _model(spec: "FederationSpec") -> list["Grant"]:
+    """Reading a base model that lies in a bucket of the shared store."""
+    from hansa.access import Grant
+
+    source = spec.model.source
+    if not source.startswith("s3://") or spec.storage is None:
+        return []
+    bucket, _, prefix = source.removeprefix("s3://").partition("/")
+    store = spec.storage.s3.model_copy(update={"bucket": bucket})
+    return [Grant(s3=store, path=f"{prefix.rstrip('/')}/", rights=("read",))]

@@ -1,0 +1,26 @@
+"""`hansa report`: one HTML page about a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hansa.cli.common import say
+from hansa.cli.status import Folder
+
+
+def report(
+    out: Folder,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Where to write it; default: in the folder.")
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page about a run."""
+    from hansa.local.results import open_store, write_page
+    from hansa.local.rundir import RunDir
+
+    folder = RunDir(out)
+    federation = folder.load()
+    with open_store(federation, folder) as store:
+        written = write_page(federation, folder, store, page)
+    say(f"report: {written}")

@@ -1,0 +1,101 @@
+"""`hansa run`: a federation on this machine, from its manifest to its adapter."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hansa.cli.common import say
+from hansa.exits import Exit
+
+if TYPE_CHECKING:
+    from hansa.local.loop import Options
+    from hansa.local.rundir import RunDir
+    from hansa.status import Federation
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder that keeps everything of the run.", show_default=False),
+]
+Parallel = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Jobs at a time; default: by cores, GPUs and memory."),
+]
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="Manifest of the federation; - reads stdin.")],
+    out: Out = None,
+    parallel: Parallel = None,
+    embedded_store: Annotated[
+        bool, typer.Option(help="Ignore spec.storage and use a store inside the folder.")
+    ] = False,
+    credentials: Annotated[
+        Path | None,
+        typer.Option(help="JSON file: {environment|aggregator|default: {AWS_...: value}}."),
+    ] = None,
+) -> int:
+    """Run a federation on this machine, or go on with it where it stood."""
+    from hansa.load import load
+    from hansa.local.credentials import read_credentials
+    from hansa.local.loop import Options
+    from hansa.local.rundir import DEFAULT_ROOT, RunDir
+
+    federation = load(file)
+    folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
+    _say_what_is_ignored(federation)
+    options = Options(
+        embedded=embedded_store,
+        parallel=parallel,
+        credentials=read_credentials(credentials) if credentials else None,
+    )
+    return carry_out(federation, folder, options)
+
+
+def carry_out(federation: "Federation", folder: "RunDir", options: "Options") -> int:
+    """Run to the end, write the page and the adapter, and say where they are."""
+    from hansa.local import display
+    from hansa.local.loop import run as run_loop
+    from hansa.local.results import write_results
+
+    say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
+    try:
+        with display.choose() as shown:
+            ended = run_loop(federation, folder, options, shown, write_results)
+    except KeyboardInterrupt:
+        say(f"stopped; nothing is lost: the same command goes on (folder {folder.path})")
+        return 130
+    return _say_how_it_ended(ended, folder)
+
+
+def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
+    from hansa.local.display import mean
+
+    status = ended.status
+    if status.phase != "Succeeded":
+        progressing = next((c for c in status.conditions if c.type == "Progressing"), None)
+        say(f"error: {progressing.message if progressing else status.phase}")
+        say(f"\nhint: `hansa logs --out {folder.path}` shows what the Jobs said")
+        return int(Exit.CRASHED if status.phase == "Failed" else Exit.DONE)
+    evaluated = [entry for entry in status.history if entry.success]
+    if evaluated:
+        first, last = mean(evaluated[0].success), mean(evaluated[-1].success)
+        say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({status.completed} rounds)")
+    say(f"report:  {folder.page}")
+    if status.adapter:
+        say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")
+    return int(Exit.DONE)
+
+
+def _say_what_is_ignored(federation: "Federation") -> None:
+    spec = federation.spec
+    ignored = [
+        name
+        for name, is_set in (
+            ("podTemplate", spec.pod_template or any(e.pod_template for e in spec.environments)),
+            ("queueName", any(e.queue_name for e in spec.environments)),
+        )
+        if is_set
+    ]
+    if ignored:
+        say(f"note: {' and '.join(ignored)} count on Kubernetes only and are ignored here")

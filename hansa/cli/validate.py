@@ -1,0 +1,66 @@
+"""`hansa validate`: what is wrong with a manifest, or what it would do."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hansa.cli.common import Format, Output, print_data, say
+
+if TYPE_CHECKING:
+    from hansa.status import Federation
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")],
+    output: Output = Format.TABLE,
+    cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="Skip what only this machine knows: worlds, model folders."),
+    ] = False,
+) -> None:
+    """Check a manifest and say in one sentence what is wrong; exit code 2 then.
+
+    -o yaml and -o json print it with every default filled in.
+    """
+    from hansa.load import load
+
+    federation = load(file, here=not cluster)
+    for note in notes(federation):
+        say(f"note: {note}")
+    if output is Format.TABLE:
+        print(f"{file}: valid, {summary(federation)}")
+        return
+    document = federation.to_json()
+    del document["status"]
+    document["metadata"] = {
+        k: v for k, v in document["metadata"].items() if v and k != "generation"
+    }
+    print_data(document, output)
+
+
+def summary(federation: "Federation") -> str:
+    """One line that lets the reader see whether this is what was meant."""
+    spec = federation.spec
+    worlds = ", ".join(environment.world for environment in spec.environments[:8])
+    more = ", …" if len(spec.environments) > 8 else ""
+    return (
+        f"{federation.metadata.name} has {len(spec.environments)} environments "
+        f"({worlds}{more}) and {spec.rounds} rounds on {spec.model.source}"
+    )
+
+
+def notes(federation: "Federation") -> list[str]:
+    """What is allowed, and yet worth knowing before a run."""
+    spec = federation.spec
+    if spec.storage is None:
+        return [
+            "spec.storage is absent: `hansa run` starts a store of its own, a cluster needs one"
+        ]
+    shared = [e.name for e in spec.environments if e.experience_storage is None]
+    if not shared:
+        return []
+    return [
+        f"{', '.join(shared[:5])}{' and others' if len(shared) > 5 else ''}: without "
+        "experienceStorage only the bucket's policy keeps trajectories apart"
+    ]

@@ -1,0 +1,90 @@
+"""A plan in the making: what the steps of the state machine ask for, in the order they ask."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hansa import assignment, names
+from hansa.api import EventReason
+from hansa.jobs import Event, JobRequest, ObservedJob, Plan
+from hansa.policy import deadline, retention
+from hansa.status import Attempts, CurrentRound, Federation, FederationStatus
+from hansa.summary import conclude
+
+
+class Draft:
+    """Collects Jobs to make, events to tell and the next moment to wake."""
+
+    def __init__(
+        self, federation: Federation, observed: Sequence[ObservedJob], now: datetime
+    ) -> None:
+        self.federation = federation
+        self.now = now
+        self._observed = observed
+        self._jobs = {job.name: job for job in observed}
+        self._create: list[JobRequest] = []
+        self._wanted: set[str] = set()
+        self._events: list[Event] = []
+        self._wake_at: datetime | None = None
+
+    def want(
+        self, current: CurrentRound, attempts: Attempts, environment: str
+    ) -> ObservedJob | None:
+        """The Job of an attempt as seen; asked for when it is missing and its time has come."""
+        name, request = _request(self.federation, current, attempts, environment)
+        self._wanted.add(name)
+        job = self._jobs.get(name)
+        if job is None:
+            if attempts.not_before and self.now < attempts.not_before:
+                self.wake(attempts.not_before)
+            else:
+                self._create.append(request)
+        return job
+
+    def wake(self, *moments: datetime | None) -> None:
+        """Plan again at the first of these moments."""
+        self._wake_at = deadline.earliest(self._wake_at, *moments)
+
+    def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
+        """An event for people."""
+        self._events.append(Event(reason=reason, message=message, warning=warning))
+
+    def tell_once(self, is_new: bool, reason: EventReason, message: str) -> None:
+        """An event only when the state has just changed."""
+        if is_new:
+            self.tell(reason, message)
+
+    def finish(
+        self, status: FederationStatus, *, wanted: bool = True, refusals: Sequence[str] = ()
+    ) -> Plan:
+        """The plan, with the status brought to its conclusions and stale Jobs to delete."""
+        keep = (
+            {job.name for job in self._observed} if refusals else self._wanted if wanted else set()
+        )
+        return Plan(
+            status=conclude(status, self.federation, refusals, self.now),
+            create=self._create,
+            delete=retention.to_delete(self._observed, keep, status.round),
+            events=self._events,
+            wake_at=self._wake_at,
+        )
+
+
+def _request(
+    federation: Federation, current: CurrentRound, attempts: Attempts, environment: str
+) -> tuple[str, JobRequest]:
+    fed, round_ = federation.metadata.name, current.round
+    if not environment:
+        told = assignment.for_aggregator(federation, current)
+        name = names.aggregator_job(fed, round_, attempts.attempt)
+    else:
+        told = assignment.for_environment(federation, current, environment)
+        build = names.client_job if current.kind == "round" else names.evaluate_job
+        name = build(fed, round_, environment, attempts.attempt)
+    return name, JobRequest(
+        name=name,
+        role=told.role,
+        round=round_,
+        environment=environment,
+        attempt=attempts.attempt,
+        assignment=told,
+    )

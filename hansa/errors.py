@@ -1,0 +1,79 @@
+"""Errors a user can act on: one sentence, a hint, and the exit code they end a program with.
+
+HansaError
+├── InputError          a manifest, option or file is wrong (exit 2 on the command line)
+├── PermanentError      this assignment can never work (exit 42)
+│   └── AnotherRun      the prefix holds a different run
+├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
+└── StoreError
+    ├── NotFound        no such object
+    ├── Denied          the credentials may not do this
+    ├── Precondition    the object exists already
+    ├── Corrupt         stored bytes are not what their manifest says
+    └── Unreachable     the store did not answer in time (exit 44)
+"""
+
+from hansa.exits import Exit
+
+
+class HansaError(Exception):
+    """Base of all errors that carry a sentence for the user instead of a traceback."""
+
+    exit: Exit = Exit.CRASHED
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(HansaError):
+    """A manifest, option or file is wrong; the message names the field, what came and what fits."""
+
+    exit = Exit.BAD_INPUT
+
+
+class PermanentError(HansaError):
+    """The assignment can never work as it is; retrying it would fail in the same way."""
+
+    exit = Exit.PERMANENT
+
+
+class AnotherRun(PermanentError):
+    """The prefix holds results of another run; going on would mix two federations."""
+
+
+class TooFewUpdates(HansaError):
+    """The gate left fewer updates than the round needs."""
+
+    exit = Exit.TOO_FEW_UPDATES
+
+
+class StoreError(HansaError):
+    """The object store refused or failed."""
+
+
+class NotFound(StoreError):
+    """There is no object under that key."""
+
+
+class Denied(StoreError):
+    """The credentials may not do this; a wrong policy does not heal by itself."""
+
+    exit = Exit.PERMANENT
+
+
+class Precondition(StoreError):
+    """The object exists already, so a conditional write was refused."""
+
+
+class Corrupt(StoreError):
+    """Stored bytes are not what their manifest says."""
+
+    exit = Exit.PERMANENT
+
+
+class Unreachable(StoreError):
+    """The store did not answer within the retries; it may be back later."""
+
+    exit = Exit.STORAGE_UNREACHABLE

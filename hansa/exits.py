@@ -1,0 +1,61 @@
+"""Exit codes of the programs: name, whether a retry can help, and one sentence of help for each."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a program's exit code means; the same numbers in a Job, a process and the docs."""
+
+    DONE = 0
+    CRASHED = 1
+    BAD_INPUT = 2
+    PERMANENT = 42
+    TOO_FEW_UPDATES = 43
+    STORAGE_UNREACHABLE = 44
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExitFacts:
+    """How an executor and a reader treat one exit."""
+
+    retriable: bool
+    """Whether running the same Job again can end differently."""
+    counted: bool
+    """Whether the failure counts against participation.retries."""
+    help: str
+    """One sentence: what it means and what to do."""
+
+
+FACTS: dict[Exit, ExitFacts] = {
+    Exit.DONE: ExitFacts(retriable=False, counted=False, help="the Job did its work"),
+    Exit.CRASHED: ExitFacts(
+        retriable=True, counted=True, help="the program crashed: its log has the traceback"
+    ),
+    Exit.BAD_INPUT: ExitFacts(
+        retriable=False, counted=True, help="the command line or manifest is wrong"
+    ),
+    Exit.PERMANENT: ExitFacts(
+        retriable=False,
+        counted=True,
+        help="the specification cannot work as it is: the Job's log says what to change",
+    ),
+    Exit.TOO_FEW_UPDATES: ExitFacts(
+        retriable=False,
+        counted=True,
+        help="too few updates passed the gate: the aggregator's log names each refusal",
+    ),
+    Exit.STORAGE_UNREACHABLE: ExitFacts(
+        retriable=True,
+        counted=False,
+        help="the object store did not answer: the Job is retried until the round's deadline",
+    ),
+}
+
+
+def facts(code: int | None) -> ExitFacts:
+    """Facts of any exit code; unknown codes and signals are crashes, worth another try."""
+    try:
+        return FACTS[Exit(code)] if code is not None else FACTS[Exit.CRASHED]
+    except ValueError:
+        return FACTS[Exit.CRASHED]

@@ -1,0 +1,62 @@
+"""Bucket keys: the only module that spells a path inside the bucket.
+
+An environment comes before the round, so that one prefix scopes a silo's credentials.
+"""
+
+ADAPTER = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+MANIFEST = "manifest.json"
+
+
+def _under(prefix: str, path: str) -> str:
+    return f"{prefix}/{path}" if prefix else path
+
+
+def federation(prefix: str) -> str:
+    """The immutable spec of the run that owns the prefix."""
+    return _under(prefix, "federation.json")
+
+
+def global_root(prefix: str) -> str:
+    """Where all global adapters live; every environment may read below it."""
+    return _under(prefix, "global/")
+
+
+def global_folder(prefix: str, round_: int) -> str:
+    """Folder of the adapter that a round's aggregation made."""
+    return f"{global_root(prefix)}{round_:05d}/"
+
+
+def updates_root(prefix: str) -> str:
+    """Where the updates of all environments live; the aggregator may read below it."""
+    return _under(prefix, "updates/")
+
+
+def update_root(prefix: str, environment: str) -> str:
+    """Where one environment's updates live; only it may write there."""
+    return f"{updates_root(prefix)}{environment}/"
+
+
+def update_folder(prefix: str, environment: str, round_: int) -> str:
+    """Folder of the adapter an environment offers; readers look for its manifest first."""
+    return f"{update_root(prefix, environment)}{round_:05d}/"
+
+
+def evaluation_root(prefix: str, environment: str) -> str:
+    """Where one environment's evaluations live."""
+    return _under(prefix, f"evaluations/{environment}/")
+
+
+def evaluation(prefix: str, environment: str, adapter_round: int) -> str:
+    """How a global adapter did on one environment's held-out tasks; round 0 is the base model."""
+    return f"{evaluation_root(prefix, environment)}{adapter_round:05d}.json"
+
+
+def experience_root(private_prefix: str, environment: str) -> str:
+    """The silo's private trajectories; nobody else may read below it."""
+    return _under(private_prefix, f"experience/{environment}/")
+
+
+def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
+    """One round's explored episodes; shard 0 holds the demonstrations."""
+    return f"{experience_root(private_prefix, environment)}{round_:05d}.jsonl.zst"

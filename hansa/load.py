@@ -1,0 +1,247 @@
+"""A manifest on disk to a Federation, with every mistake told in one sentence.
+
+The order is that of a helpful reader: the file, the YAML, the kind of object, fields that nobody
+knows, values that do not fit, and last what this machine lacks (a world, a model's folder).
+"""
+
+import difflib
+import json
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from hansa import api, sentences, yamltext
+from hansa.errors import InputError
+from hansa.schema import PathPart, Schema, at, flat
+from hansa.status import Federation
+
+MAX_BYTES = 1_000_000
+STDIN = "-"
+WORLDS = "hansa.worlds"
+"""Entry-point group of worlds; the contract knows them only by this name."""
+BUILTIN_MODELS = ("tiny",)
+
+
+def load(path: Path | str, *, here: bool = True) -> Federation:
+    """The federation in a file, or `-` for standard input; its status is ignored.
+
+    `here` also checks what only this machine can tell: worlds, their options and model folders.
+    """
+    name = "standard input" if str(path) == STDIN else str(path)
+    federation = build(_one(yamltext.parse(_read(path, name), name), name), name)
+    if here:
+        check_here(federation)
+    return federation
+
+
+def build(document: Any, name: str = "the manifest") -> Federation:
+    """The federation in a parsed document; all errors are InputErrors with a path."""
+    _check_kind(document, name)
+    document = {key: value for key, value in document.items() if key != "status"}
+    schema = flat(Federation)
+    problems = _unknown_fields(document, schema, ())
+    if not problems:
+        try:
+            return Federation.model_validate(document)
+        except ValidationError as error:
+            problems = _misfits(error, document, schema)
+    raise InputError(problems[0], hint=_more(problems[1:]))
+
+
+def _more(problems: list[str]) -> str:
+    if not problems:
+        return ""
+    paths = list(dict.fromkeys(problem.split(": ")[0] for problem in problems))
+    rest = f" and {len(paths) - 5} others" if len(paths) > 5 else ""
+    return f"and {len(problems)} more: {', '.join(paths[:5])}{rest}"
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def _read(path: Path | str, name: str) -> str:
+    try:
+        data = _bytes(path)
+    except FileNotFoundError:
+        raise InputError(f"{name}: got no such file, expected a manifest in YAML") from None
+    except IsADirectoryError:
+        raise InputError(f"{name}: got a folder, expected a manifest in YAML") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{name}: got a file that cannot be read ({reason}), expected a manifest in YAML"
+        ) from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{name}: got more than 1 MB, expected a manifest of at most that size")
+    if b"\0" in data:
+        raise InputError(f"{name}: got binary data, expected a manifest in YAML")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{name}: line {line}: got bytes that are not UTF-8, expected text in UTF-8"
+        ) from None
+
+
+def _bytes(path: Path | str) -> bytes:
+    if str(path) == STDIN:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    with Path(path).open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _one(documents: list[Any], name: str) -> Any:
+    if not documents:
+        raise InputError(f"{name}: got an empty file, expected one Federation")
+    if len(documents) > 1:
+        raise InputError(f"{name}: got {len(documents)} documents, expected one Federation")
+    return documents[0]
+
+
+# -- the object -----------------------------------------------------------------------------------
+
+
+def _check_kind(document: Any, name: str) -> None:
+    if not isinstance(document, dict):
+        raise InputError(
+            f"{name}: got {sentences.got(document)}, "
+            "expected a mapping with apiVersion, kind, metadata and spec"
+        )
+    for field, fits in (("apiVersion", api.API_VERSION), ("kind", api.KIND)):
+        came = sentences.got(document[field]) if field in document else "nothing"
+        if document.get(field) != fits:
+            raise InputError(f"{field}: got {came}, expected {fits}")
+
+
+def _unknown_fields(data: Any, schema: Schema, path: tuple[PathPart, ...]) -> list[str]:
+    if isinstance(data, list):
+        return [
+            problem
+            for index, entry in enumerate(data)
+            for problem in _unknown_fields(entry, schema.get("items", {}), (*path, index))
+        ]
+    fields = schema.get("properties")
+    if not isinstance(data, dict) or fields is None:
+        return []
+    problems = []
+    for name, value in data.items():
+        if name in fields:
+            problems += _unknown_fields(value, fields[name], (*path, name))
+        elif path != ("metadata",):  # the cluster writes more there than a plan reads
+            problems.append(sentences.unknown(path, name, list(fields)))
+    return problems
+
+
+def _misfits(error: ValidationError, document: Any, schema: Schema) -> list[str]:
+    details = error.errors(include_url=False)
+    return list(dict.fromkeys(_misfit(detail, document, schema) for detail in details))
+
+
+def _misfit(detail: ErrorDetails, document: Any, schema: Schema) -> str:
+    if detail["type"] == "value_error":  # the model's own sentence, with a path from `spec`
+        return f"spec.{detail['ctx']['error']}"
+    missing = detail["type"] == "missing"
+    path = _real_path(detail["loc"], document, missing)
+    value = None if missing else _value(document, path)
+    return sentences.misfit(path, value, at(schema, path), missing=missing)
+
+
+def _real_path(
+    location: tuple[PathPart, ...], document: Any, missing: bool
+) -> tuple[PathPart, ...]:
+    """Pydantic's location without the names of union members, which are no part of a manifest."""
+    path: list[PathPart] = []
+    for position, part in enumerate(location):
+        if _has(document, part):
+            document = document[part]
+        elif not (missing and position == len(location) - 1):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _has(document: Any, part: PathPart) -> bool:
+    if isinstance(part, int):
+        return isinstance(document, list) and part < len(document)
+    return isinstance(document, dict) and part in document
+
+
+def _value(document: Any, path: tuple[PathPart, ...]) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+# -- this machine ---------------------------------------------------------------------------------
+
+
+def check_here(federation: Federation) -> None:
+    """Refuse what this machine cannot do: unknown worlds, wrong options, missing models."""
+    check_worlds(federation)
+    check_model(federation)
+
+
+def check_worlds(federation: Federation) -> None:
+    """Refuse unknown worlds and options they do not take; skipped where no world is installed."""
+    worlds = {point.name: point for point in entry_points(group=WORLDS)}
+    if not worlds:
+        return
+    for index, environment in enumerate(federation.spec.environments):
+        where = f"spec.environments[{index}]"
+        if environment.world not in worlds:
+            near = difflib.get_close_matches(environment.world, worlds, n=1)
+            hint = f"did you mean {near[0]}?" if near else ""
+            known = " or ".join(sorted(worlds))
+            raise InputError(f"{where}.world: got '{environment.world}', expected {known}", hint)
+        _check_options(worlds[environment.world], environment.options, where)
+
+
+def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> None:
+    try:
+        kind = point.load()
+    except ImportError:
+        return  # its package says so itself, where it runs
+    try:
+        kind(options)
+    except Exception as error:  # a world of any package may refuse in its own way
+        text = " ".join(str(error).split())[:200]
+        path = f"{where}.{text}" if text.startswith("options") else f"{where}.options: {text}"
+        raise InputError(path) from error
+
+
+def check_model(federation: Federation) -> None:
+    """Refuse a model that is not there, before anything is started."""
+    source = federation.spec.model.source
+    kind, _, rest = source.partition(":")
+    if kind == "builtin" and rest not in BUILTIN_MODELS:
+        known = " or ".join(f"builtin:{name}" for name in BUILTIN_MODELS)
+        raise InputError(f"spec.model.source: got '{source}', expected {known}")
+    if kind != "path":
+        return
+    problem = _folder_problem(Path(rest))
+    if problem:
+        raise InputError(
+            f"spec.model.source: got {sentences.got(source)}, "
+            f"expected the folder of a Hugging Face model ({problem})"
+        )
+
+
+def _folder_problem(folder: Path) -> str:
+    config = folder / "config.json"
+    try:
+        if not folder.is_dir():
+            return "there is no such folder"
+        if not config.is_file():
+            return "it has no config.json"
+        if not isinstance(json.loads(config.read_bytes()), dict):
+            return "its config.json is no JSON object"
+        if not any(folder.glob("*.safetensors")):
+            return "it has no .safetensors file"
+    except (OSError, ValueError) as error:
+        return "its config.json cannot be read" if isinstance(error, ValueError) else str(error)
+    return ""

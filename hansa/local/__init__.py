@@ -1,0 +1,1 @@
+"""The local executor: the same programs as processes on one machine."""

@@ -1,0 +1,25 @@
+"""Credentials of a run with an object store of the user's own, one identity per environment."""
+
+import json
+from pathlib import Path
+
+from hansa.errors import InputError
+
+
+def read_credentials(path: Path) -> dict[str, dict[str, str]]:
+    """AWS_* variables by identity, from a JSON file; values are never repeated in messages."""
+    expected = 'expected {"maze": {"AWS_ACCESS_KEY_ID": "...", ...}, "aggregator": {...}}'
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"--credentials: {path}: {error.strerror}") from None
+    except ValueError:
+        raise InputError(f"--credentials: {path} is no JSON, {expected}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"--credentials: {path} holds no object, {expected}")
+    for name, variables in data.items():
+        if not isinstance(variables, dict) or not all(
+            key.startswith("AWS_") and isinstance(value, str) for key, value in variables.items()
+        ):
+            raise InputError(f"--credentials: {path}: {name} is not of that form, {expected}")
+    return data

@@ -1,0 +1,145 @@
+"""What a person sees of a local run: a live table in a terminal, plain lines in a pipe."""
+
+import sys
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hansa.jobs import Event, ObservedJob
+from hansa.local.executor import LocalExecutor
+from hansa.status import EnvironmentStatus, Federation
+
+STYLES = {"Updated": "green", "Running": "cyan", "Failed": "red", "Retrying": "yellow"}
+
+
+def mean(success: dict[str, float]) -> float:
+    """Mean over environments."""
+    return sum(success.values()) / len(success) if success else 0.0
+
+
+class PlainDisplay:
+    """One line per thing that happened; for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._shown: dict[int, int] = {}
+        self._began = time.monotonic()
+
+    def __enter__(self) -> "PlainDisplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def show(
+        self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
+    ) -> None:
+        """A line for every adapter that was newly evaluated by all."""
+        del jobs, executor
+        for entry in federation.status.history:
+            count = len(entry.success)
+            complete = count == len(federation.spec.environments)
+            if complete and self._shown.get(entry.round) != count:
+                self._shown[entry.round] = count
+                worlds = "  ".join(f"{n} {r:4.0%}" for n, r in sorted(entry.success.items()))
+                self._print(f"adapter {entry.round}: success {mean(entry.success):5.1%}  {worlds}")
+
+    def tell(self, event: Event) -> None:
+        """The event as a line."""
+        self._print(f"{'warning: ' if event.warning else ''}{event.message}")
+
+    def _print(self, text: str) -> None:
+        seconds = int(time.monotonic() - self._began)
+        print(f"{seconds // 60:02d}:{seconds % 60:02d} {text}", file=sys.stderr, flush=True)
+
+
+class LiveDisplay:
+    """A table that is redrawn in place: round, time left, and one line per environment."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        self._began = time.monotonic()
+        self._first_completed: int | None = None
+
+    def __enter__(self) -> "LiveDisplay":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(
+        self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
+    ) -> None:
+        """Redraw."""
+        if self._first_completed is None:
+            self._first_completed = federation.status.completed
+        progress = {job.environment: executor.progress(job.name) for job in jobs if job.is_active}
+        self._live.update(Group(self._headline(federation), _table(federation, progress)))
+
+    def tell(self, event: Event) -> None:
+        """Warnings stay on the screen; the rest shows in the table."""
+        if event.warning:
+            self._console.print(Text(f"warning: {event.message}", style="yellow"))
+
+    def _headline(self, federation: Federation) -> Text:
+        status, rounds = federation.status, federation.spec.rounds
+        seconds = time.monotonic() - self._began
+        done = status.completed - (self._first_completed or 0)
+        left = f", about {_span(seconds / done * (rounds - status.completed))} left" if done else ""
+        best = f"  best {float(status.best.success):.1%}" if status.best else ""
+        success = (
+            f"success {float(status.success):.1%}" if status.success else "evaluating the base"
+        )
+        filled = round(30 * status.completed / rounds)
+        bar = "█" * filled + "░" * (30 - filled)
+        return Text.from_markup(
+            f"[bold]{federation.metadata.name}[/]  {bar} round {status.completed}/{rounds}  "
+            f"[bold]{success}[/]{best}  [dim]{_span(seconds)}{left}[/]"
+        )
+
+
+def _table(federation: Federation, progress: dict[str, dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("environment", "state", "doing", "start", "now", "explored", "experience"):
+        table.add_column(title, justify="left" if title in ("environment", "state") else "right")
+    history = federation.status.history
+    start = history[0].success if history else {}
+    for environment in federation.status.environments:
+        table.add_row(*_row(environment, start, progress.get(environment.name, {})))
+    return table
+
+
+def _row(
+    environment: EnvironmentStatus, start: dict[str, float], progress: dict[str, Any]
+) -> list[Text | str]:
+    doing = ""
+    if progress.get("total"):
+        doing = f"{progress.get('phase', '')} {progress.get('done', 0)}/{progress['total']}"
+        if "successes" in progress:
+            doing += f" ({progress['successes']} ok)"
+    first = start.get(environment.name)
+    explored = f"{environment.succeeded}/{environment.explored}" if environment.explored else ""
+    return [
+        environment.name,
+        Text(environment.state, style=STYLES.get(environment.state, "dim")),
+        doing,
+        f"{first:.0%}" if first is not None else "",
+        f"{float(environment.success):.0%}" if environment.success else "",
+        explored,
+        str(environment.experience or ""),
+    ]
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def choose() -> PlainDisplay | LiveDisplay:
+    """A table for people at a terminal, lines for everything else."""
+    return LiveDisplay() if Console(stderr=True).is_terminal else PlainDisplay()

@@ -1,0 +1,260 @@
+"""The local executor: Jobs of a plan as processes, as many at a time as the machine can carry.
+
+It keeps no state of its own on disk: after a kill the plan asks for the same Jobs again, and they
+find their committed results.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hansa.assignment import ENV_ASSIGNMENT, ENV_PROGRESS, ENV_REPORT, decode_report
+from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
+from hansa.local.capacity import Capacity
+from hansa.local.lifeline import die_with_parent
+from hansa.local.warm import last_line
+
+PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}
+STOP_PATIENCE_SECONDS = 5.0
+
+
+@dataclass
+class _Job:
+    """One Job of this runner."""
+
+    request: JobRequest
+    folder: Path
+    created_at: datetime
+    state: JobState = "queued"
+    started_at: datetime | None = None
+    exit_code: int | None = None
+    reason: FailureReason = ""
+    slot: int = -1
+
+
+class LocalExecutor:
+    """Creates, watches and ends Jobs; every method is called from the runner's main thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        environ: Callable[[str], dict[str, str]],
+        capacity: Capacity,
+        *,
+        own_credentials: bool,
+    ) -> None:
+        """`own_credentials`: Jobs see the user's AWS_* variables; else they never do."""
+        self._folder = folder
+        self._environ = environ
+        self._capacity = capacity
+        self._base = {
+            name: value
+            for name, value in os.environ.items()
+            if own_credentials or not name.startswith("AWS_")
+        }
+        self._jobs: dict[str, _Job] = {}
+        self._programs: dict[str, _WarmProgram] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> "LocalExecutor":
+        for module in sorted(set(PROGRAMS.values())):
+            self._program(module)  # imports go on while the store starts
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program in self._programs.values():
+            program.close()
+
+    def folder(self, name: str) -> Path:
+        """Where a Job's log, report and progress are."""
+        return self._folder / name
+
+    def observe(self) -> list[ObservedJob]:
+        """All Jobs of this runner as the plan sees them."""
+        return [self._observe(job) for _, job in sorted(self._jobs.items())]
+
+    def create(self, request: JobRequest) -> None:
+        """Queue a Job, unless one of that name is there."""
+        if request.name in self._jobs:
+            return
+        folder = self.folder(request.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "report.json").unlink(missing_ok=True)
+        (folder / "progress.json").unlink(missing_ok=True)
+        self._jobs[request.name] = _Job(
+            request=request, folder=folder, created_at=datetime.now(UTC)
+        )
+        self._fill()
+
+    def delete(self, name: str) -> None:
+        """End a Job and forget it; its folder stays, for its log."""
+        job = self._jobs.pop(name, None)
+        if job and job.state == "running":
+            self._program(PROGRAMS[job.request.role]).stop(name)
+
+    def progress(self, name: str) -> dict[str, Any]:
+        """What a running client last said of its progress; for display only."""
+        try:
+            progress = json.loads((self.folder(name) / "progress.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return progress if isinstance(progress, dict) else {}
+
+    def wait(self, seconds: float) -> None:
+        """Return when a Job has changed its state, or after so many seconds."""
+        for key, _ in self._selector.select(max(0.0, seconds)):
+            program: _WarmProgram = key.data
+            for message in program.read():
+                self._hear(message)
+            if program.is_dead:
+                self._bury(program)
+        self._fill()
+
+    def _observe(self, job: _Job) -> ObservedJob:
+        request = job.request
+        report = None
+        if job.state == "succeeded":
+            path = job.folder / "report.json"
+            report = decode_report(path.read_bytes()) if path.exists() else None
+        return ObservedJob(
+            name=request.name,
+            role=request.role,
+            round=request.round,
+            environment=request.environment,
+            attempt=request.attempt,
+            state=job.state,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            exit_code=job.exit_code,
+            reason=job.reason,
+            message=last_line(job.folder / "log.txt") if job.state == "failed" else "",
+            report=report,
+        )
+
+    def _fill(self) -> None:
+        """Start queued Jobs while there is room, oldest first."""
+        for job in list(self._jobs.values()):
+            if job.state != "queued":
+                continue
+            busy = {other.slot for other in self._jobs.values() if other.state == "running"}
+            free = [slot for slot in range(self._capacity.slots) if slot not in busy]
+            if not free:
+                return
+            self._start(job, free[0])
+
+    def _start(self, job: _Job, slot: int) -> None:
+        request = job.request
+        environ = {
+            **self._environ(request.environment or "aggregator"),
+            **self._capacity.environ(slot),
+            ENV_ASSIGNMENT: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
+            ENV_REPORT: str(job.folder / "report.json"),
+            ENV_PROGRESS: str(job.folder / "progress.json"),
+        }
+        (job.folder / "assignment.json").write_text(environ[ENV_ASSIGNMENT])
+        log = job.folder / "log.txt"
+        self._program(PROGRAMS[request.role]).start(request.name, environ, log)
+        job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        job = self._jobs.get(str(message.get("exited", "")))
+        if job is None or job.state != "running":
+            return
+        job.exit_code = int(message["code"])
+        job.state = "succeeded" if job.exit_code == 0 else "failed"
+
+    def _bury(self, program: "_WarmProgram") -> None:
+        """The warm process died, and its Jobs with it: nobody's fault, so none of them counts."""
+        self._selector.unregister(program.output)
+        program.close()
+        del self._programs[program.module]
+        for job in self._jobs.values():
+            if job.state == "running" and PROGRAMS[job.request.role] == program.module:
+                job.state, job.reason = "failed", "Disrupted"
+
+    def _program(self, module: str) -> "_WarmProgram":
+        if module not in self._programs:
+            program = _WarmProgram(module, self._folder.parent / f"{module}.log", self._base)
+            self._programs[module] = program
+            self._selector.register(program.output, selectors.EVENT_READ, program)
+        return self._programs[module]
+
+
+class _WarmProgram:
+    """A warm process of one program and the pipes to it."""
+
+    def __init__(self, module: str, log: Path, environ: dict[str, str]) -> None:
+        self.module = module
+        self.is_dead = False
+        self._pending = b""
+        with log.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, "--warm"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+                preexec_fn=die_with_parent,  # only prctl runs in it
+            )
+        assert self._process.stdout is not None  # noqa: S101  Popen made the pipe
+        self.output = self._process.stdout
+
+    def start(self, name: str, environ: dict[str, str], log: Path) -> None:
+        """Fork a child for a Job."""
+        self._tell({"start": name, "environ": environ, "log": str(log)})
+
+    def stop(self, name: str) -> None:
+        """End a Job's child at once: its work is safe to lose."""
+        self._tell({"stop": name, "hard": True})
+
+    def read(self) -> list[dict[str, Any]]:
+        """Messages that have arrived."""
+        chunk = os.read(self.output.fileno(), 65536)
+        if not chunk:
+            self.is_dead = True
+            return []
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        return [json.loads(line) for line in lines if line.startswith(b"{")]
+
+    def close(self) -> None:
+        """End the process and all its children."""
+        if self._process.stdin and not self._process.stdin.closed:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                self.is_dead = True
+        try:
+            self._process.wait(STOP_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        self.output.close()
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None  # noqa: S101  Popen made the pipe
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self.is_dead = True  # its output ends too, and wait() buries it
+
+
+def now() -> datetime:
+    """The clock of local runs, in one place."""
+    return datetime.now(UTC)
+
+
+def seconds_until(moment: datetime | None, at_most: float) -> float:
+    """How long to wait for a moment, within a bound."""
+    if moment is None:
+        return at_most
+    return min(at_most, max(0.0, moment.timestamp() - time.time()))

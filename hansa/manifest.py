@@ -1,0 +1,203 @@
+"""The JSON documents in the bucket: their shape, canonical bytes and fingerprints.
+
+A folder without its manifest does not exist; a manifest, once written, never changes.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hansa.errors import AnotherRun
+from hansa.spec import Model, differences
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+def canonical(document: dict[str, Any]) -> bytes:
+    """One byte string per document, whoever writes it: sorted keys, no spaces, a final newline."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return (text + "\n").encode()
+
+
+def sha256(data: bytes) -> str:
+    """Hex digest, as all documents name it."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def fingerprint(inputs: dict[str, Any]) -> str:
+    """Identity of what a result was computed from; attempts and machines are no part of it."""
+    return sha256(canonical(inputs))
+
+
+class FileEntry(Model):
+    """One file of a folder."""
+
+    sha256: Sha256
+    """Digest of its bytes."""
+    size: Annotated[int, Field(ge=0, le=5 * 2**30)]
+    """Its length in bytes."""
+
+
+class StartAdapter(Model):
+    """The global adapter that a round starts from."""
+
+    round: Count = 0
+    """Round that made it; 0 is the untrained start, which every program makes from the seed."""
+    sha256: str = ""
+    """Digest of its adapter_model.safetensors; empty for round 0, which is no object."""
+
+
+class Counts(Model):
+    """What one environment did in a round."""
+
+    explored: Count = 0
+    """Episodes played."""
+    succeeded: Count = 0
+    """Those that were successful."""
+    experience: Count = 0
+    """Trajectories of all rounds that the learner chose from, demonstrations included."""
+    kept: Count = 0
+    """Trajectories trained on."""
+    steps: Count = 0
+    """Optimizer steps."""
+    tokens: Count = 0
+    """Tokens trained on, padding left out."""
+    generated: Count = 0
+    """Tokens generated while exploring."""
+
+
+class UpdateManifest(Model):
+    """Commit of one environment's update."""
+
+    kind: Literal["update"] = "update"
+    """What the folder is."""
+    program: str
+    """Version of the program that wrote it."""
+    environment: str
+    """Environment that offers it."""
+    round: Count
+    """Round it is for."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What the result was computed from, so that a stranger's folder is told by field."""
+    base_model: Sha256
+    """Digest of the base model's files."""
+    start: StartAdapter
+    """Adapter it was trained from."""
+    trained: bool
+    """False when there was no experience to train on: such an update is no member of the mean."""
+    files: dict[str, FileEntry] = Field(default_factory=dict)
+    """Files of the folder; none when not trained."""
+    counts: Counts = Field(default_factory=Counts)
+    """What the round did."""
+    norm: float = 0.0
+    """Frobenius norm of the change of the adapter's tensors."""
+    loss: float = 0.0
+    """Mean training loss of the last epoch."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Seconds of each phase."""
+
+
+class Member(Model):
+    """An update that a round was aggregated from."""
+
+    environment: str
+    """Environment that sent it."""
+    manifest: Sha256
+    """Digest of its manifest."""
+
+
+class Refusal(Model):
+    """An update that the gate kept out."""
+
+    environment: str
+    """Environment that sent it."""
+    reason: str
+    """Reason code of the gate."""
+
+
+class GlobalManifest(Model):
+    """Commit of a round's global adapter."""
+
+    kind: Literal["global"] = "global"
+    """What the folder is."""
+    program: str
+    """Version of the program that wrote it."""
+    round: Count
+    """Round that made it."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What the result was computed from."""
+    base_model: Sha256
+    """Digest of the base model's files."""
+    start: StartAdapter
+    """The global adapter before."""
+    files: dict[str, FileEntry]
+    """Files of the folder."""
+    members: list[Member]
+    """Updates that were aggregated, sorted by environment."""
+    refused: list[Refusal] = Field(default_factory=list)
+    """Updates that the gate kept out."""
+    norm: float = 0.0
+    """Frobenius norm of the step from the old global adapter to this one."""
+    updates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Counts, norm, loss and seconds of every member, copied from its manifest."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Seconds of each phase."""
+
+
+class FederationDocument(Model):
+    """Owner of a prefix: written once, by the first aggregator."""
+
+    kind: Literal["federation"] = "federation"
+    """What the document is."""
+    program: str
+    """Version of the program that wrote it."""
+    identity: dict[str, Any]
+    """What the run can never change."""
+    base_model: Sha256
+    """Digest of the base model's files."""
+
+
+class EvaluationDocument(Model):
+    """How one global adapter did on one environment's held-out tasks."""
+
+    kind: Literal["evaluation"] = "evaluation"
+    """What the document is."""
+    program: str
+    """Version of the program that wrote it."""
+    environment: str
+    """Environment that played."""
+    adapter: StartAdapter
+    """The adapter that was evaluated."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What the result was computed from."""
+    temperature: float
+    """Sampling temperature; 0 is greedy."""
+    episodes: Count
+    """Episodes played."""
+    successes: Count
+    """Episodes that were successful."""
+    tasks: dict[str, list[int]] = Field(default_factory=dict)
+    """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    seconds: float = 0.0
+    """How long it took."""
+
+
+def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Refuse to go on from results of another run, naming the first fields that differ."""
+    differing = differences(theirs, ours)
+    if not differing:
+        return
+    shown = ", ".join(f"{path} {old} there, {new} here" for path, old, new in differing[:3])
+    raise AnotherRun(
+        f"prefix {where or '(root of the bucket)'} holds another run ({shown})",
+        hint="choose another storage.s3.prefix, or set the field back to continue that run",
+    )

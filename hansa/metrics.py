@@ -1,0 +1,122 @@
+"""Every metric as data: name, type, labels and help, so that code, dashboard and alerts agree.
+
+Who exports them imports a metrics library; this table stays free of it, so the programs stay light.
+Labels never hold the round: a series per round would grow for as long as a federation runs.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+COMMON_LABELS = ("namespace", "federation")
+"""Labels on all metrics."""
+
+MINUTES = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0)
+"""Histogram bounds in seconds for work that takes minutes or hours."""
+MILLISECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Histogram bounds in seconds for the operator's own work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One time series family."""
+
+    name: str
+    """Name as scraped; counters end in _total."""
+    type: Literal["counter", "gauge", "histogram"]
+    """Kind of series."""
+    labels: tuple[str, ...] = COMMON_LABELS
+    """All its labels, the common ones first."""
+    help: str
+    """One sentence for whoever reads the scrape."""
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram."""
+
+
+def _with(*labels: str) -> tuple[str, ...]:
+    return (*COMMON_LABELS, *labels)
+
+
+ROUND = Metric(name="hansa_round", type="gauge", help="Newest round that was opened.")
+ROUNDS_COMPLETED = Metric(
+    name="hansa_rounds_completed_total",
+    type="counter",
+    help="Rounds that made a global adapter.",
+)
+SUCCESS = Metric(
+    name="hansa_success_ratio",
+    type="gauge",
+    labels=_with("environment"),
+    help="Success of the newest evaluated global adapter on an environment's held-out tasks.",
+)
+ROUND_SECONDS = Metric(
+    name="hansa_round_seconds",
+    type="histogram",
+    help="Time from a round's opening to its global adapter.",
+    buckets=MINUTES,
+)
+PHASE_SECONDS = Metric(
+    name="hansa_phase_seconds",
+    type="histogram",
+    labels=_with("environment", "phase"),
+    help="Time a client spent in one phase of a round.",
+    buckets=MINUTES,
+)
+TRAJECTORIES = Metric(
+    name="hansa_trajectories_total",
+    type="counter",
+    labels=_with("environment", "outcome"),
+    help="Episodes explored, by outcome: success or failure.",
+)
+EXPERIENCE = Metric(
+    name="hansa_experience_trajectories",
+    type="gauge",
+    labels=_with("environment"),
+    help="Trajectories in an environment's experience, demonstrations included.",
+)
+UPDATE_BYTES = Metric(
+    name="hansa_update_bytes", type="gauge", help="Size of one update in the newest round."
+)
+UPDATE_NORM = Metric(
+    name="hansa_update_norm",
+    type="gauge",
+    labels=_with("environment"),
+    help="Frobenius norm of an environment's newest update.",
+)
+UPDATES_REJECTED = Metric(
+    name="hansa_updates_rejected_total",
+    type="counter",
+    labels=_with("environment", "reason"),
+    help="Updates that the gate kept out, by reason code.",
+)
+JOBS_FAILED = Metric(
+    name="hansa_jobs_failed_total",
+    type="counter",
+    labels=_with("reason"),
+    help="Jobs that ended without a result, by the name of their exit.",
+)
+RECONCILE_SECONDS = Metric(
+    name="hansa_reconcile_seconds",
+    type="histogram",
+    help="Time of one pass over a federation.",
+    buckets=MILLISECONDS,
+)
+QUEUE_DEPTH = Metric(
+    name="hansa_queue_depth", type="gauge", help="Passes over a federation that wait to be made."
+)
+
+METRICS: tuple[Metric, ...] = (
+    ROUND,
+    ROUNDS_COMPLETED,
+    SUCCESS,
+    ROUND_SECONDS,
+    PHASE_SECONDS,
+    TRAJECTORIES,
+    EXPERIENCE,
+    UPDATE_BYTES,
+    UPDATE_NORM,
+    UPDATES_REJECTED,
+    JOBS_FAILED,
+    RECONCILE_SECONDS,
+    QUEUE_DEPTH,
+)
+"""All of them, in the order of the reference."""

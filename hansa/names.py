@@ -1,0 +1,32 @@
+"""Names of Jobs and processes, derived from round, environment and attempt, never random.
+
+A deterministic name makes creating a Job safe to repeat: the second creation finds the first.
+"""
+
+import hashlib
+
+MAX_NAME = 63
+_DIGEST = 8
+
+
+def fit(name: str, limit: int = MAX_NAME) -> str:
+    """The name itself, or its head and a digest of the whole when it is too long for a label."""
+    if len(name) <= limit:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
+    return f"{name[: limit - _DIGEST - 1].rstrip('-.')}-{digest}"
+
+
+def client_job(federation: str, round_: int, environment: str, attempt: int) -> str:
+    """Job of one environment's attempt at one round."""
+    return fit(f"{federation}-r{round_}-{environment}-a{attempt}")
+
+
+def aggregator_job(federation: str, round_: int, attempt: int) -> str:
+    """Job that aggregates one round; no environment may be called `aggregator`."""
+    return fit(f"{federation}-r{round_}-aggregator-a{attempt}")
+
+
+def evaluate_job(federation: str, adapter_round: int, environment: str, attempt: int) -> str:
+    """Job that only evaluates the last adapter on one environment."""
+    return fit(f"{federation}-e{adapter_round}-{environment}-a{attempt}")

@@ -1,0 +1,1 @@
+"""Decisions of the plan, one pure function per file."""

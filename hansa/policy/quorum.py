@@ -1,0 +1,19 @@
+"""Whether a round may be aggregated, must wait, is empty or has failed."""
+
+from typing import Literal
+
+Decision = Literal["wait", "aggregate", "empty", "fail"]
+
+
+def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: bool) -> Decision:
+    """The decision on a round in which `updated` sent an update, `empty` had nothing to learn from.
+
+    Both have answered: a silo without a success yet must not hold the others up for ever. While
+    others are pending, the minimum is enough only after the timeout.
+    """
+    answered = updated + empty
+    if answered + pending < minimum or (timed_out and answered < minimum):
+        return "fail"
+    if pending and not timed_out:
+        return "wait"
+    return "aggregate" if updated else "empty"

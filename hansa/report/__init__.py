@@ -1,0 +1,1 @@
+"""The report: status and manifests as one self-contained HTML page."""

@@ -1,0 +1,360 @@
+"""Charts as SVG that is as wide as its place and keeps its letters' size, without any script.
+
+Lines and bars are drawn in an inner SVG that is stretched to the width, with strokes that do not
+scale; marks and letters stand in the outer one at percentages. So one drawing fits a phone and a
+desk. The container leaves room for the letters left, right and below (see page.css).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hansa.report.intervals import Interval
+from hansa.report.markup import Html, escape, join, percent, tag
+
+SPAN = 1000
+"""Width of the stretched drawing in its own units."""
+SHAPES = (
+    "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
+    "M-3.6-3.6H3.6V3.6H-3.6Z",
+    "M0-5L5 0L0 5L-5 0Z",
+    "M0-4.8L4.8 3.8H-4.8Z",
+    "M0 4.8L4.8-3.8H-4.8Z",
+    "M-1.6-4.6H1.6V-1.6H4.6V1.6H1.6V4.6H-1.6V1.6H-4.6V-1.6H-1.6Z",
+    "M-4.6-1.8L0-5L4.6-1.8L2.9 4H-2.9Z",
+    "M-5 0L-2.5-4.3H2.5L5 0L2.5 4.3H-2.5Z",
+)
+"""One shape per series, so that they are told apart without colour."""
+_LABEL_GAP = 15
+_TICKS = 9
+_TOPS = (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10)
+"""Tops of an axis whose quarters are short figures."""
+_TALL = 300
+"""Height from which a chart is as wide as the page and has room for more marks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line of a chart."""
+
+    name: str
+    points: Sequence[tuple[int, Interval]]
+    """(round, figure), by round."""
+    tone: str
+    """CSS class that sets its colour: s0 to s7, mean or faint."""
+    shape: int | None = None
+    """Index of its mark; None draws the line alone."""
+    band: bool = False
+    """Whether its limits are drawn as a band."""
+    told: bool = False
+    """Whether its marks carry their figures, for programs that read the page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """A point that is named on the chart."""
+
+    round: int
+    value: float
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """Where rounds and figures lie."""
+
+    first: int
+    last: int
+    top: float
+    height: int
+    show: Callable[[float], str] = percent
+    """Writes a figure of the vertical axis."""
+
+    def share(self, round_: float) -> float:
+        """Place of a round, from 0 (left) to 1; a single round stands in the middle."""
+        return (round_ - self.first) / (self.last - self.first) if self.last > self.first else 0.5
+
+    def x(self, round_: float) -> str:
+        """Place of a round in the outer drawing."""
+        return f"{self.share(round_) * 100:.4g}%"
+
+    def y(self, value: float) -> float:
+        """Height of a figure in either drawing."""
+        return round(self.height * (1 - value / self.top), 1) if self.top else float(self.height)
+
+
+def nice_top(value: float) -> float:
+    """The next round figure at or above a value, so that ticks are short."""
+    if value <= 0 or not math.isfinite(value):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in _TOPS if value <= step * power * (1 + 1e-9))
+
+
+def round_ticks(first: int, last: int) -> list[int]:
+    """Few rounds to write below the axis: the first, the last and even steps between."""
+    steps = (scale * 10**power for power in range(6) for scale in (1, 2, 5))
+    step = next((one for one in steps if (last - first) / one <= _TICKS), 10**6)
+    inner = range(first - first % step, last, step)
+    kept = [tick for tick in inner if tick - first > step / 2 and last - tick > step / 2]
+    return sorted({first, *kept, last})
+
+
+def lines(
+    series: Sequence[Series],
+    axes: Axes,
+    *,
+    label: str,
+    flags: Sequence[Flag] = (),
+    ends: bool = False,
+    baseline: float | None = None,
+    failed: Sequence[int] = (),
+    titles: Sequence[tuple[int, str]] = (),
+) -> Html:
+    """A line chart over rounds; `ends` writes the names beside the lines on wide screens.
+
+    `titles` are shown where the pointer is near a round: a mark alone is too small to be hit.
+    """
+    stretched = [_band(one, axes) for one in series if one.band]
+    stretched += [_baseline(baseline, axes)] if baseline is not None else []
+    stretched += [_path(one, axes) for one in series]
+    return _drawing(
+        axes,
+        label,
+        stretched,
+        [
+            *(_marks(one, axes) for one in series),
+            *(_failure(round_, axes) for round_ in failed),
+            *(_flag(flag, axes) for flag in flags),
+            _end_names(series, axes) if ends else None,
+            _hits(titles, axes),
+        ],
+        wide=ends,
+    )
+
+
+def _drawing(
+    axes: Axes,
+    label: str,
+    stretched: Sequence[Html],
+    placed: Sequence[Html | None],
+    ticks: Sequence[int] | None = None,
+    wide: bool = False,
+) -> Html:
+    inner = tag(
+        "svg",
+        *stretched,
+        viewBox=f"0 0 {SPAN} {axes.height}",
+        preserveAspectRatio="none",
+        width="100%",
+        height=axes.height,
+    )
+    drawing = tag(
+        "svg",
+        _grid(axes),
+        inner,
+        _round_labels(axes, ticks if ticks is not None else round_ticks(axes.first, axes.last)),
+        *placed,
+        role="img",
+        aria_label=label,
+        width="100%",
+        height=axes.height,
+        class_="chart",
+    )
+    return tag("div", drawing, class_="plot wide" if wide else "plot")
+
+
+def _grid(axes: Axes) -> Html:
+    parts = 4 if axes.height >= 150 else 2
+    rows = []
+    for step in range(parts + 1):
+        value = axes.top * step / parts
+        y = axes.y(value)
+        rows.append(tag("line", x2="100%", y1=y, y2=y, class_="zero" if not step else None))
+        rows.append(tag("text", axes.show(value), x=-8, y=y + 4, text_anchor="end"))
+    return tag("g", *rows, class_="grid", aria_hidden="true")
+
+
+def _round_labels(axes: Axes, ticks: Sequence[int]) -> Html:
+    y = axes.height + 18
+    written = (tag("text", tick, x=axes.x(tick), y=y, text_anchor="middle") for tick in ticks)
+    name = tag("text", "round", x="50%", y=y + 16, text_anchor="middle", class_="axis")
+    return tag("g", *written, name, class_="grid", aria_hidden="true")
+
+
+def _corner(round_: float, value: float, axes: Axes) -> str:
+    return f"{axes.share(round_) * SPAN:.4g} {axes.y(value):g}"
+
+
+def _path(series: Series, axes: Axes) -> Html:
+    corners = [_corner(round_, figure.value, axes) for round_, figure in series.points]
+    return (
+        tag("path", d="M" + "L".join(corners), class_=f"line {series.tone}") if corners else Html()
+    )
+
+
+def _band(series: Series, axes: Axes) -> Html:
+    upper = [_corner(round_, figure.high, axes) for round_, figure in series.points]
+    lower = [_corner(round_, figure.low, axes) for round_, figure in reversed(series.points)]
+    if len(upper) < 2:
+        return Html()
+    return tag("path", d="M" + "L".join([*upper, *lower]) + "Z", class_=f"band {series.tone}")
+
+
+def _baseline(value: float, axes: Axes) -> Html:
+    y = axes.y(value)
+    return tag("path", d=f"M0 {y}H{SPAN}", class_="baseline")
+
+
+def _marks(series: Series, axes: Axes) -> Html:
+    if series.shape is None:
+        return Html()
+    room = 26 if axes.height >= _TALL else 13
+    stride = -(-len(series.points) // room)
+    shown = [*series.points[:-1:stride], *series.points[-1:]]
+    marks = [_mark(round_, figure, series, axes) for round_, figure in shown]
+    whisker = _whisker(*series.points[0], axes) if series.band and len(marks) == 1 else None
+    return tag("g", whisker, *marks, class_=f"marks {series.tone}", data_series=series.name)
+
+
+def _mark(round_: int, figure: Interval, series: Series, axes: Axes) -> Html:
+    # Written by hand: there are hundreds of these, and a page must stay small.
+    told = f' data-round="{round_}" data-value="{figure.value:.6g}"' if series.told else ""
+    place = f'x="{axes.x(round_)}" y="{axes.y(figure.value):g}"'
+    return Html(f'<use href="#mark{series.shape}" {place}{told}/>')
+
+
+def _whisker(round_: int, figure: Interval, axes: Axes) -> Html:
+    """Limits of a lone point, where there is no band to see."""
+    x = axes.x(round_)
+    return tag("line", x1=x, x2=x, y1=axes.y(figure.low), y2=axes.y(figure.high))
+
+
+def _hits(titles: Sequence[tuple[int, str]], axes: Axes) -> Html:
+    width = 100 / (axes.last - axes.first) if axes.last > axes.first else 100
+    places = [(axes.share(round_) * 100 - width / 2, text) for round_, text in titles]
+    return _hit_group(places, width)
+
+
+def _hit_group(places: Sequence[tuple[float, str]], width: float) -> Html:
+    """Invisible columns that tell their figures; width and height are set once, by style."""
+    hits = (
+        Html(f'<rect x="{left:.4g}%"><title>{escape(text)}</title></rect>') for left, text in places
+    )
+    return tag("g", *hits, class_="hits", style=f"--width:{width:.4g}%")
+
+
+def _failure(round_: int, axes: Axes) -> Html:
+    title = tag("title", f"Round {round_} failed: no adapter came of it")
+    return tag("text", title, "✕", x=axes.x(round_), y=axes.height - 4, class_="failure")
+
+
+def _flag(flag: Flag, axes: Axes) -> Html:
+    share, y = axes.share(flag.round), axes.y(flag.value)
+    anchor = "start" if share < 0.15 else "end" if share > 0.85 else "middle"
+    over = y > 34 and (flag.kind != "start" or y > axes.height - 34)
+    text = tag(
+        "text", flag.text, x=axes.x(flag.round), y=y - 14 if over else y + 25, text_anchor=anchor
+    )
+    ring = tag("circle", cx=axes.x(flag.round), cy=y, r=8)
+    return tag("g", ring, text, class_=f"flag {flag.kind}", data_round=flag.round)
+
+
+def _end_names(series: Sequence[Series], axes: Axes) -> Html:
+    """Names beside the last points, pushed apart where they would lie on each other."""
+    ended = [one for one in series if one.points and one.tone != "faint"]
+    ended.sort(key=lambda one: axes.y(one.points[-1][1].value))
+    names, floor = [], -math.inf
+    for index, one in enumerate(ended):
+        room_below = axes.height - (len(ended) - 1 - index) * _LABEL_GAP
+        y = max(min(axes.y(one.points[-1][1].value), room_below), floor + _LABEL_GAP)
+        floor = y
+        shown = one.name if len(one.name) <= 14 else one.name[:13] + "…"
+        names.append(tag("text", shown, x="100%", dx=12, y=y + 4, class_=one.tone))
+    return tag("g", *names, class_="ends", aria_hidden="true")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One round's stacked bar."""
+
+    round: int
+    layers: Sequence[float]
+    title: str
+
+
+def columns(
+    bars: Sequence[Column],
+    tones: Sequence[str],
+    *,
+    label: str,
+    height: int,
+    show: Callable[[float], str],
+    top: float | None = None,
+) -> Html:
+    """Stacked bars over rounds; each layer is one path, so that many rounds cost little."""
+    highest = max((sum(bar.layers) for bar in bars), default=0.0)
+    first, last = (bars[0].round, bars[-1].round) if bars else (0, 0)
+    axes = Axes(first=first, last=last, top=top or nice_top(highest), height=height, show=show)
+    slots = _Slots(axes)
+    layers = [_layer(bars, index, tone, slots) for index, tone in enumerate(tones)]
+    places = [(slots.left(bar.round) * 100, bar.title) for bar in bars]
+    hits = _hit_group(places, slots.width * 100)
+    ticks = [
+        tag("text", tick, x=slots.middle(tick), y=height + 18, text_anchor="middle")
+        for tick in round_ticks(first, last)
+    ]
+    labels = tag("g", *ticks, class_="grid", aria_hidden="true")
+    return _drawing(axes, label, layers, [labels, hits], ticks=())
+
+
+class _Slots:
+    """Equal places for the bars of consecutive rounds."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.width = 1 / (axes.last - axes.first + 1)
+
+    def left(self, round_: int) -> float:
+        return (round_ - self.axes.first) * self.width
+
+    def middle(self, round_: int) -> str:
+        return f"{(self.left(round_) + self.width / 2) * 100:.4g}%"
+
+
+def _layer(bars: Sequence[Column], index: int, tone: str, slots: _Slots) -> Html:
+    """One layer of all bars as strokes of one path, which costs a third of as many rectangles."""
+    thickness = min(slots.width * SPAN * 0.78, 90.0)
+    strokes = []
+    for bar in bars:
+        if bar.layers[index] <= 0:
+            continue
+        below = sum(bar.layers[:index])
+        bottom, top = slots.axes.y(below), slots.axes.y(below + bar.layers[index])
+        x = (slots.left(bar.round) + slots.width / 2) * SPAN
+        strokes.append(f"M{x:.4g} {bottom:g}V{top:g}")
+    shown = {"d": "".join(strokes), "stroke_width": f"{thickness:.4g}"}
+    return tag("path", **shown, class_=f"layer {tone}") if strokes else Html()
+
+
+def marker_shapes() -> Html:
+    """The marks that every chart uses; once per page."""
+    shapes = (tag("path", id=f"mark{index}", d=path) for index, path in enumerate(SHAPES))
+    return tag("svg", tag("defs", *shapes), width=0, height=0, class_="defs", aria_hidden="true")
+
+
+def legend(entries: Sequence[tuple[str, str, int | None]]) -> Html:
+    """What line or bar is what, as (name, tone, shape): shapes tell them apart without colours."""
+    return tag("ul", *(_entry(*entry) for entry in entries), class_="legend")
+
+
+def _entry(name: str, tone: str, shape: int | None) -> Html:
+    if tone.startswith("p"):
+        swatch = tag("span", class_=f"swatch {tone}")
+    else:
+        mark = Html(f'<use href="#mark{shape}" x="14" y="7"/>') if shape is not None else None
+        line = tag("path", d="M1 7H27", class_=f"line {tone}")
+        inner = join([line, tag("g", mark, class_=f"marks {tone}")])
+        swatch = tag("svg", inner, width=28, height=14, aria_hidden="true")
+    return tag("li", swatch, tag("span", name))

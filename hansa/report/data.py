@@ -1,0 +1,212 @@
+"""From a federation and its bucket to the data of a report."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from hansa import keys
+from hansa.manifest import EvaluationDocument, GlobalManifest, UpdateManifest
+from hansa.report import shards
+from hansa.report.facts import Episode, Part, Replay, ReportData, Round, Score
+from hansa.report.reading import Notes, Reader, count, number, seconds
+from hansa.status import Federation, HistoryEntry
+from hansa.store.base import ObjectStore
+
+__all__ = ["ReportData", "collect"]
+
+MOST_REPLAYS = 12
+"""Environments whose episodes are shown; the page of a hundred must still open."""
+_MOST_FALLBACKS = 200
+"""Update manifests read one by one, for rounds that left no global manifest."""
+
+
+def collect(
+    federation: Federation,
+    store: ObjectStore | None,
+    *,
+    private: Mapping[str, ObjectStore] | None = None,
+    now: datetime | None = None,
+    adapter: str = "",
+    replays: bool = True,
+) -> ReportData:
+    """Read what a report shows; the rounds are those of the status' history.
+
+    `private` has a store for each environment with an experienceStorage of its own, where the
+    caller holds its credentials. `adapter` is a local folder of the last adapter. `replays=False`
+    leaves every trajectory out, for a page that goes to other silos.
+    """
+    notes = Notes()
+    collector = _Collector(federation, Reader(store, notes), notes)
+    rounds = collector.rounds()
+    shown = collector.replays(rounds, private or {}) if replays else ()
+    return ReportData(
+        federation=federation,
+        rounds=rounds,
+        replays=shown,
+        notes=(*_gaps(rounds), *notes.sentences()),
+        programs=collector.programs(),
+        base_model=collector.base_model,
+        adapter=adapter,
+        made_at=now,
+    )
+
+
+def _gaps(rounds: tuple[Round, ...]) -> tuple[str, ...]:
+    numbers = [entry.number for entry in rounds]
+    missing = sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers))
+    if not missing:
+        return ()
+    return (
+        f"Not shown: {len(missing)} of {numbers[-1] + 1} rounds (the first is {missing[0]}): "
+        "the status keeps the base, the best and the newest ones.",
+    )
+
+
+class _Collector:
+    """Gathers round by round; keeps the versions it meets on the way."""
+
+    def __init__(self, federation: Federation, reader: Reader, notes: Notes) -> None:
+        storage = federation.spec.storage
+        self._federation = federation
+        self._prefix = storage.s3.prefix if storage else ""
+        self._reader = reader
+        self._notes = notes
+        self._programs: set[tuple[str, str]] = set()
+        self._fallbacks = _MOST_FALLBACKS
+        self.base_model = ""
+
+    def programs(self) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted(self._programs))
+
+    def rounds(self) -> tuple[Round, ...]:
+        history = sorted(self._federation.status.history, key=lambda entry: entry.round)
+        last = history[-1].round if history else 0
+        return tuple(self._round(entry, is_last=entry.round == last) for entry in history)
+
+    def _round(self, entry: HistoryEntry, *, is_last: bool) -> Round:
+        read = Round(
+            number=entry.round,
+            outcome=entry.outcome,
+            opened_at=entry.opened_at,
+            closed_at=entry.closed_at,
+            updates=entry.updates,
+            scores=self._scores(entry, is_last=is_last),
+        )
+        manifest = self._manifest(entry) if entry.outcome == "aggregated" else None
+        if manifest is not None:
+            read = _with_manifest(read, manifest)
+        if entry.round == 0:
+            return read
+        return replace(read, parts=self._with_outsiders(read))
+
+    def _manifest(self, entry: HistoryEntry) -> GlobalManifest | None:
+        key = keys.global_folder(self._prefix, entry.round) + keys.MANIFEST
+        found = self._reader.document(GlobalManifest, key, "facts", f"round {entry.round}")
+        if found is not None:
+            self._programs.add(("global adapter", found.program))
+            self.base_model = found.base_model
+        return found
+
+    def _scores(self, entry: HistoryEntry, *, is_last: bool) -> dict[str, Score]:
+        scores = {
+            name: Score(ratio=ratio, episodes=entry.episodes.get(name, 0))
+            for name, ratio in entry.success.items()
+        }
+        if entry.outcome not in ("base", "aggregated"):
+            return scores
+        if not is_last and entry.round % self._federation.spec.evaluation.every_rounds:
+            return scores
+        for environment in self._federation.spec.environments:
+            if not scores.get(environment.name, Score(ratio=0)).episodes:
+                score = self._score(environment.name, entry.round)
+                scores.update({environment.name: score} if score else {})
+        return scores
+
+    def _score(self, environment: str, round_: int) -> Score | None:
+        key = keys.evaluation(self._prefix, environment, round_)
+        found = self._reader.document(EvaluationDocument, key, "evaluations", environment)
+        if found is None or not found.episodes:
+            return None
+        self._programs.add(("evaluation", found.program))
+        return Score(ratio=min(1.0, found.successes / found.episodes), episodes=found.episodes)
+
+    def _with_outsiders(self, entry: Round) -> dict[str, Part]:
+        """The members' parts, and those of environments that answered without being members."""
+        parts = dict(entry.parts)
+        for environment in self._federation.spec.environments:
+            if environment.name in parts or self._fallbacks <= 0:
+                continue
+            self._fallbacks -= 1
+            key = keys.update_folder(self._prefix, environment.name, entry.number) + keys.MANIFEST
+            found = self._reader.document(UpdateManifest, key, "updates", environment.name)
+            if found is not None:
+                self._programs.add(("update", found.program))
+                parts[environment.name] = _part(found.to_json())
+        return parts
+
+    def replays(
+        self, rounds: tuple[Round, ...], private: Mapping[str, ObjectStore]
+    ) -> tuple[Replay, ...]:
+        environments = self._federation.spec.environments[:MOST_REPLAYS]
+        found = [self._replay(one.name, rounds, private.get(one.name)) for one in environments]
+        return tuple(replay for replay in found if replay.first or replay.last)
+
+    def _replay(
+        self, environment: str, rounds: tuple[Round, ...], store: ObjectStore | None
+    ) -> Replay:
+        own = [entry.number for entry in rounds if environment in entry.parts]
+        numbers = own or [entry.number for entry in rounds if entry.number]
+        first = self._episode(environment, numbers[0], store) if numbers else None
+        last = self._episode(environment, numbers[-1], store) if len(numbers) > 1 else None
+        return Replay(environment=environment, first=first, last=last)
+
+    def _episode(self, environment: str, round_: int, store: ObjectStore | None) -> Episode | None:
+        storage = self._federation.spec.environment(environment).experience_storage
+        if storage is not None and store is None:
+            self._notes.add("episodes", environment, "they are in the silo's private store")
+            return None
+        reader = Reader(store, self._notes) if store is not None else self._reader
+        prefix = storage.s3.prefix if storage else self._prefix
+        key = keys.experience_shard(prefix, environment, round_)
+        head = reader.get(key, "episodes", environment, limit=shards.HEAD_BYTES)
+        if head is None:
+            return None
+        return self._read_shard(environment, round_, head)
+
+    def _read_shard(self, environment: str, round_: int, head: bytes) -> Episode | None:
+        program = shards.version(head)
+        self._programs.update({("experience", program)} if program else set())
+        episode = shards.first_episode(head, round_)
+        if episode is None:
+            why = f"no episode of shard {round_} could be read"
+            self._notes.add("episodes", environment, why)
+        return episode
+
+
+def _with_manifest(entry: Round, manifest: GlobalManifest) -> Round:
+    adapter = manifest.files.get(keys.ADAPTER)
+    return replace(
+        entry,
+        parts={name: _part(given) for name, given in manifest.updates.items()},
+        norm=number(manifest.norm),
+        adapter_bytes=adapter.size if adapter else None,
+        seconds=seconds(manifest.seconds),
+        refused=tuple((one.environment, one.reason) for one in manifest.refused),
+    )
+
+
+def _part(given: dict[str, Any]) -> Part:
+    counts = given.get("counts")
+    counted: dict[str, Any] = counts if isinstance(counts, dict) else {}
+    return Part(
+        **_counts(counted, ("explored", "succeeded", "experience", "kept")),
+        **_counts(counted, ("steps", "tokens", "generated")),
+        norm=number(given.get("norm")),
+        loss=number(given.get("loss")),
+        seconds=seconds(given.get("seconds")),
+    )
+
+
+def _counts(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: count(given.get(name)) for name in names}

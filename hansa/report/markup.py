@@ -1,0 +1,178 @@
+"""HTML that cannot be broken out of: every text is escaped unless it is markup made here.
+
+Episodes and specs are written by strangers. `tag` escapes each child that is not `Html`, and
+`clean` shows control and direction characters instead of obeying them, so that a trajectory can
+neither run a script nor turn the text around it.
+"""
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+
+class Html(str):
+    """Markup made by this package; any other string is text."""
+
+    __slots__ = ()
+
+
+Child = str | int | float | None
+
+_VOID = frozenset({"meta", "br", "link", "hr"})
+_DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_SUSPECT = re.compile(r"[^\t\n -~\u00a1-\u024f]")
+_CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
+
+
+def clean(text: str) -> str:
+    """Text in which control, direction and half characters are shown as \\u escapes."""
+    return _SUSPECT.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def _visible(match: re.Match[str]) -> str:
+    character = match[0]
+    if character in _DIRECTIONS or unicodedata.category(character) in ("Cc", "Cs", "Cn", "Co"):
+        return f"\\u{ord(character):04x}"
+    return character
+
+
+def escape(text: object) -> Html:
+    """Text as markup, fit for element content and for quoted attributes."""
+    return Html(html.escape(clean(str(text)), quote=True))
+
+
+def join(children: Iterable[Child], between: str = "") -> Html:
+    """Children one after the other; those that are text are escaped."""
+    parts = (child if isinstance(child, Html) else escape(child) for child in _real(children))
+    return Html(between.join(parts))
+
+
+def _real(children: Iterable[Child]) -> Iterable[str | int | float]:
+    return (child for child in children if child is not None)
+
+
+def tag(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Html:
+    """An element; `class_` is written class, `data_round` data-round, and None leaves one out."""
+    written = "".join(
+        f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escape(value)}"'
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if name in _VOID:
+        return Html(f"<{name}{written}>")
+    return Html(f"<{name}{written}>{join(children)}</{name}>")
+
+
+def _attribute(key: str) -> str:
+    # SVG's own names have capitals and no dashes, so only underscores need a translation.
+    return key.rstrip("_").replace("_", "-")
+
+
+def table(
+    heads: Sequence[Child],
+    rows: Iterable[Sequence[Child]],
+    *,
+    label: str,
+    class_: str = "",
+) -> Html:
+    """A table that scrolls inside itself on a narrow screen; the first column heads its row."""
+    head = tag("tr", *(tag("th", cell, scope="col") for cell in heads))
+    body = (_row(row) for row in rows)
+    inner = tag("table", tag("thead", head), tag("tbody", *body), class_=class_ or None)
+    return tag("div", inner, class_="scroll", role="region", aria_label=label, tabindex=0)
+
+
+def _row(cells: Sequence[Child]) -> Html:
+    # HTML closes cells and rows by itself, which makes the page a tenth smaller.
+    first, *others = cells
+    return Html(f'<tr><th scope="row">{join([first])}{join(_cell(cell) for cell in others)}')
+
+
+def _cell(cell: Child) -> Html:
+    if isinstance(cell, Html) and cell.startswith("<td"):
+        return cell
+    return Html(f"<td>{join([cell])}")
+
+
+def details(summary: Child, *children: Child, open_: bool = False) -> Html:
+    """A part of the page that opens on demand."""
+    return tag("details", tag("summary", summary), *children, open=open_)
+
+
+def script_json(identifier: str, document: Mapping[str, Any]) -> Html:
+    """Data for programs, inside the page; no text in it can end the element."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Html(f'<script type="application/json" id="{escape(identifier)}">{text}</script>')
+
+
+def without_credentials(text: str) -> str:
+    """An address without the user and password someone may have put into it."""
+    return _CREDENTIALS.sub("***@", text)
+
+
+# Figures as people read them
+
+THIN = "\u202f"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as 61.3 %."""
+    return f"{ratio * 100:.1f}{THIN}%"
+
+
+def points(change: float) -> str:
+    """A difference of ratios in percentage points, with its sign."""
+    rounded = round(change * 100, 1)
+    return "0.0" if rounded == 0 else f"{rounded:+.1f}".replace("-", "\u2212")
+
+
+def whole(number: float | None) -> str:
+    """A count with thin spaces between its thousands; a dash when nobody told it."""
+    return "–" if number is None else f"{number:,.0f}".replace(",", THIN)
+
+
+def short(number: float | None) -> str:
+    """A figure with three digits, however large or small."""
+    return "–" if number is None else f"{number:.3g}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as 2.1 s, 43 s, 5 min 10 s or 1 h 12 min."""
+    if seconds is None:
+        return "–"
+    if seconds < 9.95:
+        return f"{seconds:.1f}{THIN}s"
+    minutes, left = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{left}{THIN}s"
+    hours, minutes_left = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}{THIN}min {left}{THIN}s"
+    return f"{hours:,}{THIN}h {minutes_left}{THIN}min"
+
+
+def size(number: int | None) -> str:
+    """Bytes as 3.5 MiB."""
+    if number is None:
+        return "–"
+    value = float(number)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.3g}{THIN}{unit}"
+        value /= 1024
+    return f"{value:.3g}{THIN}GiB"
+
+
+def moment(when: datetime | None) -> str:
+    """A time in UTC, whatever zone it came in."""
+    if when is None:
+        return "–"
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,252 @@
+"""One self-contained HTML page about a federation: no script, no network, no file beside it.
+
+The content security policy forbids everything but the page's own style, so that even a hole in the
+escaping could neither run nor fetch anything.
+"""
+
+from importlib.resources import files
+from typing import Any
+
+from hansa.report import reference, replay, success, work
+from hansa.report.charts import marker_shapes
+from hansa.report.facts import Part, ReportData, Round, phases
+from hansa.report.intervals import difference
+from hansa.report.markup import (
+    Child,
+    Html,
+    duration,
+    join,
+    moment,
+    percent,
+    points,
+    script_json,
+    size,
+    tag,
+    whole,
+)
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+DATA_ID = "hansa-data"
+_MARK = (
+    "M16 5.5a3 3 0 1 0 .01 0zM26 12.8a3 3 0 1 0 .01 0zM22.2 24.5a3 3 0 1 0 .01 0z"
+    "M9.8 24.5a3 3 0 1 0 .01 0zM6 12.8a3 3 0 1 0 .01 0z"
+)
+
+
+def render(data: ReportData) -> str:
+    """The page; equal data gives equal bytes."""
+    head = join(
+        [
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("meta", name="referrer", content="no-referrer"),
+            tag("title", f"{data.federation.metadata.name} · Hansa report"),
+            tag("style", Html(_style())),
+        ]
+    )
+    body = join([marker_shapes(), _body(data), script_json(DATA_ID, figures(data))])
+    page = tag("html", tag("head", head), tag("body", body), lang="en")
+    return f"<!doctype html>\n{page}\n"
+
+
+def _style() -> str:
+    return (files("hansa.report") / "page.css").read_text(encoding="utf-8")
+
+
+def _body(data: ReportData) -> Html:
+    return tag(
+        "main",
+        _header(data),
+        _trouble(data),
+        _tiles(data),
+        success.section(data),
+        reference.adapter(data),
+        *work.sections(data),
+        replay.section(data),
+        reference.section(data),
+        _footer(data),
+    )
+
+
+def _header(data: ReportData) -> Html:
+    status = data.federation.status
+    mark = tag(
+        "svg",
+        tag("path", d=_MARK, class_="silos"),
+        tag("circle", cx=16, cy=17, r=4.2),
+        viewBox="0 0 32 32",
+        width=28,
+        height=28,
+        aria_hidden="true",
+    )
+    phase = tag("span", status.phase, class_=f"phase {status.phase.lower()}", data_figure="phase")
+    return tag(
+        "header",
+        tag("p", mark, tag("span", "Hansa report"), class_="brand"),
+        tag("h1", data.federation.metadata.name),
+        tag("p", phase, *(tag("span", fact) for fact in _facts(data)), class_="facts"),
+        class_="top",
+    )
+
+
+def _facts(data: ReportData) -> list[str]:
+    spec = data.federation.spec
+    opened = next((entry.opened_at for entry in data.rounds if entry.opened_at), None)
+    closed = next((entry.closed_at for entry in reversed(data.rounds) if entry.closed_at), None)
+    facts = [spec.model.source, f"LoRA rank {spec.adapter.rank}", f"seed {spec.seed}"]
+    if opened:
+        facts.append(f"began {moment(opened)}")
+    if opened and closed:
+        facts.append(f"took {duration((closed - opened).total_seconds())}")
+    return facts
+
+
+def _trouble(data: ReportData) -> Html | None:
+    """What is wrong and what to do, before any figure."""
+    status = data.federation.status
+    said: list[Child] = []
+    if status.failed is not None:
+        text = f"Round {status.failed.round} failed ({status.failed.reason}). "
+        said.append(tag("p", tag("strong", text), status.failed.message))
+    for condition in status.conditions:
+        bad = (condition.type, condition.status) in (("Accepted", "False"), ("Degraded", "True"))
+        if bad:
+            text = f"{condition.type}: {condition.reason}. "
+            said.append(tag("p", tag("strong", text), condition.message))
+    return tag("div", *said, class_="trouble", role="note") if said else None
+
+
+def _tiles(data: ReportData) -> Html:
+    status, spec = data.federation.status, data.federation.spec
+    explored = data.total(lambda part: part.explored)
+    succeeded = data.total(lambda part: part.succeeded)
+    share = f"{whole(succeeded)} successful ({percent(succeeded / explored)})" if explored else ""
+    worlds = len({environment.world for environment in spec.environments})
+    return tag(
+        "div",
+        _headline(data),
+        _tile("rounds", "Rounds", status.completed, f"of {whole(spec.rounds)}"),
+        _tile(
+            "environments",
+            "Environments",
+            len(spec.environments),
+            f"{worlds} {'world' if worlds == 1 else 'worlds'}",
+        ),
+        _tile("explored", "Episodes explored", explored, share),
+        _adapter_tile(data),
+        class_="tiles",
+    )
+
+
+def _tile(figure: str, name: str, value: int, aside: str) -> Html:
+    number = tag("span", whole(value), class_="number", data_figure=figure, data_value=value)
+    return tag("div", tag("h2", name), tag("p", number), tag("p", aside, class_="aside"))
+
+
+def _adapter_tile(data: ReportData) -> Html:
+    last = data.federation.status.adapter
+    if last is None:
+        shown: Child = tag("span", "none yet", class_="number quiet")
+        return tag("div", tag("h2", "Adapter"), tag("p", shown))
+    sizes = [entry.adapter_bytes for entry in data.rounds if entry.adapter_bytes]
+    shown = tag("span", size(sizes[-1]) if sizes else f"round {last.round}", class_="number")
+    aside = f"round {last.round}, sha256 {last.sha256[:8]}"
+    return tag("div", tag("h2", "Adapter"), tag("p", shown), tag("p", aside, class_="aside"))
+
+
+def _headline(data: ReportData) -> Html:
+    base, last, best = data.base, data.last, data.best
+    steps = [
+        _headline_figure(name, entry)
+        for name, entry in (("base", base), ("last", last))
+        if entry is not None and entry.success
+    ]
+    if not steps:
+        steps = [tag("span", "not evaluated yet", class_="number quiet")]
+    arrow = tag("span", "→", class_="arrow", aria_hidden="true")
+    asides: list[Child] = []
+    if base and last and base.success and last.success:
+        change = difference(last.success, base.success)
+        way = "up" if change.value > 0 else "down"
+        asides.append(tag("b", f"{points(change.value)} points", class_=way))
+        asides.append(f"95\u202f%: {points(change.low)} to {points(change.high)}")
+    told = _best(best, best.success.value) if best and best.success and last else None
+    return tag(
+        "div",
+        tag("h2", "Mean success on held-out tasks"),
+        tag("p", join(steps, f" {arrow} ")),
+        tag("p", join(asides, " · "), class_="aside") if asides else None,
+        tag("p", told, class_="aside") if told else None,
+        class_="headline",
+    )
+
+
+def _headline_figure(name: str, entry: Round) -> Html:
+    value = entry.success.value if entry.success else 0.0
+    return tag(
+        "span",
+        percent(value),
+        class_=f"number {name}",
+        data_figure=f"success-{name}",
+        data_round=entry.number,
+        data_value=f"{value:.6g}",
+    )
+
+
+def _best(best: Round, value: float) -> Html:
+    return tag(
+        "span",
+        f"best {percent(value)} in round {best.number}",
+        data_figure="success-best",
+        data_round=best.number,
+        data_value=f"{value:.6g}",
+    )
+
+
+def _footer(data: ReportData) -> Html:
+    made = f" on {moment(data.made_at)}" if data.made_at else ""
+    text = f"Made by hansa report{made}. The figures are in this page as JSON too: "
+    return tag("footer", tag("p", text, tag("code", f"#{DATA_ID}"), "."))
+
+
+def figures(data: ReportData) -> dict[str, Any]:
+    """The page's figures for programs; entry i of each list belongs to entry i of `rounds`."""
+    ends = (("base", data.base), ("last", data.last), ("best", data.best))
+    return {
+        "federation": data.federation.metadata.name,
+        "phase": data.federation.status.phase,
+        "success": {
+            word: {"round": entry.number, "mean": _rounded(entry.success.value)}
+            for word, entry in ends
+            if entry is not None and entry.success
+        },
+        "rounds": [entry.number for entry in data.rounds],
+        "outcomes": [entry.outcome for entry in data.rounds],
+        "mean": [_rounded(entry.success.value if entry.success else None) for entry in data.rounds],
+        "norm": [_rounded(entry.norm) for entry in data.rounds],
+        "environments": {name: _environment_figures(data, name) for name in data.environments},
+    }
+
+
+def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
+    scores = [entry.scores.get(name) for entry in data.rounds]
+    parts = [entry.parts.get(name, Part()) for entry in data.rounds]
+    spent = [part.seconds for part in parts]
+    return {
+        "world": data.world(name),
+        "success": [_rounded(score.ratio) if score else None for score in scores],
+        "episodes": [score.episodes if score else None for score in scores],
+        **{
+            field: [_rounded(getattr(part, field)) for part in parts]
+            for field in ("explored", "succeeded", "experience", "kept", "norm", "loss")
+        },
+        "seconds": {
+            phase: [_rounded(one.get(phase)) for one in spent] for phase in phases(spent, ())
+        },
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return round(value, 6) if isinstance(value, float) else value

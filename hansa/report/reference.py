@@ -1,0 +1,179 @@
+"""The page's small print: state, rounds, spec, versions, and how to use the adapter."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from hansa import __version__
+from hansa.report.facts import ReportData, Round
+from hansa.report.markup import (
+    Child,
+    Html,
+    details,
+    duration,
+    moment,
+    percent,
+    table,
+    tag,
+    without_credentials,
+)
+
+_SECRET = re.compile(r"(password|passwd|token|secret|api_?key|access_?key|credential)s?$", re.I)
+_HIDDEN = "***"
+
+
+def adapter(data: ReportData) -> Html | None:
+    """Where the adapter is and the lines that load it."""
+    last = data.federation.status.adapter
+    if last is None:
+        return None
+    where = data.adapter or without_credentials(last.uri)
+    fetch = None
+    if not data.adapter:
+        fetch = tag(
+            "p", tag("code", "hansa pull"), " copies it to a folder; name that folder below."
+        )
+    return tag(
+        "section",
+        tag("h2", "Use the adapter", id="adapter"),
+        tag(
+            "p",
+            f"The adapter of round {last.round} is an ordinary PEFT folder: ",
+            tag("code", where, class_="path", data_figure="adapter", data_sha256=last.sha256),
+        ),
+        fetch,
+        tag("pre", tag("code", snippet(data)), tabindex=0, aria_label="Python that loads it"),
+        aria_labelledby="adapter",
+    )
+
+
+def snippet(data: ReportData) -> str:
+    """Five lines of Python that load the base model with the adapter."""
+    source = data.federation.spec.model.source
+    kind, _, rest = source.partition(":")
+    folder = json.dumps(data.adapter or "adapter")
+    lines = ["from peft import PeftModel"]
+    lines.append("from transformers import AutoModelForCausalLM")
+    if kind == "builtin":
+        lines.insert(0, "from importlib.resources import files")
+        base = f'files("hansa_client") / "builtin" / {json.dumps(rest)}'
+    elif kind == "hf":
+        name, _, revision = rest.partition("@")
+        base = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
+    elif kind == "path":
+        base = json.dumps(rest)
+    else:
+        base = json.dumps("base")
+        lines.append(f"# base: your copy of {without_credentials(source)}")
+    lines.append(f"base = AutoModelForCausalLM.from_pretrained({base})")
+    lines.append(f"agent = PeftModel.from_pretrained(base, {folder})")
+    return "\n".join(lines)
+
+
+def section(data: ReportData) -> Html:
+    """Everything that explains the figures above."""
+    running = data.federation.status.phase not in ("Succeeded", "Pending")
+    return tag(
+        "section",
+        tag("h2", "Particulars", id="particulars"),
+        _notes(data),
+        details("Environments", _environments(data), open_=running),
+        details("Rounds", _rounds(data)) if data.rounds else None,
+        details("Conditions", _conditions(data)) if data.federation.status.conditions else None,
+        details("Spec", tag("pre", tag("code", spec_yaml(data)), tabindex=0, aria_label="Spec")),
+        details("Versions", _versions(data)),
+        aria_labelledby="particulars",
+    )
+
+
+def _notes(data: ReportData) -> Html | None:
+    if not data.notes:
+        return None
+    return tag("ul", *(tag("li", note) for note in data.notes), class_="notes")
+
+
+def _environments(data: ReportData) -> Html:
+    status = {one.name: one for one in data.federation.status.environments}
+    rows: list[Sequence[Child]] = []
+    for name in data.environments:
+        one = status.get(name)
+        cells = [one.state, one.attempt, one.experience, one.message] if one else ["–"] * 4
+        rows.append([name, data.world(name) or "removed", *cells])
+    heads = ["environment", "world", "state", "attempt", "experience", "message"]
+    return table(heads, rows, label="Environments", class_="prose")
+
+
+def _rounds(data: ReportData) -> Html:
+    heads = ["round", "outcome", "updates", "refused", "opened", "took", "mean success"]
+    rows = [_round(entry) for entry in data.rounds]
+    return table(heads, rows, label="Rounds", class_="prose")
+
+
+def _round(entry: Round) -> list[Child]:
+    took = None
+    if entry.opened_at and entry.closed_at:
+        took = (entry.closed_at - entry.opened_at).total_seconds()
+    refused = ", ".join(f"{name} ({reason})" for name, reason in entry.refused)
+    success = percent(entry.success.value) if entry.success else "–"
+    return [
+        entry.number,
+        entry.outcome,
+        entry.updates or "–",
+        refused or "–",
+        moment(entry.opened_at),
+        duration(took),
+        success,
+    ]
+
+
+def _conditions(data: ReportData) -> Html:
+    rows = [
+        [one.type, one.status, one.reason, one.message or "–", moment(one.last_transition_time)]
+        for one in data.federation.status.conditions
+    ]
+    heads = ["condition", "status", "reason", "message", "since"]
+    return table(heads, rows, label="Conditions", class_="prose")
+
+
+def _versions(data: ReportData) -> Html:
+    rows = [("this page", f"hansa {__version__}"), *data.programs]
+    if data.base_model:
+        rows.append(("base model, sha256", data.base_model))
+    last = data.federation.status.adapter
+    if last is not None:
+        rows.append((f"adapter of round {last.round}, sha256", last.sha256))
+    return table(["document", "version"], rows, label="Versions", class_="prose")
+
+
+def spec_yaml(data: ReportData) -> str:
+    """The spec as users write it, without what looks like a secret."""
+    document = {
+        "apiVersion": data.federation.api_version,
+        "kind": data.federation.kind,
+        "metadata": {"name": data.federation.metadata.name},
+        "spec": _hide(data.federation.spec.to_json()),
+    }
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=88)
+    return text
+
+
+def _hide(value: Any, key: str = "") -> Any:
+    """A copy without `env` values, what secret-sounding keys hold, and passwords in addresses.
+
+    Names of Secrets are no secrets. A secret in a place nobody would guess still shows.
+    """
+    if isinstance(value, dict):
+        return {name: _hide_entry(name, one, key) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_hide(one, key) for one in value]
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _hide_entry(name: str, value: Any, parent: str) -> Any:
+    is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
+    if is_text and (_SECRET.search(name) or (parent == "env" and name == "value")):
+        return _HIDDEN
+    return _hide(value, name)

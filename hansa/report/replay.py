@@ -1,0 +1,80 @@
+"""Episodes as conversations: what the agent did in the first round and what it does in the last."""
+
+from hansa.report.facts import Episode, Replay, ReportData, Turn
+from hansa.report.markup import Html, short, tag
+
+MOST_TURNS = 40
+LONGEST_TEXT = 1_200
+
+
+def section(data: ReportData) -> Html | None:
+    """One episode per environment from its first and its last round, side by side."""
+    if not data.replays:
+        return None
+    lead = (
+        "The first episode in the environment's first and last shard of experience: nobody chose "
+        "them. The tasks differ, and the agent samples, so read them as examples."
+    )
+    warning = "Episodes are a silo's private data: leave them out before you pass this page on."
+    return tag(
+        "section",
+        tag("h2", "Episodes", id="episodes"),
+        tag("p", lead, class_="lead"),
+        tag("p", warning, class_="hint"),
+        *(_replay(data, replay) for replay in data.replays),
+        _left_out(data),
+        aria_labelledby="episodes",
+    )
+
+
+def _left_out(data: ReportData) -> Html | None:
+    missing = len(data.federation.spec.environments) - len(data.replays)
+    if missing <= 0:
+        return None
+    return tag("p", f"{missing} more environments are without episodes here.", class_="hint")
+
+
+def _replay(data: ReportData, replay: Replay) -> Html:
+    world = data.world(replay.environment)
+    aside = tag("small", world) if world and world != replay.environment else None
+    episodes = [
+        _episode(episode, word)
+        for episode, word in ((replay.first, "first"), (replay.last, "last"))
+        if episode
+    ]
+    heading = tag("h3", replay.environment, aside)
+    return tag("article", heading, tag("div", *episodes, class_="pair"), class_="replay")
+
+
+def _episode(episode: Episode, word: str) -> Html:
+    badge = ("success", "good") if episode.success else ("no success", "bad")
+    reward = f"reward {short(episode.reward)}" if episode.reward is not None else None
+    head = tag(
+        "header",
+        tag("strong", f"Round {episode.round}"),
+        tag("span", badge[0], class_=f"badge {badge[1]}"),
+        tag("span", reward, class_="muted") if reward else None,
+        tag("code", episode.task, class_="task") if episode.task else None,
+    )
+    turns = [_turn(turn) for turn in episode.turns[:MOST_TURNS]]
+    more = len(episode.turns) - MOST_TURNS
+    rest = tag("li", f"{more} more turns", class_="more") if more > 0 else None
+    return tag(
+        "div",
+        head,
+        tag("ol", *turns, rest, class_="chat"),
+        class_="episode",
+        data_episode=word,
+        data_round=episode.round,
+        data_success="true" if episode.success else "false",
+    )
+
+
+def _turn(turn: Turn) -> Html:
+    who = "agent" if turn.role == "agent" else "world"
+    text = turn.text.strip()
+    more = len(text) - LONGEST_TEXT
+    rest = tag("em", f" … {more} more characters") if more > 0 else None
+    said = tag("bdi", text[:LONGEST_TEXT] or "(nothing)", dir="auto")
+    speaker = tag("span", who, class_="who")
+    return tag("li", speaker, tag("div", said, rest, class_="said"), class_=who)

@@ -1,0 +1,65 @@
+"""The first episode of an experience shard: read from its head alone, whatever the shard's size."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import zstandard
+
+from hansa.report.facts import Episode, Turn
+from hansa.report.reading import json_object, number
+
+HEAD_BYTES = 1 << 20
+"""Compressed bytes that are fetched; the first episode lies within them."""
+_LARGEST_TEXT = 8 << 20
+"""Decompressed bytes that are looked at: a small shard may unfold into gigabytes."""
+_LARGEST_WINDOW = 1 << 27
+_MOST_LINES = 64
+_MOST_TURNS = 400
+_LONGEST_TEXT = 20_000
+_LONGEST_TASK = 200
+
+
+def first_episode(head: bytes, round_: int) -> Episode | None:
+    """The first episode in a shard's head; None when there is none that can be read."""
+    for line in _lines(head):
+        document = json_object(line)
+        if document is not None and isinstance(document.get("turns"), list):
+            return _episode(document, round_)
+    return None
+
+
+def version(head: bytes) -> str:
+    """Version of the program that wrote the shard, from its header line."""
+    header = json_object(next(_lines(head), b"")) or {}
+    program = header.get("program")
+    return program[:_LONGEST_TASK] if isinstance(program, str) else ""
+
+
+def _lines(head: bytes) -> Iterator[bytes]:
+    # A reader at the edge of a cut stream gives what it has; only a garbled one raises.
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+    try:
+        with unpacker.stream_reader(io.BytesIO(head), read_across_frames=True) as stream:
+            text = stream.read(_LARGEST_TEXT)
+    except (zstandard.ZstdError, MemoryError):
+        return
+    yield from text.split(b"\n", _MOST_LINES)[:_MOST_LINES]
+
+
+def _episode(document: dict[str, Any], round_: int) -> Episode:
+    turns = [turn for given in document["turns"][:_MOST_TURNS] if (turn := _turn(given))]
+    return Episode(
+        round=round_,
+        task=str(document.get("task", ""))[:_LONGEST_TASK],
+        success=document.get("success") is True,
+        reward=number(document.get("reward")),
+        turns=tuple(turns),
+    )
+
+
+def _turn(given: Any) -> Turn | None:
+    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
+        return None
+    role = "agent" if given.get("role") == "agent" else "user"
+    return Turn(role=role, text=given["text"][:_LONGEST_TEXT])

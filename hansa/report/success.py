@@ -1,0 +1,307 @@
+"""The page's first question: did the agent get better, where, and how sure is that?"""
+
+from collections.abc import Callable, Sequence
+
+from hansa.report.charts import SHAPES, Axes, Flag, Series, legend, lines, nice_top
+from hansa.report.facts import Part, ReportData, Round
+from hansa.report.intervals import Interval, difference
+from hansa.report.markup import Child, Html, details, percent, points, table, tag
+
+MOST_LINES = len(SHAPES)
+"""Environments with a colour and a shape of their own; more of them become thin lines."""
+MOST_PANELS = 12
+"""Small charts on a page; the table has every environment."""
+
+
+def tone(data: ReportData, environment: str) -> tuple[str, int | None]:
+    """Colour class and shape of an environment, the same in every chart of the page."""
+    if len(data.environments) > MOST_LINES:
+        return "faint", None
+    index = data.environments.index(environment)
+    return f"s{index}", index
+
+
+def section(data: ReportData) -> Html:
+    """Curve, small charts and table of success on held-out tasks."""
+    if not data.evaluated:
+        empty = "No adapter has been evaluated yet: the curve begins with the base model's score."
+        return _section(tag("p", empty, class_="empty"))
+    return _section(
+        tag("p", _introduction(data), class_="lead"),
+        overview(data),
+        _panels(data),
+        _table(data),
+        details("Figures of the curve", _figures(data)),
+    )
+
+
+def _section(*children: Child) -> Html:
+    heading = tag("h2", "Success on held-out tasks", id="success")
+    return tag("section", heading, *children, aria_labelledby="success")
+
+
+def _introduction(data: ReportData) -> str:
+    temperature = data.federation.spec.evaluation.temperature
+    how = "played greedily" if temperature == 0 else f"sampled at temperature {temperature:g}"
+    return (
+        f"Each point is one global adapter on tasks that nobody trains on, {how}. "
+        "The mean counts every environment alike; shaded areas are 95\u202f% intervals."
+    )
+
+
+def _series(data: ReportData, environment: str) -> list[tuple[int, Interval]]:
+    return [
+        (entry.number, entry.scores[environment].interval)
+        for entry in data.evaluated
+        if environment in entry.scores
+    ]
+
+
+def _axes(data: ReportData, height: int) -> Axes:
+    last = max(data.rounds[-1].number, 1)
+    return Axes(first=data.evaluated[0].number, last=last, top=1.0, height=height, show=_tick)
+
+
+def _tick(ratio: float) -> str:
+    return f"{ratio * 100:.3g} %".replace(" ", "\u202f")
+
+
+def overview(data: ReportData) -> Html:
+    """All environments as lines and their mean, with the start and the best named."""
+    series = [
+        Series(name=name, points=_series(data, name), tone=look[0], shape=look[1])
+        for name in data.environments
+        if (look := tone(data, name))
+    ]
+    mean = [(entry.number, entry.success) for entry in data.evaluated]
+    told = [(number, success) for number, success in mean if success]
+    series.append(Series(name="mean", points=told, tone="mean", shape=0, band=True, told=True))
+    drawing = lines(
+        series,
+        _axes(data, 320),
+        label=_spoken(data),
+        flags=_flags(data),
+        ends=len(data.environments) <= MOST_LINES,
+        failed=[entry.number for entry in data.rounds if entry.outcome == "failed"],
+        titles=[(entry.number, _title(data, entry)) for entry in data.evaluated],
+    )
+    return tag("figure", drawing, environment_legend(data, "mean"), class_="overview")
+
+
+def _title(data: ReportData, entry: Round) -> str:
+    mean = entry.success
+    told = [f"round {entry.number}", f"mean {_limits(mean)}" if mean else ""]
+    if len(data.environments) > MOST_LINES:
+        ratios = [score.ratio for score in entry.scores.values()]
+        told.append(f"from {percent(min(ratios))} to {percent(max(ratios))}")
+    else:
+        told += [f"{name} {percent(score.ratio)}" for name, score in sorted(entry.scores.items())]
+    return "\n".join(told)
+
+
+def _limits(figure: Interval) -> str:
+    return f"{percent(figure.value)} [{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
+
+
+def environment_legend(data: ReportData, bold: str = "") -> Html:
+    """Names of the lines that show environments, and of the bold one where there is one."""
+    entries: list[tuple[str, str, int | None]] = [(bold, "mean", 0)] if bold else []
+    if len(data.environments) > MOST_LINES:
+        return legend([*entries, (f"each of {len(data.environments)} environments", "faint", None)])
+    return legend([*entries, *((name, *tone(data, name)) for name in data.environments)])
+
+
+def _flags(data: ReportData) -> list[Flag]:
+    flags = []
+    for entry, kind in ((data.base, "start"), (data.best, "best")):
+        if entry is None or entry.success is None:
+            continue
+        if kind == "best" and entry.number == 0:
+            continue
+        value = entry.success.value
+        text = f"{kind} {percent(value)}"
+        flags.append(Flag(round=entry.number, value=value, text=text, kind=kind))
+    return flags
+
+
+def _spoken(data: ReportData) -> str:
+    told = [
+        f"{word} {percent(entry.success.value)} (round {entry.number})"
+        for word, entry in (("start", data.base), ("last", data.last), ("best", data.best))
+        if entry and entry.success
+    ]
+    return f"Success per round, mean of {len(data.environments)} environments: {', '.join(told)}."
+
+
+def chosen(data: ReportData) -> tuple[list[str], str]:
+    """Environments that get a small chart, and the sentence that says which ones."""
+    names = [name for name in data.environments if _series(data, name)]
+    if len(names) <= MOST_PANELS:
+        return names, ""
+    by_change = sorted(names, key=lambda name: _change(data, name))
+    half = MOST_PANELS // 2
+    extremes = {*by_change[:half], *by_change[-half:]}
+    sentence = f"The {half} that gained least and the {half} that gained most, of {len(names)}."
+    return [name for name in names if name in extremes], sentence
+
+
+def _change(data: ReportData, name: str) -> float:
+    told = _series(data, name)
+    return told[-1][1].value - told[0][1].value
+
+
+def _panels(data: ReportData) -> Html:
+    names, sentence = chosen(data)
+    shown = [_panel(data, name) for name in names]
+    note = tag("p", sentence, class_="hint") if sentence else None
+    return tag("div", note, tag("div", *shown, class_="panels"))
+
+
+def _panel(data: ReportData, name: str) -> Html:
+    told = _series(data, name)
+    index = data.environments.index(name)
+    look = f"s{index % MOST_LINES}"
+    shape = index % MOST_LINES
+    one = Series(name=name, points=told, tone=look, shape=shape, band=True)
+    first, last = told[0][1].value, told[-1][1].value
+    change = f"{percent(first)} → {percent(last)}" if len(told) > 1 else percent(first)
+    label = f"Success of {name} per round: {change}."
+    titles = [(number, f"round {number}: {_limits(figure)}") for number, figure in told]
+    drawing = lines([one], _axes(data, 120), label=label, baseline=first, titles=titles)
+    figure = tag("span", change, class_="figure")
+    caption = tag("figcaption", tag("strong", name), figure)
+    return tag("figure", caption, drawing)
+
+
+def _table(data: ReportData) -> Html:
+    best = data.best
+    heads = [
+        "environment",
+        "base",
+        f"last (round {data.last.number})" if data.last else "last",
+        f"best mean (round {best.number})" if best else "best mean",
+        "change, base to last",
+        "episodes",
+    ]
+    rows = [_row(data, name) for name in data.environments]
+    base, last = (entry.success if entry else None for entry in _ends(data))
+    mean: list[Child] = [tag("strong", "mean")]
+    for word, entry in _columns(data):
+        mean.append(_cell("mean", word, entry, entry.success if entry else None))
+    mean += [_change_cell("mean", base, last), ""]
+    shown = table(heads, [mean, *rows], label="Success by environment", class_="figures")
+    shown = tag("div", shown, class_="tall") if len(rows) > MOST_PANELS else shown
+    hint = (
+        "In brackets: 95\u202f% intervals (Wilson; Newcombe for the change, in percentage points). "
+        "All adapters play the same tasks, so the interval of a change is on the wide side."
+    )
+    return tag("div", shown, tag("p", hint, class_="hint"))
+
+
+def _columns(data: ReportData) -> list[tuple[str, Round | None]]:
+    return [("base", data.base), ("last", data.last), ("best", data.best)]
+
+
+def _ends(data: ReportData) -> tuple[Round | None, Round | None]:
+    return data.base, data.last
+
+
+def _row(data: ReportData, name: str) -> list[Child]:
+    world = data.world(name)
+    aside = tag("small", world or "removed") if world != name else None
+    cells: list[Child] = [tag("span", name, aside, class_="named")]
+    for word, entry in _columns(data):
+        score = entry.scores.get(name) if entry else None
+        cells.append(_cell(name, word, entry, score.interval if score else None))
+    scores = [entry.scores.get(name) if entry else None for entry in _ends(data)]
+    base, last = (score.interval if score else None for score in scores)
+    episodes = scores[1].episodes if scores[1] else scores[0].episodes if scores[0] else 0
+    return [*cells, _change_cell(name, base, last), episodes or "–"]
+
+
+def _cell(name: str, word: str, entry: Round | None, figure: Interval | None) -> Html:
+    if figure is None or entry is None:
+        return tag("td", "–")
+    limits = f"[{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
+    return tag(
+        "td",
+        tag("b", percent(figure.value)),
+        tag("small", limits),
+        data_environment=name,
+        data_figure=word,
+        data_round=entry.number,
+        data_value=f"{figure.value:.6g}",
+    )
+
+
+def _change_cell(name: str, base: Interval | None, last: Interval | None) -> Html:
+    if base is None or last is None:
+        return tag("td", "–")
+    change = difference(last, base)
+    way = "up" if change.low > 0 else "down" if change.high < 0 else "even"
+    limits = f"[{points(change.low)}, {points(change.high)}]"
+    return tag(
+        "td",
+        tag("b", points(change.value), class_=way),
+        tag("small", limits),
+        data_environment=name,
+        data_figure="change",
+        data_value=f"{change.value:.6g}",
+    )
+
+
+def _figures(data: ReportData) -> Html:
+    heads = ["round", "mean", *data.environments]
+    rows = [_figure_row(data, entry) for entry in data.evaluated]
+    return table(heads, rows, label="Success per round and environment", class_="dense")
+
+
+def _figure_row(data: ReportData, entry: Round) -> list[Child]:
+    mean = entry.success
+    scores = (entry.scores.get(name) for name in data.environments)
+    cells = [f"{score.ratio * 100:.1f}" if score else "–" for score in scores]
+    return [entry.number, f"{mean.value * 100:.1f}" if mean else "–", *cells]
+
+
+# Figures of the environments' work as lines
+
+Pick = Callable[[Part], float | None]
+
+
+def part_lines(
+    data: ReportData,
+    pick: Pick,
+    *,
+    label: str,
+    show: Callable[[float], str],
+    extra: Sequence[Series] = (),
+) -> Html:
+    """One line per environment of a figure in its manifests, from zero to a round top."""
+    series = [*(_part_series(data, name, pick) for name in data.environments), *extra]
+    values = [figure.value for one in series for _, figure in one.points]
+    if not values:
+        return tag("p", "No manifest tells it.", class_="empty")
+    first, last = data.played[0].number, data.played[-1].number
+    axes = Axes(first=first, last=last, top=nice_top(max(values)), height=170, show=show)
+    titles = [(entry.number, _part_title(series, entry.number, show)) for entry in data.played]
+    return lines(series, axes, label=label, titles=titles)
+
+
+def _part_title(series: Sequence[Series], round_: int, show: Callable[[float], str]) -> str:
+    told = [
+        f"{one.name} {show(dict(one.points)[round_].value)}"
+        for one in series
+        if round_ in dict(one.points)
+    ]
+    shown = told if len(told) <= MOST_LINES + 1 else [f"{len(told)} figures"]
+    return "\n".join([f"round {round_}", *shown])
+
+
+def _part_series(data: ReportData, name: str, pick: Pick) -> Series:
+    look, shape = tone(data, name)
+    told = [
+        (entry.number, Interval(value, value, value))
+        for entry in data.played
+        if name in entry.parts and (value := pick(entry.parts[name])) is not None
+    ]
+    return Series(name=name, points=told, tone=look, shape=shape)

@@ -1,0 +1,276 @@
+"""What the rounds cost and did: exploring, experience, training, time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hansa.report.charts import Column, Series, columns, legend, nice_top
+from hansa.report.facts import Part, ReportData, phases
+from hansa.report.intervals import Interval
+from hansa.report.markup import Child, Html, details, duration, short, table, tag, whole
+from hansa.report.success import environment_legend, part_lines
+
+PHASES = ("start", "load", "evaluate", "explore", "filter", "remember", "train", "send")
+TONES = {"load": "p0", "evaluate": "p1", "explore": "p2", "train": "p3", "send": "p4"}
+OTHER = "p5"
+SERVER_PHASES = ("read", "gate", "aggregate", "commit")
+MOST_PANELS = 12
+_TONES = 6
+
+Count = Callable[[Part], int | None]
+
+
+def sections(data: ReportData) -> list[Html]:
+    """Experience, training and time, or nothing before the first round has ended."""
+    if not any(entry.number for entry in data.rounds):
+        return []
+    return [experience(data), training(data), time(data)]
+
+
+def experience(data: ReportData) -> Html:
+    """Episodes played and kept, and how the silos' experience grows."""
+    if not data.played:
+        return _section("experience", "Experience", _nothing())
+    kept = part_lines(data, _kept, label="Trajectories trained on, by environment.", show=whole)
+    return _section(
+        "experience",
+        "Experience",
+        tag("p", _kept_sentence(data), class_="lead"),
+        tag(
+            "div",
+            _figure("Episodes explored", _explored(data), _two("successful", "not successful")),
+            _figure("Experience, in trajectories", _grown(data), _two("trained on", "not used")),
+            _figure("Trained on, by environment", kept, environment_legend(data)),
+            class_="panels",
+        ),
+        details("Figures of experience", _experience_table(data)),
+    )
+
+
+def _kept(part: Part) -> float | None:
+    return part.kept
+
+
+def _kept_sentence(data: ReportData) -> str:
+    explored = data.total(lambda part: part.explored)
+    succeeded = data.total(lambda part: part.succeeded)
+    kept = "all of them are" if data.federation.spec.experience.filter == "none" else "those are"
+    return (
+        f"The environments played {whole(explored)} episodes, {whole(succeeded)} of them with "
+        f"success; {kept} kept for training, beside the demonstrations. They stay in the silos."
+    )
+
+
+def _explored(data: ReportData) -> Html:
+    label = "Episodes explored per round, successful and not."
+    return _shares(data, lambda part: part.explored, lambda part: part.succeeded, label)
+
+
+def _grown(data: ReportData) -> Html:
+    label = "Experience of all environments per round, trained on and not."
+    return _shares(data, lambda part: part.experience, lambda part: part.kept, label)
+
+
+def _shares(data: ReportData, whole_of: Count, part_of: Count, label: str) -> Html:
+    """A count over all environments as bars, with the part of it that counts below the rest."""
+    bars = []
+    for entry in data.played:
+        everything = entry.total(whole_of)
+        some = min(entry.total(part_of), everything)
+        title = f"round {entry.number}: {whole(some)} of {whole(everything)}"
+        layers = (float(some), float(everything - some))
+        bars.append(Column(round=entry.number, layers=layers, title=title))
+    return columns(bars, ("p2", "p5"), label=label, height=170, show=whole)
+
+
+def _two(below: str, above: str) -> Html:
+    return legend([(below, "p2", None), (above, "p5", None)])
+
+
+def _experience_table(data: ReportData) -> Html:
+    heads = ["round", "explored", "successful", "experience", "trained on", "steps", "tokens"]
+    rows: list[Sequence[Child]] = [
+        [entry.number, *(whole(entry.total(count)) for count in _COUNTS)] for entry in data.played
+    ]
+    return table(heads, rows, label="Experience per round, all environments", class_="dense")
+
+
+_COUNTS: tuple[Count, ...] = (
+    lambda part: part.explored,
+    lambda part: part.succeeded,
+    lambda part: part.experience,
+    lambda part: part.kept,
+    lambda part: part.steps,
+    lambda part: part.tokens,
+)
+
+
+def training(data: ReportData) -> Html:
+    """How far each update moves, and the loss it was trained to."""
+    if not data.played:
+        return _section("training", "Training", _nothing())
+    steps = [
+        (entry.number, Interval(entry.norm, entry.norm, entry.norm))
+        for entry in data.rounds
+        if entry.norm is not None
+    ]
+    step = Series(name="global step", points=steps, tone="mean", shape=0)
+    return _section(
+        "training",
+        "Training",
+        tag(
+            "div",
+            _figure(
+                "Norm of each update; bold: the global adapter's step",
+                part_lines(data, _norm, label="Update norms.", show=short, extra=[step]),
+            ),
+            _figure("Training loss", part_lines(data, _loss, label="Loss.", show=short)),
+            class_="pair",
+        ),
+        environment_legend(data, "global step"),
+        details("Figures of training", _training_table(data)),
+    )
+
+
+def _norm(part: Part) -> float | None:
+    return part.norm
+
+
+def _loss(part: Part) -> float | None:
+    return part.loss
+
+
+def _training_table(data: ReportData) -> Html:
+    heads = ["round", "global step", *data.environments]
+    rows: list[Sequence[Child]] = [
+        [
+            entry.number,
+            short(entry.norm),
+            *(_norm_and_loss(entry.parts.get(name)) for name in data.environments),
+        ]
+        for entry in data.played
+    ]
+    label = "Norm and loss per round and environment"
+    hint = tag("p", "Each cell: norm of the update / training loss.", class_="hint")
+    return tag("div", hint, table(heads, rows, label=label, class_="dense"))
+
+
+def _norm_and_loss(part: Part | None) -> str:
+    return f"{short(part.norm)} / {short(part.loss)}" if part else "–"
+
+
+def time(data: ReportData) -> Html:
+    """Where the seconds of a round go, for every environment and the aggregator."""
+    clients = [lane for name in data.environments if (lane := _client_lane(data, name)).total]
+    server = Lane(name="aggregator", told=[(e.number, e.seconds) for e in data.rounds if e.seconds])
+    if not clients and not server.total:
+        return _section("time", "Time", _nothing())
+    shown, sentence = _slowest(clients)
+    known = phases((one for lane in clients for _, one in lane.told), PHASES)
+    top = nice_top(max((sum(one.values()) for lane in clients for _, one in lane.told), default=0))
+    drawn = [_panel(lane, top) for lane in shown]
+    drawn += [_panel(server, None)] if server.total else []
+    tables = [_lane_table(lane) for lane in (*shown, server) if lane.total]
+    return _section(
+        "time",
+        "Time",
+        tag("p", f"Seconds of each phase, by environment and round.{sentence}", class_="lead"),
+        _phase_legend(known),
+        tag("div", *drawn, class_="panels"),
+        details("Figures of time", *tables),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """Who spent time, and on what in which round."""
+
+    name: str
+    told: Sequence[tuple[int, dict[str, float]]]
+
+    @property
+    def total(self) -> float:
+        """All its seconds."""
+        return sum(sum(one.values()) for _, one in self.told)
+
+
+def _client_lane(data: ReportData, name: str) -> Lane:
+    told = [(e.number, e.parts[name].seconds) for e in data.played if name in e.parts]
+    return Lane(name=name, told=told)
+
+
+def _slowest(lanes: Sequence[Lane]) -> tuple[Sequence[Lane], str]:
+    if len(lanes) <= MOST_PANELS:
+        return lanes, ""
+    slowest = sorted(lanes, key=lambda lane: -lane.total)[:MOST_PANELS]
+    shown = [lane for lane in lanes if lane in slowest]
+    return shown, f" The {MOST_PANELS} that took longest, of {len(lanes)}."
+
+
+def _grouped(seconds: dict[str, float]) -> list[tuple[str, str, float]]:
+    """(phase, tone, seconds) in the order of a round; unknown phases are one layer."""
+    groups = [(phase, tone, seconds.get(phase, 0.0)) for phase, tone in TONES.items()]
+    rest = sum(value for phase, value in seconds.items() if phase not in TONES)
+    return [*groups, ("other", OTHER, rest)]
+
+
+def _phase_legend(known: Sequence[str]) -> Html:
+    entries: list[tuple[str, str, int | None]] = [
+        (phase, tone, None) for phase, tone in TONES.items() if phase in known
+    ]
+    others = any(phase not in TONES for phase in known)
+    return legend([*entries, ("other", OTHER, None)] if others else entries)
+
+
+def _panel(lane: Lane, top: float | None) -> Html:
+    """Bars of one lane; without a top of its own scale, since aggregating takes so much less."""
+    rows = [(number, _layers(lane, one)) for number, one in lane.told]
+    bars = [
+        Column(
+            round=number,
+            layers=[value for _, _, value in layers],
+            title=f"round {number}, seconds: "
+            + ", ".join(f"{phase} {value:.3g}" for phase, _, value in layers if value),
+        )
+        for number, layers in rows
+    ]
+    tones = [tone for _, tone, _ in rows[0][1]]
+    label = f"Phase times of {lane.name}, together {duration(lane.total)}."
+    drawing = columns(bars, tones, label=label, height=110, show=_seconds, top=top)
+    total = tag("span", duration(lane.total), class_="figure")
+    caption = tag("figcaption", tag("strong", lane.name), total)
+    own = legend([(phase, tone, None) for phase, tone, _ in rows[0][1]]) if top is None else None
+    return tag("figure", caption, drawing, own)
+
+
+def _layers(lane: Lane, seconds: dict[str, float]) -> list[tuple[str, str, float]]:
+    if lane.name != "aggregator":
+        return _grouped(seconds)
+    names = phases((one for _, one in lane.told), SERVER_PHASES)
+    return [(name, f"p{i % _TONES}", seconds.get(name, 0.0)) for i, name in enumerate(names)]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}\u202fs"
+
+
+def _lane_table(lane: Lane) -> Html:
+    own = phases((one for _, one in lane.told), (*PHASES, *SERVER_PHASES))
+    rows: list[Sequence[Child]] = [
+        [number, *(f"{one[phase]:.1f}" if phase in one else "–" for phase in own)]
+        for number, one in lane.told
+    ]
+    shown = table(["round", *own], rows, label=f"Seconds of {lane.name}", class_="dense")
+    return tag("div", tag("h3", lane.name, class_="small"), shown)
+
+
+def _figure(caption: str, *children: Child) -> Html:
+    return tag("figure", tag("figcaption", tag("strong", caption)), *children)
+
+
+def _section(identifier: str, title: str, *children: Child) -> Html:
+    heading = tag("h2", title, id=identifier)
+    return tag("section", heading, *children, aria_labelledby=identifier)
+
+
+def _nothing() -> Html:
+    return tag("p", "No manifest of a finished round could be read.", class_="empty")

@@ -1,0 +1,333 @@
+"""Federation.spec as data: defaults, bounds and meaning of every field, described once.
+
+The CRD, the reference docs and the sentences of `hansa validate` are all made from these models.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+MAX_ENVIRONMENTS = 100
+MAX_FEDERATION_NAME = 40
+RESERVED_ENVIRONMENT_NAMES = frozenset({"aggregator"})
+
+DnsName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
+]
+Seconds = Annotated[int, Field(ge=1, le=30 * 24 * 3600)]
+
+
+class Model(BaseModel):
+    """Base of every model in the contract: camelCase outside, frozen, and no field left unread."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data with the names users write, absent fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class ModelSource(Model):
+    """The base model; only the adapter is trained, so every silo needs the same base."""
+
+    source: Annotated[
+        str,
+        Field(
+            pattern=r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$",
+            max_length=500,
+        ),
+    ] = "builtin:tiny"
+    """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
+
+
+class Adapter(Model):
+    """Shape of the LoRA adapter that the federation trains."""
+
+    rank: Annotated[int, Field(ge=1, le=256)] = 8
+    """Rank r of the update B·A."""
+    alpha: Annotated[int, Field(ge=1, le=1024)] = 16
+    """LoRA's alpha; the update is scaled by alpha / rank."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Dropout on the adapter's input while training."""
+    target_modules: (
+        Literal["all-linear"]
+        | Annotated[
+            list[Annotated[str, Field(min_length=1, max_length=100)]],
+            Field(min_length=1, max_length=50),
+        ]
+    ) = "all-linear"
+    """Names of the layers that get an adapter, or `all-linear`."""
+
+
+class Exploration(Model):
+    """How an environment plays with the global adapter to gather new trajectories."""
+
+    tasks_per_round: Annotated[int, Field(ge=0, le=100_000)] = 64
+    """Training tasks played in each round; 0 explores nothing (FedIT's way)."""
+    samples_per_task: Annotated[int, Field(ge=1, le=64)] = 1
+    """Episodes played of each task."""
+    temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
+    """Sampling temperature while exploring."""
+    batch_episodes: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Episodes played together in one batch."""
+
+
+class Experience(Model):
+    """What an environment keeps and learns from."""
+
+    demonstrations: Annotated[int, Field(ge=0, le=100_000)] = 40
+    """Expert episodes that start the experience, as shard 0."""
+    max_trajectories: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """The newest trajectories kept for training; 0 keeps all, as in Fed-SE."""
+    filter: Literal["success", "none"] = "success"
+    """`success` trains on successful trajectories only; `none` on all of them (an ablation)."""
+    history: bool = True
+    """Whether trajectories of earlier rounds are trained on again; demonstrations always are."""
+
+
+class Training(Model):
+    """How an environment trains its adapter on its experience."""
+
+    learner: Literal["success-sft"] = "success-sft"
+    """`success-sft`: next-token loss on the agent's own tokens of kept trajectories."""
+    epochs: Annotated[int, Field(ge=1, le=100)] = 2
+    """Passes over the kept trajectories in a round."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
+    """Peak learning rate of AdamW; falls to zero within the round by a cosine."""
+    max_length: Annotated[int, Field(ge=16, le=131_072)] = 4096
+    """Tokens of a trajectory that are played and trained on at most."""
+    batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] = 8192
+    """Tokens in one optimizer step, padding included."""
+    max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
+    cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
+    """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
+
+
+class Evaluation(Model):
+    """How the global adapter is measured on held-out tasks."""
+
+    every_rounds: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Evaluates the adapters of every n-th round; the base and the last adapter always are."""
+    tasks: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Held-out tasks played by each environment, at most as many as its world has."""
+    temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
+    """Sampling temperature; 0 plays greedily."""
+
+
+class Aggregation(Model):
+    """How the updates of a round become the next global adapter."""
+
+    strategy: Literal["mean"] = "mean"
+    """`mean`: A and B averaged element by element, unweighted, as in Fed-SE."""
+    server_step: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Step from the old global adapter towards the aggregate; 1 is the aggregate itself."""
+
+
+class Participation(Model):
+    """Who must take part in a round, and how long the others wait."""
+
+    minimum_updates: Annotated[int, Field(ge=1, le=MAX_ENVIRONMENTS)] | None = None
+    """Environments that must answer before the round may be aggregated; absent: all."""
+    round_timeout_seconds: Seconds = 3600
+    """How long a round waits for all, from its first running client; then the minimum is enough."""
+    start_timeout_seconds: Seconds = 600
+    """How long a client may wait to start (for a GPU, say) before that attempt has failed."""
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    """New attempts after a client failed in a round; disruptions and a dead store do not count."""
+
+
+class SecretName(Model):
+    """A Secret in the federation's namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the Secret."""
+
+
+class SecretKey(SecretName):
+    """One key of a Secret in the federation's namespace."""
+
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    """Key inside the Secret."""
+
+
+class S3(Model):
+    """A place in an S3-compatible object store."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+/?$", max_length=300)] | None = None
+    """Address of the store; absent: Amazon's own for the region."""
+    bucket: Annotated[
+        str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", min_length=3, max_length=63)
+    ]
+    """Bucket that holds the federation."""
+    prefix: Annotated[
+        str, Field(pattern=r"^([A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*)?$", max_length=200)
+    ] = ""
+    """Path inside the bucket, without slashes at its ends; one run per prefix."""
+    region: Annotated[str, Field(min_length=1, max_length=50)] = "us-east-1"
+    """Region the requests are signed for."""
+    addressing_style: Literal["auto", "path", "virtual"] = "path"
+    """`path` puts the bucket into the path, `virtual` into the host name."""
+    credentials_secret: SecretName | None = None
+    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; absent: the SDK's default chain."""
+    ca_secret: SecretKey | None = None
+    """Certificate authority of the endpoint, where it is not a public one."""
+
+
+class Storage(Model):
+    """Where adapters are exchanged."""
+
+    s3: S3
+    """The S3-compatible store."""
+
+
+class Environment(Model):
+    """One silo: a world with its tasks, its private experience, its own pods and credentials."""
+
+    name: DnsName
+    """Unique name; part of Job names and bucket keys."""
+    world: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9_.]*[a-z0-9])?$", max_length=63)]
+    """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Handed to the world as they are."""
+    credentials_secret: SecretName | None = None
+    """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
+    experience_storage: Storage | None = None
+    """The silo's private store for trajectories; absent: a private prefix of spec.storage."""
+    pod_template: dict[str, Any] = Field(default_factory=dict)
+    """Merged into this environment's client Jobs."""
+    queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """Kueue LocalQueue that its Jobs wait in."""
+
+
+class FederationSpec(Model):
+    """One base model, one adapter, several environments and the rounds that make it better."""
+
+    rounds: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Rounds to complete; may grow, never shrink."""
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 7
+    """Every random choice is drawn from this, the environment, the round and the purpose."""
+    suspend: bool = False
+    """Stops running Jobs and opens no round while true; nothing is lost."""
+    model: ModelSource = Field(default_factory=ModelSource)
+    """The base model."""
+    adapter: Adapter = Field(default_factory=Adapter)
+    """The adapter's shape."""
+    exploration: Exploration = Field(default_factory=Exploration)
+    """How new trajectories are gathered."""
+    experience: Experience = Field(default_factory=Experience)
+    """What is kept and learned from."""
+    training: Training = Field(default_factory=Training)
+    """How the adapter is trained."""
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    """How the global adapter is measured."""
+    aggregation: Aggregation = Field(default_factory=Aggregation)
+    """How updates become the next global adapter."""
+    participation: Participation = Field(default_factory=Participation)
+    """Who must take part, and for how long the others wait."""
+    storage: Storage | None = None
+    """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
+    pod_template: dict[str, Any] = Field(default_factory=dict)
+    """Defaults for every client Job's Pod template."""
+    environments: Annotated[list[Environment], Field(min_length=1, max_length=MAX_ENVIRONMENTS)]
+    """The silos that take part."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        seen: dict[str, int] = {}
+        for index, environment in enumerate(self.environments):
+            where = f"environments[{index}].name"
+            if environment.name in RESERVED_ENVIRONMENT_NAMES:
+                raise ValueError(f"{where}: got '{environment.name}', which Hansa keeps for itself")
+            if environment.name in seen:
+                raise ValueError(
+                    f"{where}: got '{environment.name}' a second time "
+                    f"(first at environments[{seen[environment.name]}]), expected unique names"
+                )
+            seen[environment.name] = index
+        minimum = self.participation.minimum_updates
+        if minimum is not None and minimum > len(self.environments):
+            raise ValueError(
+                f"participation.minimumUpdates: got {minimum}, expected 1 to "
+                f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
+            )
+        return self
+
+    def environment(self, name: str) -> Environment:
+        """The environment of that name; callers know it exists."""
+        return next(e for e in self.environments if e.name == name)
+
+
+class Metadata(Model):
+    """The part of Kubernetes' object metadata that a plan needs; the rest is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Annotated[
+        str,
+        Field(
+            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            min_length=1,
+            max_length=MAX_FEDERATION_NAME,
+        ),
+    ]
+    """Name of the federation."""
+    namespace: str = "default"
+    """Namespace it lives in."""
+    uid: str = ""
+    """Kubernetes' identity of the object."""
+    generation: int = 1
+    """Grows with every change of the spec."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Free annotations."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Free labels."""
+
+
+def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, Any]:
+    """What a run can never change, as its status remembers it.
+
+    Worlds of environments that left stay in it: a name that comes back finds its old experience.
+    """
+    storage = spec.storage.s3 if spec.storage else None
+    return {
+        "seed": spec.seed,
+        "model": spec.model.to_json(),
+        "adapter": spec.adapter.to_json(),
+        "storage": {"bucket": storage.bucket, "prefix": storage.prefix} if storage else {},
+        "worlds": {**accepted.get("worlds", {}), **{e.name: e.world for e in spec.environments}},
+        "rounds": spec.rounds,
+    }
+
+
+def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[str]:
+    """One sentence for each immutable field that differs from what was accepted before."""
+    if not accepted:
+        return []
+    return [
+        f"spec.{path}: got {ours}, expected {theirs} or more (rounds only grow)"
+        if path == "rounds"
+        else f"spec.{path}: got {ours}, expected {theirs} (it cannot change after the first round)"
+        for path, theirs, ours in differences(accepted, immutable_fields(spec, accepted))
+        if (path != "rounds" or ours < theirs) and not (path.startswith("worlds") and not theirs)
+    ]
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """Leaves that differ between two JSON documents, as (path, old, new)."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            leaf
+            for key in sorted(old.keys() | new.keys())
+            for leaf in differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+        ]
+    return [] if old == new else [(path, old, new)]

@@ -1,0 +1,290 @@
+"""Federation.status as data: what has happened, what runs now, and why it waits."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict
+
+from hansa.api import ConditionType, Phase, Reason
+from hansa.manifest import Count, Member, StartAdapter
+from hansa.spec import (
+    Aggregation,
+    Evaluation,
+    Experience,
+    Exploration,
+    FederationSpec,
+    Metadata,
+    Model,
+    Participation,
+    Training,
+)
+
+HISTORY_ROUNDS = 50
+
+Time = Annotated[datetime, Strict(False)]
+EnvironmentState = Literal[
+    "Waiting", "Queued", "Starting", "Running", "Retrying", "Updated", "Empty", "Failed"
+]
+"""`Updated`: its update counts. `Empty`: it answered, with nothing to learn from yet."""
+
+
+class Condition(Model):
+    """One observation, as Kubernetes' conventions shape it."""
+
+    type: ConditionType
+    """What is observed."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Reason
+    """Machine-readable cause."""
+    message: str = ""
+    """A sentence for a person, with what to do."""
+    last_transition_time: Time
+    """When `status` last changed."""
+    observed_generation: int = 0
+    """Generation of the spec that this speaks of."""
+
+
+class RoundSettings(Model):
+    """Mutable settings as they were when the round opened; every attempt of it uses these."""
+
+    exploration: Exploration = Field(default_factory=Exploration)
+    """How new trajectories are gathered."""
+    experience: Experience = Field(default_factory=Experience)
+    """What is kept and learned from."""
+    training: Training = Field(default_factory=Training)
+    """How the adapter is trained."""
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    """How the global adapter is measured."""
+    aggregation: Aggregation = Field(default_factory=Aggregation)
+    """How updates become the next global adapter."""
+
+    @classmethod
+    def of(cls, spec: FederationSpec) -> "RoundSettings":
+        """The settings that a round opened now would use."""
+        return cls(
+            exploration=spec.exploration,
+            experience=spec.experience,
+            training=spec.training,
+            evaluation=spec.evaluation,
+            aggregation=spec.aggregation,
+        )
+
+
+class Attempts(Model):
+    """How often a Job of a round was tried."""
+
+    attempt: Annotated[int, Field(ge=1)] = 1
+    """Number of the present attempt."""
+    failures: Count = 0
+    """Failed attempts that count against participation.retries."""
+    not_before: Time | None = None
+    """When the present attempt may start."""
+
+
+class RoundEnvironment(Attempts):
+    """One environment's part in the open round."""
+
+    name: str
+    """Environment."""
+    world: str
+    """World it plays."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The world's options, frozen with the round."""
+    state: EnvironmentState = "Waiting"
+    """What it is doing."""
+    manifest: str = ""
+    """Digest of its update's manifest, once it has answered."""
+    message: str = ""
+    """Why it failed or waits."""
+
+
+class CurrentRound(Model):
+    """The round that is open, or the evaluation that follows the last one."""
+
+    kind: Literal["round", "evaluate"] = "round"
+    """`evaluate`: only the last adapter is measured."""
+    round: Count
+    """Number of the round; for `evaluate`, that of the adapter."""
+    opened_at: Time
+    """When it opened."""
+    started_at: Time | None = None
+    """When its first client ran; the round's timeout counts from here."""
+    frozen_at: Time | None = None
+    """When its members were frozen; the aggregator's timeout counts from here."""
+    start: StartAdapter
+    """Adapter it starts from."""
+    settings: RoundSettings
+    """Settings frozen at its opening."""
+    participation: Participation
+    """Rules of taking part, frozen at its opening."""
+    environments: list[RoundEnvironment]
+    """Who takes part, sorted by name."""
+    members: list[Member] | None = None
+    """Updates to aggregate, frozen before the aggregator starts."""
+    aggregator: Attempts = Field(default_factory=Attempts)
+    """Attempts of the aggregator."""
+
+
+class FailedRound(Model):
+    """A round that was closed without an adapter, and what it waits for."""
+
+    round: Count
+    """Its number; it is never used again."""
+    generation: int
+    """A newer generation of the spec resumes."""
+    retry: str = ""
+    """Another value of the retry annotation resumes."""
+    reason: Reason
+    """Why it failed."""
+    message: str
+    """What to do."""
+
+
+class HistoryEntry(Model):
+    """One round as `kubectl get -o json` shows it; the whole of it is in the manifests."""
+
+    round: Count
+    """Its number; 0 is the base before any training."""
+    outcome: Literal["base", "aggregated", "empty", "failed"]
+    """How it ended."""
+    opened_at: Time | None = None
+    """When it opened."""
+    closed_at: Time | None = None
+    """When it ended."""
+    updates: str = ""
+    """Members of environments, as 4/5."""
+    adapter: str = ""
+    """Digest of its global adapter."""
+    success: dict[str, float] = Field(default_factory=dict)
+    """Success of its global adapter on held-out tasks, by environment."""
+    episodes: dict[str, int] = Field(default_factory=dict)
+    """Episodes behind each ratio."""
+
+
+class EnvironmentStatus(Model):
+    """One environment as a person reads it."""
+
+    name: str
+    """Environment."""
+    state: EnvironmentState
+    """What it is doing in the open round, or how the last one ended."""
+    attempt: int = 1
+    """Attempt of its present Job."""
+    job: str = ""
+    """Name of its present Job."""
+    success: str = ""
+    """Newest evaluation of the global adapter on its held-out tasks."""
+    explored: Count = 0
+    """Episodes played in its last finished round."""
+    succeeded: Count = 0
+    """Those that were successful."""
+    experience: Count = 0
+    """Trajectories it has."""
+    healthy: bool = True
+    """False from a failure in a round until it answers again."""
+    message: str = ""
+    """Why it failed or waits."""
+
+
+class AdapterStatus(Model):
+    """A global adapter."""
+
+    round: Count
+    """Round that made it."""
+    uri: str
+    """Folder that PEFT loads."""
+    sha256: str
+    """Digest of its tensors."""
+
+
+class BestAdapter(Model):
+    """The global adapter with the highest mean success so far."""
+
+    round: Count
+    """Round that made it; 0 is the base."""
+    success: str
+    """Its mean success."""
+    uri: str = ""
+    """Folder that PEFT loads; empty for the base."""
+
+
+class FederationStatus(Model):
+    """What has happened, what runs now, and why it waits."""
+
+    phase: Phase = "Pending"
+    """One word for the printer column; read the conditions instead."""
+    round: Count = 0
+    """Newest round that was opened."""
+    completed: Count = 0
+    """Rounds that count towards spec.rounds."""
+    updates: str = ""
+    """Answers in the open round, as 4/5."""
+    success: str = ""
+    """Mean over environments of the newest evaluated global adapter."""
+    observed_generation: int = 0
+    """Generation of the spec that this status speaks of."""
+    accepted: dict[str, Any] = Field(default_factory=dict)
+    """Immutable fields as first accepted; later specs are compared with them."""
+    evaluated: Count = 0
+    """Newest adapter whose evaluation by all environments was concluded after the last round."""
+    current: CurrentRound | None = None
+    """The open round."""
+    failed: FailedRound | None = None
+    """The round that failed, while nobody has asked to go on."""
+    adapter: AdapterStatus | None = None
+    """The newest global adapter."""
+    best: BestAdapter | None = None
+    """The best one."""
+    conditions: list[Condition] = Field(default_factory=list)
+    """Observations: Accepted, Progressing, Degraded, Succeeded."""
+    environments: list[EnvironmentStatus] = Field(default_factory=list)
+    """One line per environment."""
+    history: list[HistoryEntry] = Field(default_factory=list)
+    """Round 0, the best and the newest rounds."""
+
+
+class Federation(Model):
+    """The whole object, as kubectl would print it."""
+
+    api_version: Literal["hansa.dev/v1alpha1"] = "hansa.dev/v1alpha1"
+    """API group and version."""
+    kind: Literal["Federation"] = "Federation"
+    """Kind of object."""
+    metadata: Metadata
+    """Name and generation."""
+    spec: FederationSpec
+    """What the user wants."""
+    status: FederationStatus = Field(default_factory=FederationStatus)
+    """What there is."""
+
+
+def set_condition(
+    conditions: list[Condition],
+    type_: ConditionType,
+    status: Literal["True", "False", "Unknown"],
+    reason: Reason,
+    message: str,
+    *,
+    generation: int,
+    now: datetime,
+) -> list[Condition]:
+    """The conditions with one set; its transition time moves only when its status changes."""
+    old = next((c for c in conditions if c.type == type_), None)
+    since = old.last_transition_time if old and old.status == status else now
+    new = Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+    others = [c for c in conditions if c.type != type_]
+    return sorted([*others, new], key=lambda c: c.type)
+
+
+def bounded(history: list[HistoryEntry], best: int | None) -> list[HistoryEntry]:
+    """Round 0, the best and the newest rounds: a status must stay small however long a run is."""
+    newest = {entry.round for entry in history[-HISTORY_ROUNDS:]}
+    return [e for e in history if e.round == 0 or e.round == best or e.round in newest]

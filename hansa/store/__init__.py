@@ -1,0 +1,1 @@
+"""Object stores: where adapters, evaluations and experience are kept."""

@@ -1,0 +1,65 @@
+"""What Hansa asks of an object store: few verbs, errors told apart, everything written once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hansa.errors import Precondition
+from hansa.manifest import sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """Who signs the requests; the secret never shows in a log or a traceback."""
+
+    access_key: str
+    """AWS_ACCESS_KEY_ID."""
+    secret_key: str = field(repr=False)
+    """AWS_SECRET_ACCESS_KEY."""
+    session_token: str | None = field(default=None, repr=False)
+    """AWS_SESSION_TOKEN, for credentials that expire."""
+
+
+class ObjectStore(Protocol):
+    """One bucket; keys are whole paths made by hansa.keys.
+
+    Every verb raises NotFound, Denied or Unreachable of hansa.errors, put_if_absent also
+    Precondition, and nothing else.
+    """
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Bytes start to start + length of an object; fewer at its end."""
+        ...
+
+    def size(self, key: str) -> int:
+        """Length of an object in bytes."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Write an object once; Precondition when it exists already."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Keys below a prefix, sorted."""
+        ...
+
+
+def put_once(store: ObjectStore, key: str, data: bytes) -> bytes:
+    """Write an object unless it exists; the stored bytes, which may be an earlier writer's.
+
+    A slow twin that computed other bytes goes on with the first writer's: the folder stays whole.
+    """
+    try:
+        store.put_if_absent(key, data)
+    except Precondition:
+        return store.get(key)
+    return data
+
+
+def same_bytes(stored: bytes, own: bytes) -> bool:
+    """Whether an earlier writer's object is what this program would have written."""
+    return sha256(stored) == sha256(own)

@@ -1,0 +1,373 @@
+"""Objects in any S3-compatible bucket, by boto3's core; no other module of Hansa imports it."""
+
+import base64
+import functools
+import hashlib
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from hansa import keys
+from hansa.errors import Denied, InputError, NotFound, Precondition, StoreError, Unreachable
+from hansa.manifest import sha256
+from hansa.spec import S3
+from hansa.store.base import Credentials
+
+ENV_PATIENCE = "HANSA_STORE_PATIENCE_SECONDS"
+"""How long one verb tries again before the store counts as unreachable; default 60."""
+
+_T = TypeVar("_T")
+_Judge = Callable[[Exception], StoreError]
+
+_BAD_CREDENTIALS = {
+    "InvalidAccessKeyId": "the access key is not known there",
+    "SignatureDoesNotMatch": "the secret key does not fit the access key",
+    "ExpiredToken": "the credentials have expired",
+    "InvalidToken": "the session token is not valid",
+    "RequestTimeTooSkewed": "the clocks of this machine and the store differ too much",
+}
+_WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"}
+_WORTH_ANOTHER_TRY = {
+    "BadDigest",
+    "IncompleteBody",
+    "RequestTimeout",
+    "SlowDown",
+    "XAmzContentSHA256Mismatch",
+}
+
+
+def _patience() -> float:
+    text = os.environ.get(ENV_PATIENCE, "60")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise InputError(f"{ENV_PATIENCE}: got {text!r}, expected seconds, 0 or more")
+    return seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """How long a verb waits for an answer, and how often it asks again."""
+
+    patience_seconds: float = field(default_factory=_patience)
+    """Total time of one verb, pauses included; then the store is unreachable."""
+    connect_seconds: float = 5.0
+    """Time for one connection to open."""
+    read_seconds: float = 30.0
+    """Silence on an open connection that counts as a failure."""
+    first_pause_seconds: float = 0.2
+    """Longest first pause; the bound doubles with every try."""
+    longest_pause_seconds: float = 10.0
+    """Where the doubling ends."""
+
+    def pause_seconds(self, tries: int, share: float) -> float:
+        """Pause after so many failed tries; a random share keeps clients from marching in step."""
+        bound = min(
+            self.longest_pause_seconds, self.first_pause_seconds * 2.0 ** min(tries - 1, 30)
+        )
+        return share * bound
+
+
+class S3Store:
+    """One bucket, with its errors told apart and failures that pass by themselves tried again.
+
+    Nothing connects before the first verb, so making a store is free. Safe to share between
+    threads, and to carry over a fork.
+    """
+
+    def __init__(
+        self,
+        s3: S3,
+        *,
+        credentials: Credentials | None = None,
+        retry: Retry | None = None,
+        path: str = "storage.s3",
+    ) -> None:
+        """`path` is the manifest's field that errors name; no credentials: the usual AWS chain."""
+        self.s3 = s3
+        self.retry = retry or Retry()
+        self._credentials = credentials
+        self._path = path
+        self._made: tuple[int, Any] | None = None
+        self._making = threading.Lock()
+        self._random = random.Random()
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object; a body that breaks off or fails its checksum is read again."""
+        return self._read(key, lambda: self._body(key, ChecksumMode="ENABLED"))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Bytes start to start + length of an object; fewer at its end."""
+        if length <= 0:
+            return b""
+        try:
+            return self._read(
+                key, lambda: self._body(key, Range=f"bytes={start}-{start + length - 1}")
+            )
+        except _BeyondEnd:
+            return b""
+
+    def size(self, key: str) -> int:
+        """Length of an object in bytes."""
+        client = self._client
+        return self._read(
+            key, lambda: _length(client().head_object(Bucket=self.s3.bucket, Key=key))
+        )
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Write an object once; Precondition when it exists already.
+
+        A try that got no answer may have been written all the same. When the next one meets
+        an object with the same bytes, it was ours, and the write is done.
+        """
+        digest = hashlib.sha256(data).digest()
+        tries = 0
+
+        def attempt() -> None:
+            nonlocal tries
+            tries += 1
+            self._client().put_object(
+                Bucket=self.s3.bucket,
+                Key=key,
+                Body=data,
+                IfNoneMatch="*",
+                ChecksumSHA256=base64.b64encode(digest).decode(),
+            )
+
+        try:
+            self._call(attempt, lambda error: self._judge(error, key, "write"))
+        except Precondition:
+            if tries == 1 or sha256(self.get(key)) != digest.hex():
+                raise
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Keys below a prefix, sorted by us: some stores order by folder first."""
+        found: set[str] = set()
+        token: dict[str, str] = {}
+        while True:
+            page = self._page(prefix, 1000, token)
+            found.update(item["Key"] for item in page.get("Contents", []))
+            if not page.get("IsTruncated"):
+                return iter(sorted(found))
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def check(self) -> None:
+        """One cheap signed request that every identity of a federation may make."""
+        self._page(keys.global_root(self.s3.prefix), 1)
+
+    def ensure_bucket(self) -> None:
+        """Make the bucket if it is absent; only the owner of a store of one's own may."""
+        bucket = self.s3.bucket
+        judge: _Judge = lambda error: self._judge(error, "", "look for")  # noqa: E731
+        try:
+            self._call(lambda: self._client().head_bucket(Bucket=bucket), judge)
+        except NotFound:
+            self._call(lambda: self._client().create_bucket(Bucket=bucket), judge)
+
+    def uri(self, key: str) -> str:
+        """Where an object is, as people write it."""
+        return f"s3://{self.s3.bucket}/{key}"
+
+    def close(self) -> None:
+        """Give the connections back."""
+        with self._making:
+            if self._made:
+                self._made[1].close()
+            self._made = None
+
+    def _body(self, key: str, **how: str) -> bytes:
+        answer = self._client().get_object(Bucket=self.s3.bucket, Key=key, **how)
+        with answer["Body"] as stream:
+            data: bytes = stream.read()
+        if len(data) != _length(answer):
+            raise _Truncated(f"{len(data)} of {_length(answer)} bytes came")
+        return data
+
+    def _page(self, prefix: str, most: int, token: dict[str, str] | None = None) -> Any:
+        return self._call(
+            lambda: self._client().list_objects_v2(
+                Bucket=self.s3.bucket, Prefix=prefix, MaxKeys=most, **(token or {})
+            ),
+            lambda error: self._judge(error, prefix, "list"),
+        )
+
+    def _read(self, key: str, attempt: Callable[[], _T]) -> _T:
+        try:
+            return self._call(attempt, lambda error: self._judge(error, key, "read"))
+        except Denied as denied:
+            self._raise_if_missing(key, denied)
+            raise
+
+    def _raise_if_missing(self, key: str, denied: Denied) -> None:
+        """Tell a missing object from a forbidden one: scoped credentials get 403 for both."""
+        try:
+            page = self._page(key, 1)
+        except StoreError:
+            raise denied from None
+        if all(item["Key"] != key for item in page.get("Contents", [])):
+            raise NotFound(f"{self.uri(key)}: there is no such object") from None
+
+    def _call(self, attempt: Callable[[], _T], judge: _Judge) -> _T:
+        deadline = time.monotonic() + self.retry.patience_seconds
+        tries = 0
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                verdict = judge(error)
+                tries += 1
+                pause = self.retry.pause_seconds(tries, self._random.random())
+                if not isinstance(verdict, Unreachable) or time.monotonic() + pause > deadline:
+                    raise verdict from error
+            time.sleep(pause)
+
+    def _judge(self, error: Exception, key: str, verb: str) -> StoreError:
+        """What a failure means; only Unreachable is worth another try. Bugs pass through."""
+        from botocore import exceptions, parsers
+        from urllib3.exceptions import HTTPError
+
+        if isinstance(error, StoreError):
+            return error
+        if isinstance(error, exceptions.ClientError):
+            return self._judge_answer(error.response, key, verb)
+        if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY" in str(error):
+            return Denied(
+                f"{self._path}.endpoint: {self._endpoint()} shows a certificate nobody here trusts",
+                hint="name its authority in caSecret, or in the variable AWS_CA_BUNDLE",
+            )
+        passing = (
+            exceptions.ConnectionError,
+            exceptions.HTTPClientError,
+            exceptions.IncompleteReadError,
+            exceptions.FlexibleChecksumError,
+            exceptions.ChecksumError,
+            parsers.ResponseParserError,
+            HTTPError,
+            OSError,
+            _Truncated,
+        )
+        if isinstance(error, passing):
+            return self._unreachable(_sentence(error))
+        if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
+            return Denied(
+                f"{self._path}: found no complete credentials for {self._endpoint()}",
+                hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or credentialsSecret",
+            )
+        if isinstance(error, exceptions.BotoCoreError | ValueError):
+            return Denied(f"{self._path}: cannot be used as it is: {_sentence(error)}")
+        raise error
+
+    def _judge_answer(self, response: Mapping[str, Any], key: str, verb: str) -> StoreError:
+        code = str(response.get("Error", {}).get("Code", ""))
+        status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        text = str(response.get("Error", {}).get("Message", ""))
+        where = self.uri(key)
+        if code == "NoSuchBucket":
+            return Denied(
+                f"{self._path}.bucket: got {self.s3.bucket}, which is not at {self._endpoint()}",
+                hint="make the bucket, or name another",
+            )
+        if code in _BAD_CREDENTIALS:
+            return Denied(f"{where}: {self._endpoint()} refused: {_BAD_CREDENTIALS[code]} ({code})")
+        if code in _WRONG_REGION:
+            return Denied(f"{self._path}.region: got {self.s3.region}, which does not fit ({text})")
+        if status == 416:
+            return _BeyondEnd(f"{where}: the range starts behind the end")
+        if status == 404:
+            return NotFound(f"{where}: there is no such object")
+        if status == 412:
+            return Precondition(f"{where}: the object exists already")
+        if status in (408, 409, 429) or code in _WORTH_ANOTHER_TRY:
+            return self._unreachable(f"it answered {status} {code}")
+        if status >= 500 and status != 501:
+            return self._unreachable(f"it answered {status} {code}")
+        if status in (401, 403):
+            return Denied(
+                f"{where}: the credentials may not {verb} it ({code})",
+                hint="`hansa policy` prints the policy that each identity needs",
+            )
+        return Denied(f"{where}: {self._endpoint()} refused to {verb} it: {status} {code} {text}")
+
+    def _unreachable(self, cause: str) -> Unreachable:
+        return Unreachable(
+            f"{self._path}.endpoint: {self._endpoint()} gave no good answer for "
+            f"{self.retry.patience_seconds:g} s; the last cause: {cause}",
+            hint="see that the address is right and that the store runs",
+        )
+
+    def _endpoint(self) -> str:
+        return self.s3.endpoint or f"Amazon S3 in {self.s3.region}"
+
+    def _client(self) -> Any:
+        with self._making:
+            if self._made is None or self._made[0] != os.getpid():
+                self._made = (os.getpid(), self._make_client())
+            return self._made[1]
+
+    def _make_client(self) -> Any:
+        """A client that leaves retries to us; imported here, for botocore takes half a second."""
+        import botocore.session
+        from botocore.config import Config
+
+        limit = max(self.retry.patience_seconds, 0.1)
+        config = Config(
+            region_name=self.s3.region,
+            connect_timeout=min(self.retry.connect_seconds, limit),
+            read_timeout=min(self.retry.read_seconds, limit),
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            s3={"addressing_style": self.s3.addressing_style},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            proxies={} if _is_loopback(self.s3.endpoint) else None,
+        )
+        given = self._credentials
+        session = botocore.session.Session()
+        session.register_component("data_loader", _loader())
+        return session.create_client(
+            "s3",
+            endpoint_url=self.s3.endpoint,
+            config=config,
+            aws_access_key_id=given.access_key if given else None,
+            aws_secret_access_key=given.secret_key if given else None,
+            aws_session_token=given.session_token if given else None,
+        )
+
+
+class _BeyondEnd(StoreError):
+    """A range that starts behind the object's end, which is no error to a reader of ranges."""
+
+
+class _Truncated(Exception):
+    """A body that ended before its announced length."""
+
+
+def _length(answer: Mapping[str, Any]) -> int:
+    """The announced length; an answer that broke off within its head has none."""
+    if "ContentLength" not in answer:
+        raise _Truncated("the answer's head broke off")
+    return int(answer["ContentLength"])
+
+
+@functools.cache
+def _loader() -> Any:
+    """Botocore's description of S3, read once: it is most of what a new client costs."""
+    from botocore import loaders
+
+    return loaders.create_loader()
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _is_loopback(endpoint: str | None) -> bool:
+    """Whether requests stay on this machine, where a company's HTTP proxy cannot help."""
+    host = urlsplit(endpoint or "").hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,252 @@
+"""What a person reads in the status: history, best adapter, environments, conditions.
+
+Pure bookkeeping on frozen models; the decisions are in hansa.plan.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from hansa import keys, names
+from hansa.api import Phase, Reason
+from hansa.assignment import AggregatorReport, ClientReport, EvaluationReport
+from hansa.status import (
+    AdapterStatus,
+    BestAdapter,
+    CurrentRound,
+    EnvironmentStatus,
+    Federation,
+    FederationStatus,
+    HistoryEntry,
+    bounded,
+    set_condition,
+)
+
+
+def adapter_uri(federation: Federation, round_: int, sha256: str) -> AdapterStatus:
+    """The global adapter of a round, with the address users give to PEFT."""
+    return AdapterStatus(round=round_, uri=_uri(federation, round_), sha256=sha256)
+
+
+def _uri(federation: Federation, round_: int) -> str:
+    storage = federation.spec.storage
+    if storage is None or round_ == 0:
+        return ""
+    return f"s3://{storage.s3.bucket}/{keys.global_folder(storage.s3.prefix, round_)}"
+
+
+def record_answer(status: FederationStatus, name: str, report: ClientReport) -> FederationStatus:
+    """An environment's counts, as of its newest answer."""
+    counts = report.counts
+    return _change_environment(
+        status,
+        name,
+        explored=counts.explored,
+        succeeded=counts.succeeded,
+        experience=counts.experience,
+        healthy=True,
+    )
+
+
+def record_evaluation(
+    status: FederationStatus, name: str, evaluation: EvaluationReport
+) -> FederationStatus:
+    """How an adapter did on one environment, in the history of the round that made it."""
+    if not evaluation.episodes:
+        return status
+    ratio = round(evaluation.successes / evaluation.episodes, 4)
+
+    def add(entry: HistoryEntry) -> HistoryEntry:
+        success = {**entry.success, name: ratio}
+        episodes = {**entry.episodes, name: evaluation.episodes}
+        return entry.model_copy(
+            update={
+                "success": dict(sorted(success.items())),
+                "episodes": dict(sorted(episodes.items())),
+            }
+        )
+
+    status = _change_environment(status, name, success=f"{ratio:.3f}")
+    return _change_history(status, evaluation.round, add)
+
+
+def record_round(
+    status: FederationStatus,
+    current: CurrentRound,
+    now: datetime,
+    report: AggregatorReport | None,
+    *,
+    failed: bool = False,
+    only_states: bool = False,
+) -> FederationStatus:
+    """A closed round: its line in the history, and who failed in it."""
+    for environment in current.environments:
+        if environment.state == "Failed":
+            status = _change_environment(
+                status, environment.name, healthy=False, message=environment.message
+            )
+    status = _mirror(status, current, "")
+    for index, reason in report.refused if report else ():
+        name = current.environments[index].name
+        status = _change_environment(
+            status, name, healthy=False, message=f"its update was refused: {reason}"
+        )
+    if only_states:
+        return status
+    members = len(report.members) if report else 0
+    entry = HistoryEntry(
+        round=current.round,
+        outcome="aggregated" if report else "failed" if failed else "empty",
+        opened_at=current.opened_at,
+        closed_at=now,
+        updates=f"{members}/{len(current.environments)}",
+        adapter=report.adapter if report else "",
+    )
+    return status.model_copy(update={"history": [*status.history, entry]})
+
+
+def conclude(
+    status: FederationStatus, federation: Federation, refusals: Sequence[str], now: datetime
+) -> FederationStatus:
+    """The status with everything that follows from its other fields."""
+    wanted = [e.name for e in sorted(federation.spec.environments, key=lambda e: e.name)]
+    if status.current:
+        status = _mirror(status, status.current, federation.metadata.name)
+    known = {e.name: e for e in status.environments}
+    environments = [known.get(n) or EnvironmentStatus(name=n, state="Waiting") for n in wanted]
+    best = _best(status.history, wanted, federation)
+    status = status.model_copy(
+        update={
+            "environments": environments,
+            "best": best,
+            "history": bounded(status.history, best.round if best else None),
+            "success": _newest_success(status.history, wanted),
+            "updates": _answers(status.current) if status.current else status.updates,
+        }
+    )
+    return _conditions(status, federation, refusals, now)
+
+
+def _mirror(status: FederationStatus, current: CurrentRound, federation: str) -> FederationStatus:
+    """One line per environment from the open round."""
+    build = names.client_job if current.kind == "round" else names.evaluate_job
+    for e in current.environments:
+        job = build(federation, current.round, e.name, e.attempt) if federation else ""
+        known = next((line for line in status.environments if line.name == e.name), None)
+        keeps_reason = known is not None and not known.healthy and not e.message
+        status = _change_environment(
+            status,
+            e.name,
+            job=job or None,
+            state=e.state,
+            attempt=e.attempt,
+            message=None if keeps_reason else e.message,
+        )
+    return status
+
+
+def _answers(current: CurrentRound) -> str:
+    answered = sum(e.state in ("Updated", "Empty") for e in current.environments)
+    return f"{answered}/{len(current.environments)}"
+
+
+def _change_environment(status: FederationStatus, name: str, **changes: Any) -> FederationStatus:
+    known = {e.name: e for e in status.environments}
+    old = known.get(name) or EnvironmentStatus(name=name, state="Waiting")
+    known[name] = old.model_copy(update={k: v for k, v in changes.items() if v is not None})
+    return status.model_copy(update={"environments": [known[n] for n in sorted(known)]})
+
+
+def _change_history(
+    status: FederationStatus, round_: int, change: Callable[[HistoryEntry], HistoryEntry]
+) -> FederationStatus:
+    history = [change(e) if e.round == round_ else e for e in status.history]
+    return status.model_copy(update={"history": history})
+
+
+def _mean(entry: HistoryEntry, wanted: Sequence[str]) -> float | None:
+    """Mean over environments, or nothing while one of them has not played."""
+    if any(name not in entry.success for name in wanted):
+        return None
+    return sum(entry.success[name] for name in wanted) / len(wanted)
+
+
+def _newest_success(history: Sequence[HistoryEntry], wanted: Sequence[str]) -> str:
+    means = [m for m in (_mean(entry, wanted) for entry in history) if m is not None]
+    return f"{means[-1]:.3f}" if means else ""
+
+
+def _best(
+    history: Sequence[HistoryEntry], wanted: Sequence[str], federation: Federation
+) -> BestAdapter | None:
+    means = [(m, -e.round) for e in history if (m := _mean(e, wanted)) is not None]
+    if not means:
+        return None
+    success, negative = max(means)
+    return BestAdapter(round=-negative, success=f"{success:.3f}", uri=_uri(federation, -negative))
+
+
+def _conditions(
+    status: FederationStatus, federation: Federation, refusals: Sequence[str], now: datetime
+) -> FederationStatus:
+    phase, progressing, reason, message = _progress(status, federation, refusals)
+    degraded, why = _degraded(status)
+    done = phase == "Succeeded"
+    generation = federation.metadata.generation
+    conditions = status.conditions
+    rows: list[tuple[Any, Any, Any, str]] = [
+        (
+            "Accepted",
+            "False" if refusals else "True",
+            "ImmutableFieldChanged" if refusals else "Valid",
+            "; ".join(refusals),
+        ),
+        ("Progressing", progressing, reason, message),
+        ("Degraded", "False" if degraded == "AllHealthy" else "True", degraded, why),
+        (
+            "Succeeded",
+            "True" if done else "Unknown",
+            "AllRoundsDone" if done else "Running",
+            f"{status.completed} of {federation.spec.rounds} rounds done",
+        ),
+    ]
+    for type_, state, cause, text in rows:
+        conditions = set_condition(
+            conditions, type_, state, cause, text, generation=generation, now=now
+        )
+    return status.model_copy(update={"phase": phase, "conditions": conditions})
+
+
+def _progress(
+    status: FederationStatus, federation: Federation, refusals: Sequence[str]
+) -> tuple[Phase, Literal["True", "False"], Reason, str]:
+    if refusals:
+        return "Failed", "False", "ImmutableFieldChanged", "set the named fields back to go on"
+    if federation.spec.suspend:
+        return "Suspended", "False", "Suspended", "set spec.suspend to false to go on"
+    if status.failed:
+        return "Failed", "False", status.failed.reason, status.failed.message
+    current = status.current
+    if current is None:
+        if status.completed >= federation.spec.rounds:
+            return "Succeeded", "False", "Finished", "all rounds are done"
+        return "Running", "True", "RoundOpen", f"round {status.round + 1} opens"
+    if current.kind == "evaluate":
+        return "Running", "True", "Evaluating", f"evaluates the adapter of round {current.round}"
+    if current.members is not None:
+        return "Running", "True", "Aggregating", f"round {current.round} is being aggregated"
+    waiting = [f"{e.name} {e.state}" for e in current.environments if e.state != "Updated"]
+    return "Running", "True", "RoundOpen", f"round {current.round} waits for " + ", ".join(waiting)
+
+
+def _degraded(status: FederationStatus) -> tuple[Reason, str]:
+    failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
+    if failing:
+        return "EnvironmentFailed", "; ".join(failing)
+    newest = status.history[-1] if status.history else None
+    if newest and newest.outcome == "empty":
+        return "NothingToLearn", (
+            f"no environment had a successful trajectory in round {newest.round}: "
+            "raise experience.demonstrations or exploration.tasksPerRound"
+        )
+    return "AllHealthy", ""

@@ -1,0 +1,1 @@
+"""The server program: gate, aggregate, commit; it carries no torch."""

@@ -1,0 +1,24 @@
+"""hansa-server: aggregates one round as its assignment says, reports, and ends."""
+
+import sys
+
+from hansa import logs, program
+from hansa.assignment import AggregatorReport, Assignment
+from hansa.store.s3 import S3Store
+from hansa_server.round import aggregate
+
+PROGRAM = "server"
+
+
+def work(assignment: Assignment) -> AggregatorReport:
+    """The assignment's round, in its own object store."""
+    return aggregate(assignment, S3Store(assignment.storage), logs.get(PROGRAM))
+
+
+def main() -> int:
+    """Entry point of `hansa-server`."""
+    return program.run(PROGRAM, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""The gate: one small function per refusal, run on every update before it counts.
+
+It stops updates that are broken, foreign or of another shape. It does not stop a member that sends
+well-formed harmful values: there is no bound on the norm yet, and a mean follows who pulls hard.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import ValidationError
+
+from hansa import adapter, keys, manifest
+from hansa.assignment import Assignment
+from hansa.manifest import FileEntry, Member, UpdateManifest
+from hansa.spec import differences
+
+RefusalReason = Literal[
+    "manifest-missing",
+    "manifest-hash",
+    "manifest-malformed",
+    "other-run",
+    "start",
+    "untrained",
+    "base-model",
+    "file-missing",
+    "size",
+    "sha256",
+    "unreadable",
+    "dtype",
+    "rank",
+    "targets",
+    "shape",
+    "not-finite",
+]
+
+HELP: dict[RefusalReason, str] = {
+    "manifest-missing": "the update has no manifest.json: it was never committed, or was deleted",
+    "manifest-hash": "manifest.json is not the one that the client reported",
+    "manifest-malformed": "manifest.json is no update manifest that this version understands",
+    "other-run": "the update was computed from other settings, or for another round",
+    "start": "the update was trained from another global adapter",
+    "untrained": "the environment had no experience to train on",
+    "base-model": "the update was trained on another base model than the federation's",
+    "file-missing": "the manifest names a file that is not there",
+    "size": "a file has another length than its manifest says, or far more than an adapter needs",
+    "sha256": "the adapter's bytes are not those that its manifest names",
+    "unreadable": "the adapter is no whole safetensors file",
+    "dtype": "a tensor is not fp32",
+    "rank": "a tensor has another rank than spec.adapter.rank",
+    "targets": "the adapter changes other layers than the federation's",
+    "shape": "a tensor has another shape than the federation's",
+    "not-finite": "a value is infinite or not a number",
+}
+"""What each reason code means; reports carry the code, the log and the docs the sentence."""
+
+MAX_MANIFEST = 256 * 2**10
+"""Bytes of an update's manifest at most; an assignment, which it repeats, has less than 128 KiB."""
+
+_ADAPTER_REASONS: dict[adapter.AdapterReason, RefusalReason] = {
+    "dtype": "dtype",
+    "name": "targets",
+    "shape": "shape",
+}
+
+
+class Refused(Exception):
+    """This update does not count; `reason` goes into the report, `detail` into the log."""
+
+    def __init__(self, reason: RefusalReason, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason: RefusalReason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """An update whose manifest has passed; its adapter is not read yet."""
+
+    member: Member
+    """Who offers it, and the digest of its manifest."""
+    manifest: UpdateManifest
+    """What it says about itself."""
+
+    @property
+    def entry(self) -> FileEntry:
+        """The adapter file as the manifest describes it."""
+        return self.manifest.files[keys.ADAPTER]
+
+
+def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
+    """The offer that a manifest makes, or Refused with the first reason against it."""
+    check_manifest_size(len(data))
+    check_manifest_hash(data, member)
+    document = parse_manifest(data)
+    check_run(document, member, assignment)
+    check_start(document, assignment)
+    check_trained(document)
+    check_files(document)
+    return Offer(member=member, manifest=document)
+
+
+def check_manifest_size(size: int) -> None:
+    """A manifest holds numbers; a large one is an attack on the server's memory."""
+    if size > MAX_MANIFEST:
+        raise Refused("manifest-malformed", f"got {size} bytes, expected at most {MAX_MANIFEST}")
+
+
+def check_manifest_hash(data: bytes, member: Member) -> None:
+    """The members were frozen with their manifests; a later one is another update."""
+    if manifest.sha256(data) != member.manifest:
+        raise Refused("manifest-hash", f"got {manifest.sha256(data)}, expected {member.manifest}")
+
+
+def parse_manifest(data: bytes) -> UpdateManifest:
+    """The manifest as data; its fingerprint must be that of its own inputs."""
+    try:
+        document = UpdateManifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Refused("manifest-malformed", f"{where[:200]}: {first['msg']}") from None
+    if document.fingerprint != _fingerprint(document):
+        raise Refused("manifest-malformed", "fingerprint is not that of inputs")
+    return document
+
+
+def _fingerprint(document: UpdateManifest) -> str:
+    try:
+        return manifest.fingerprint(document.inputs)
+    except (ValueError, RecursionError):  # numbers of thousands of digits, text that is no Unicode
+        raise Refused("manifest-malformed", "inputs cannot be written down again") from None
+
+
+def check_run(document: UpdateManifest, member: Member, assignment: Assignment) -> None:
+    """Same federation, settings, round and environment; the world is the silo's own matter."""
+    if (document.round, document.environment) != (assignment.round, member.environment):
+        raise Refused("other-run", f"of {document.environment[:80]}, round {document.round}")
+    expected = _client_inputs(assignment, member.environment)
+    got = {name: document.inputs.get(name) for name in expected}
+    differing = differences(got, expected)
+    if differing:
+        shown = ", ".join(f"{path} {str(a)[:80]}, expected {b}" for path, a, b in differing[:3])
+        raise Refused("other-run", shown)
+
+
+def _client_inputs(assignment: Assignment, environment: str) -> dict[str, object]:
+    told = assignment.model_copy(update={"role": "client", "environment": environment})
+    unknown = {"world", "options", "start"}  # the first two are not told; start has its own check
+    return {name: value for name, value in told.inputs().items() if name not in unknown}
+
+
+def check_start(document: UpdateManifest, assignment: Assignment) -> None:
+    """The mean is a step from one common point only if all started there."""
+    told = assignment.start.to_json()
+    if document.start != assignment.start or document.inputs.get("start") != told:
+        raise Refused("start", f"trained from round {document.start.round}")
+
+
+def check_trained(document: UpdateManifest) -> None:
+    """An update without training is the start itself, and would only hold the others back."""
+    if not document.trained:
+        raise Refused("untrained")
+
+
+def check_files(document: UpdateManifest) -> None:
+    """The manifest must describe the one file that is aggregated."""
+    if keys.ADAPTER not in document.files:
+        raise Refused("manifest-malformed", f"files has no {keys.ADAPTER}")
+
+
+def check_base_model(offer: Offer, expected: str) -> None:
+    """A difference of weights means something only on top of the same weights."""
+    if offer.manifest.base_model != expected:
+        raise Refused("base-model", f"got {offer.manifest.base_model}, expected {expected}")
+
+
+def check_size(offer: Offer, stored: int, limit: int) -> None:
+    """Checked before the bytes are read, so that a huge file costs nothing."""
+    if stored != offer.entry.size:
+        raise Refused("size", f"got {stored} bytes, expected {offer.entry.size}")
+    if stored > limit:
+        raise Refused("size", f"got {stored} bytes, expected at most {limit}")
+
+
+def check_sha256(offer: Offer, data: bytes) -> None:
+    """The bytes are those that the manifest, and so the client's report, stands for."""
+    got = manifest.sha256(data)
+    if got != offer.entry.sha256:
+        raise Refused("sha256", f"got {got}, expected {offer.entry.sha256}")
+
+
+def check_shapes(shapes: adapter.Shapes, assignment: Assignment) -> None:
+    """Rank and layers as the federation's spec has them."""
+    for name, shape in shapes.items():
+        try:
+            adapter.check_rank(name, shape, assignment.adapter.rank)
+        except adapter.AdapterError as error:
+            raise Refused("rank", error.message) from None
+    wanted = assignment.adapter.target_modules
+    if isinstance(wanted, list):
+        for module in adapter.target_names(shapes):
+            if not any(f".{module}".endswith(f".{target}") for target in wanted):
+                raise Refused("targets", f"{module} is none of spec.adapter.targetModules")
+
+
+def check_same_shapes(got: adapter.Shapes, expected: adapter.Shapes) -> None:
+    """Tensor by tensor as in the start adapter."""
+    odd = sorted(got.keys() ^ expected.keys())
+    if odd:
+        raise Refused("targets", f"{odd[0]} is {'new' if odd[0] in got else 'missing'}")
+    for name, shape in got.items():
+        if shape != expected[name]:
+            raise Refused("shape", f"{name}: got {list(shape)}, expected {list(expected[name])}")
+
+
+def check_finite(tensors: adapter.Tensors) -> None:
+    """One NaN in one update would make the whole global adapter NaN."""
+    if not adapter.is_finite(tensors):
+        raise Refused("not-finite")
+
+
+def head_size(first: bytes) -> int:
+    """Bytes to read of an update before its shapes are known."""
+    try:
+        return adapter.head_size(first)
+    except adapter.AdapterError as error:
+        raise refusal(error) from None
+
+
+def read_shapes(head: bytes, size: int) -> adapter.Shapes:
+    """Shapes from the head of an update's file."""
+    try:
+        return adapter.shapes(head, size)
+    except adapter.AdapterError as error:
+        raise refusal(error) from None
+
+
+def read_tensors(data: bytes) -> adapter.Tensors:
+    """The update's tensors, as views of its bytes."""
+    try:
+        return adapter.decode(data, copy=False)
+    except adapter.AdapterError as error:
+        raise refusal(error) from None
+
+
+def refusal(error: adapter.AdapterError) -> Refused:
+    """An adapter's own error as the gate names it."""
+    return Refused(_ADAPTER_REASONS.get(error.reason, "unreadable"), error.message)
+
+
+def most_common(values: Sequence[str]) -> str:
+    """What most say; of equally many, what the first in order says."""
+    return max(dict.fromkeys(values), key=values.count)

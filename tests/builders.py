@@ -1,0 +1,97 @@
+"""Federations, jobs and reports in one line, so that a test shows only what matters to it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hansa.assignment import (
+    AggregatorReport,
+    ClientReport,
+    EvaluateReport,
+    EvaluationReport,
+)
+from hansa.jobs import JobRequest, ObservedJob
+from hansa.manifest import Counts
+from hansa.spec import FederationSpec, Metadata
+from hansa.status import Federation, FederationStatus
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WORLDS = ("babyai", "maze", "wordle")
+
+
+def later(seconds: float) -> datetime:
+    """So many seconds after the tests' present."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def make_spec(*environments: str, **fields: Any) -> FederationSpec:
+    """A spec of these environments, each named after its world."""
+    names = environments or WORLDS
+    return FederationSpec.model_validate(
+        {
+            "rounds": 2,
+            "storage": {"s3": {"bucket": "bucket", "prefix": "run"}},
+            "environments": [{"name": name, "world": name} for name in names],
+            **fields,
+        }
+    )
+
+
+def make_federation(*environments: str, **fields: Any) -> Federation:
+    """A federation that has not begun."""
+    return Federation(metadata=Metadata(name="fed"), spec=make_spec(*environments, **fields))
+
+
+def with_status(federation: Federation, status: FederationStatus) -> Federation:
+    """The federation with a status, as the executor writes it."""
+    return federation.model_copy(update={"status": status})
+
+
+def with_spec(federation: Federation, **fields: Any) -> Federation:
+    """The federation after its user changed the spec."""
+    spec = FederationSpec.model_validate({**federation.spec.to_json(), **fields})
+    generation = federation.metadata.generation + 1
+    metadata = federation.metadata.model_copy(update={"generation": generation})
+    return federation.model_copy(update={"spec": spec, "metadata": metadata})
+
+
+def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5) -> Any:
+    """What the program of that Job would report."""
+    told = request.assignment
+    if request.role == "aggregator":
+        return AggregatorReport(
+            round=request.round,
+            manifest="a" * 64,
+            adapter=f"{request.round:064x}",
+            bytes=10,
+            members=[told.environments.index(m.environment) for m in told.members],
+        )
+    evaluation = EvaluationReport(round=told.start.round, episodes=10, successes=successes)
+    index = told.environments.index(request.environment)
+    if request.role == "evaluate":
+        return EvaluateReport(environment=index, evaluation=evaluation)
+    return ClientReport(
+        environment=index,
+        round=request.round,
+        trained=trained,
+        manifest=f"{request.round:032x}{index:032x}",
+        counts=Counts(explored=10, succeeded=4, experience=14),
+        evaluation=evaluation if told.evaluate else None,
+    )
+
+
+def make_job(request: JobRequest, state: str, **fields: Any) -> ObservedJob:
+    """A Job of that request, as an executor would see it."""
+    if state == "succeeded" and "report" not in fields:
+        fields["report"] = make_report(request)
+    if state in ("running", "succeeded", "failed"):
+        fields.setdefault("started_at", NOW)
+    return ObservedJob(
+        name=request.name,
+        role=request.role,
+        round=request.round,
+        environment=request.environment,
+        attempt=request.attempt,
+        state=state,  # type: ignore[arg-type]  # tests write plain strings
+        created_at=fields.pop("created_at", NOW),
+        **fields,
+    )
