@@ -3,6 +3,7 @@
 The CRD is made from this form, and the sentences of `hansa validate` are read from it.
 """
 
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,8 +12,12 @@ Schema = dict[str, Any]
 PathPart = str | int
 
 
+@cache
 def flat(model: type[BaseModel]) -> Schema:
-    """The model's schema with users' field names and every reference replaced by its target."""
+    """The model's schema with users' field names and every reference replaced by its target.
+
+    It is made once and shared: read it, never change it.
+    """
     whole = model.model_json_schema(by_alias=True)
     result: Schema = _inline(whole, whole.get("$defs", {}))
     result.pop("$defs", None)

@@ -228,9 +228,11 @@ def _progress(
         return "Failed", "False", status.failed.reason, status.failed.message
     current = status.current
     if current is None:
-        if status.completed >= federation.spec.rounds:
-            return "Succeeded", "False", "Finished", "all rounds are done"
-        return "Running", "True", "RoundOpen", f"round {status.round + 1} opens"
+        if status.completed < federation.spec.rounds:
+            return "Running", "True", "RoundOpen", f"round {status.round + 1} opens"
+        if status.adapter and status.evaluated < status.adapter.round:
+            return "Running", "True", "Evaluating", "the last adapter is evaluated next"
+        return "Succeeded", "False", "Finished", "all rounds are done"
     if current.kind == "evaluate":
         return "Running", "True", "Evaluating", f"evaluates the adapter of round {current.round}"
     if current.members is not None:

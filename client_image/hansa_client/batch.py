@@ -1,4 +1,4 @@
-"""Batches: which trajectories share an optimizer step, decided before training and without torch."""
+"""Batches: which trajectories share an optimizer step, decided before training, without torch."""
 
 from collections.abc import Sequence
 

@@ -18,8 +18,11 @@ from hansa_client.model import Base
 _FIRST_ROOM = 128
 
 
-class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """A cache layer that doubles its room instead of copying everything for each new token."""
+
+    _room_keys: torch.Tensor
+    _room_values: torch.Tensor
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -27,8 +30,8 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         """Append the new columns; the returned tensors are views of the filled part."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self._room_keys, self._room_values = self.keys, self.values
-        used, end = self.get_seq_length(), self.get_seq_length() + key_states.shape[-2]
+        used = self.get_seq_length()
+        end = used + key_states.shape[-2]
         if used == 0 or end > self._room_keys.shape[-2]:
             room = max(2 * end, _FIRST_ROOM)
             self._room_keys = _with_room(self.keys, key_states, room)
@@ -48,10 +51,10 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self.values = self._room_values[..., :used, :]
 
 
-def _with_room(filled: torch.Tensor, new: torch.Tensor, room: int) -> torch.Tensor:
+def _with_room(filled: torch.Tensor | None, new: torch.Tensor, room: int) -> torch.Tensor:
     *head, _, width = new.shape
     grown = new.new_empty((*head, room, width))
-    if filled.numel():
+    if filled is not None and filled.numel():
         grown[..., : filled.shape[-2], :] = filled
     return grown
 
@@ -59,8 +62,12 @@ def _with_room(filled: torch.Tensor, new: torch.Tensor, room: int) -> torch.Tens
 def new_cache(model: Any) -> DynamicCache:
     """An empty cache as the model wants it, with growing layers where it attends to everything."""
     cache = DynamicCache(config=model.config)
-    cache.layers = [GrowingLayer() if type(x) is DynamicLayer else x for x in cache.layers]
+    cache.layers = [_growing(layer) for layer in cache.layers]
     return cache
+
+
+def _growing(layer: Any) -> Any:
+    return GrowingLayer() if type(layer) is DynamicLayer else layer  # type: ignore[no-untyped-call]
 
 
 class Decoder:

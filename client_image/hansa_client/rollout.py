@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAX_NEW_TOKENS = 64
 """Tokens of one action at most; longer ones are cut, and the world judges what is there."""
 
+MAX_LENGTH = 4096
+"""Tokens of an episode where no manifest says otherwise."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -86,11 +89,16 @@ def play(
         for begin in range(0, len(jobs), how.batch_episodes):
             batch = jobs[begin : begin + how.batch_episodes]
             seats = [_Seat(make_world(), job, how) for job in batch]
-            before = (len(episodes), sum(e.success for e in episodes))
-            _play_batch(base, seats, how, lambda d, s, b=before: progress(b[0] + d, b[1] + s))
+            _play_batch(base, seats, how, _onwards(progress, episodes))
             episodes += [seat.episode() for seat in seats]
             generated += sum(seat.written for seat in seats)
     return Played(episodes, generated)
+
+
+def _onwards(progress: Progress, before: Sequence[Episode]) -> Progress:
+    """The progress of a batch, counted on from the episodes before it."""
+    played, successes = len(before), sum(episode.success for episode in before)
+    return lambda done, successful: progress(played + done, successes + successful)
 
 
 class _Seat:
@@ -127,7 +135,7 @@ class _Seat:
 
     def draws(self) -> list[float]:
         """Random numbers of the next action; as many for every action, so none shifts the next."""
-        return self._random.random(self.how.max_new_tokens).tolist()
+        return [float(x) for x in self._random.random(self.how.max_new_tokens)]
 
     def act(self, tokens: list[int], text: str) -> None:
         """Carry out what the model wrote."""

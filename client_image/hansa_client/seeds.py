@@ -1,4 +1,4 @@
-"""Seeds: every random choice follows from (spec.seed, environment, round, purpose), never from a clock."""
+"""Seeds: every random choice follows from (spec.seed, environment, round, purpose), no clock."""
 
 import hashlib
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-class ReaderLeft(Exception):  # noqa: N818 - it is no error
+class ReaderLeft(Exception):
     """The reader of our output has gone, as in `hansa crd | head`."""
 
 

@@ -14,6 +14,9 @@ def report(
     page: Annotated[
         Path | None, typer.Option("--page", help="Where to write it; default: in the folder.")
     ] = None,
+    episodes: Annotated[
+        bool, typer.Option(help="Show replayed episodes, which are private data of the silos.")
+    ] = True,
 ) -> None:
     """Write one self-contained HTML page about a run."""
     from hansa.local.results import open_store, write_page
@@ -22,5 +25,5 @@ def report(
     folder = RunDir(out)
     federation = folder.load()
     with open_store(federation, folder) as store:
-        written = write_page(federation, folder, store, page)
+        written = write_page(federation, folder, store, page, replays=episodes)
     say(f"report: {written}")

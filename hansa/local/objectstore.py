@@ -145,6 +145,7 @@ class LocalStore:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         self._lock = self._lock or _lock(self.folder / "lock", self._start_seconds)
+        self._forget_sockets()  # of an owner that was killed
         try:
             self._start_on_free_ports(binary)
         except BaseException:
@@ -205,6 +206,7 @@ class LocalStore:
         data.mkdir(exist_ok=True, mode=0o700)
         for state in data.glob("m[0-9]*"):  # the one master's votes: worthless to the next
             shutil.rmtree(state, ignore_errors=True)
+        (self.folder / "ports.json").write_text(json.dumps(self._every_port()))
         log = self.folder / "weed.log"
         if log.exists() and log.stat().st_size > _LOG_LIMIT:
             log.replace(log.with_suffix(".log.old"))
@@ -222,10 +224,12 @@ class LocalStore:
                 pass_fds=[self._lock.fileno()],  # the lock stays until the last of both is gone
             )
 
+    def _every_port(self) -> dict[str, int]:
+        return {**self._ports, "admin.port.grpc": self._ports["admin.port"] + _GRPC_OFFSET}
+
     def _arguments(self, data: Path) -> list[str]:
         settings: dict[str, object] = {
-            **self._ports,
-            "admin.port.grpc": self._ports["admin.port"] + _GRPC_OFFSET,
+            **self._every_port(),
             "dir": data,
             "ip": _HOST,
             "ip.bind": _HOST,
@@ -288,10 +292,19 @@ class LocalStore:
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
-        for port in [*self._ports.values(), self._ports["admin.port"] + _GRPC_OFFSET]:
-            for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108
+        self._forget_sockets()
+
+    def _forget_sockets(self) -> None:
+        """Remove the sockets that a killed `weed` leaves behind, always below /tmp."""
+        path = self.folder / "ports.json"
+        ports: list[int] = []
+        with contextlib.suppress(OSError, ValueError):
+            ports = list(json.loads(path.read_text()).values())
+        for port in ports:
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108
                 with contextlib.suppress(OSError):
-                    path.unlink()
+                    left.unlink()
+        path.unlink(missing_ok=True)
 
 
 def find_weed() -> Path:

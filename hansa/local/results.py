@@ -7,6 +7,7 @@ from typing import Any
 
 from hansa import keys
 from hansa.errors import Corrupt, InputError, NotFound
+from hansa.local.executor import now
 from hansa.local.loop import embedded_spec, open_embedded, own_store
 from hansa.local.rundir import RunDir
 from hansa.manifest import EvaluationDocument, GlobalManifest, sha256
@@ -36,12 +37,18 @@ def open_store(federation: Federation, folder: RunDir) -> Iterator[ObjectStore]:
 
 
 def write_page(
-    federation: Federation, folder: RunDir, store: ObjectStore, path: Path | None
+    federation: Federation,
+    folder: RunDir,
+    store: ObjectStore,
+    path: Path | None,
+    *,
+    replays: bool = True,
 ) -> Path:
     """The report page; where it was written."""
     shown = with_storage(federation, folder)
     target = path or folder.page
-    replace(target, page.render(data.collect(shown, store)).encode())
+    facts = data.collect(shown, store, now=now(), adapter=str(folder.adapter), replays=replays)
+    replace(target, page.render(facts).encode())
     return target
 
 

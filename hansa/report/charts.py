@@ -208,7 +208,7 @@ def _baseline(value: float, axes: Axes) -> Html:
 
 
 def _marks(series: Series, axes: Axes) -> Html:
-    if series.shape is None:
+    if series.shape is None or not series.points:
         return Html()
     room = 26 if axes.height >= _TALL else 13
     stride = -(-len(series.points) // room)

@@ -62,7 +62,14 @@ def _episode(episode: Episode, word: str) -> Html:
     return tag(
         "div",
         head,
-        tag("ol", *turns, rest, class_="chat"),
+        tag(
+            "ol",
+            *turns,
+            rest,
+            class_="chat",
+            tabindex=0,
+            aria_label=f"Turns of round {episode.round}",
+        ),
         class_="episode",
         data_episode=word,
         data_round=episode.round,

@@ -43,10 +43,14 @@ def _section(*children: Child) -> Html:
 def _introduction(data: ReportData) -> str:
     temperature = data.federation.spec.evaluation.temperature
     how = "played greedily" if temperature == 0 else f"sampled at temperature {temperature:g}"
-    return (
+    text = (
         f"Each point is one global adapter on tasks that nobody trains on, {how}. "
         "The mean counts every environment alike; shaded areas are 95\u202f% intervals."
     )
+    base, last = data.base, data.last
+    if base and last and base.scores.keys() != last.scores.keys():
+        text += " Base and last mean are over different environments: compare row by row."
+    return text
 
 
 def _series(data: ReportData, environment: str) -> list[tuple[int, Interval]]:

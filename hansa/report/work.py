@@ -9,10 +9,10 @@ from hansa.report.intervals import Interval
 from hansa.report.markup import Child, Html, details, duration, short, table, tag, whole
 from hansa.report.success import environment_legend, part_lines
 
-PHASES = ("start", "load", "evaluate", "explore", "filter", "remember", "train", "send")
 TONES = {"load": "p0", "evaluate": "p1", "explore": "p2", "train": "p3", "send": "p4"}
+"""Phases of a client in the order they happen, with their colour."""
 OTHER = "p5"
-SERVER_PHASES = ("read", "gate", "aggregate", "commit")
+SERVER_PHASES = ("read", "aggregate", "write")
 MOST_PANELS = 12
 _TONES = 6
 
@@ -165,7 +165,7 @@ def time(data: ReportData) -> Html:
     if not clients and not server.total:
         return _section("time", "Time", _nothing())
     shown, sentence = _slowest(clients)
-    known = phases((one for lane in clients for _, one in lane.told), PHASES)
+    known = phases((one for lane in clients for _, one in lane.told), tuple(TONES))
     top = nice_top(max((sum(one.values()) for lane in clients for _, one in lane.told), default=0))
     drawn = [_panel(lane, top) for lane in shown]
     drawn += [_panel(server, None)] if server.total else []
@@ -254,7 +254,7 @@ def _seconds(value: float) -> str:
 
 
 def _lane_table(lane: Lane) -> Html:
-    own = phases((one for _, one in lane.told), (*PHASES, *SERVER_PHASES))
+    own = phases((one for _, one in lane.told), (*TONES, *SERVER_PHASES))
     rows: list[Sequence[Child]] = [
         [number, *(f"{one[phase]:.1f}" if phase in one else "–" for phase in own)]
         for number, one in lane.told

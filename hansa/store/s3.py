@@ -1,6 +1,7 @@
 """Objects in any S3-compatible bucket, by boto3's core; no other module of Hansa imports it."""
 
 import base64
+import contextlib
 import functools
 import hashlib
 import os
@@ -184,19 +185,22 @@ class S3Store:
 
     def _body(self, key: str, **how: str) -> bytes:
         answer = self._client().get_object(Bucket=self.s3.bucket, Key=key, **how)
-        with answer["Body"] as stream:
+        with contextlib.closing(answer["Body"]) as stream:
             data: bytes = stream.read()
         if len(data) != _length(answer):
             raise _Truncated(f"{len(data)} of {_length(answer)} bytes came")
         return data
 
     def _page(self, prefix: str, most: int, token: dict[str, str] | None = None) -> Any:
-        return self._call(
-            lambda: self._client().list_objects_v2(
+        def attempt() -> Any:
+            page = self._client().list_objects_v2(
                 Bucket=self.s3.bucket, Prefix=prefix, MaxKeys=most, **(token or {})
-            ),
-            lambda error: self._judge(error, prefix, "list"),
-        )
+            )
+            if "IsTruncated" not in page:  # else half an answer would read as an empty folder
+                raise _Truncated("the list broke off")
+            return page
+
+        return self._call(attempt, lambda error: self._judge(error, prefix, "list"))
 
     def _read(self, key: str, attempt: Callable[[], _T]) -> _T:
         try:

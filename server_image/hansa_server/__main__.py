@@ -4,10 +4,16 @@ import sys
 
 from hansa import logs, program
 from hansa.assignment import AggregatorReport, Assignment
+from hansa.exits import Exit
 from hansa.store.s3 import S3Store
 from hansa_server.round import aggregate
 
 PROGRAM = "server"
+USAGE = """usage: hansa-server [--warm]
+
+Aggregates the round that HANSA_ASSIGNMENT describes; `hansa run` and the operator start it.
+--warm waits for assignments on standard input and forks a process for each, for local runs.
+"""
 
 
 def work(assignment: Assignment) -> AggregatorReport:
@@ -17,6 +23,20 @@ def work(assignment: Assignment) -> AggregatorReport:
 
 def main() -> int:
     """Entry point of `hansa-server`."""
+    arguments = sys.argv[1:]
+    if arguments == ["--warm"]:
+        from hansa.local.warm import serve  # a Pod never needs it
+
+        serve(run)
+        return Exit.DONE
+    if arguments:
+        sys.stderr.write(USAGE)
+        return Exit.DONE if arguments == ["--help"] else Exit.BAD_INPUT
+    return run()
+
+
+def run() -> int:
+    """One assignment, from the environment to the exit code."""
     return program.run(PROGRAM, work)
 
 

@@ -1,11 +1,11 @@
-"""Learners: ways to make an adapter better from trajectories; a new one is a file and a line here."""
+"""Learners: ways to better an adapter from trajectories; each is one file and one line here."""
 
 from importlib import import_module
 
 from hansa_client.learners.base import Learner, Lesson, Trained
 
 LEARNERS = {"success-sft": "hansa_client.learners.success_sft"}
-"""Module of each learner by its name in spec.training.learner; imported when used, for torch is slow."""
+"""Module of each learner by its name in spec.training.learner; imported late, for torch is slow."""
 
 
 def get(name: str) -> Learner:

@@ -53,8 +53,6 @@ class Trained:
 class Learner(Protocol):
     """Trains an adapter and leaves the base model as it was."""
 
-    def __call__(
-        self, base: Base, lesson: Lesson, progress: Callable[[int, int], None]
-    ) -> Trained:
+    def __call__(self, base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
         """Train; `progress` is told the steps done and the steps to do."""
         ...

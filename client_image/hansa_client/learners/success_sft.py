@@ -25,11 +25,11 @@ def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> T
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     try:
         wrapped.train()
-        losses = [
-            loss
-            for done, loss in enumerate(_steps(wrapped, base.device, lesson, steps), start=1)
-            if progress(done, len(steps)) is None
-        ]
+        losses: list[tuple[float, int]] = []
+        with lora.folded(wrapped, lesson.adapter):
+            for loss in _steps(wrapped, base.device, lesson, steps):
+                losses.append(loss)
+                progress(len(losses), len(steps))
     finally:
         wrapped.eval()
         _, tensors = lora.detach(wrapped)

@@ -50,6 +50,8 @@ class BabyAI(World):
         self._beside = ""
 
     def tasks(self, split: Split) -> Sequence[Task]:
+        """Rooms; their seeds name the split, so none is in two."""
+
         def build(index: int) -> Task:
             shape = f"{self.size}-{self.objects}"
             return Task(f"babyai-{shape}-{split}-{index}", split, (f"{split}/{index}",))
@@ -57,6 +59,7 @@ class BabyAI(World):
         return TaskList(_SIZES[split], build)
 
     def fresh(self, seed: int) -> Task:
+        """A room from a seed of its own kind."""
         return Task(f"babyai-fresh-{seed}", "train", (f"fresh/{seed}",))
 
     # The room
@@ -118,7 +121,7 @@ class BabyAI(World):
         return found
 
     def _stand(self, thing: str) -> tuple[Cell, int] | None:
-        """The nearest cell beside a thing and the direction to face there, if one can walk to it."""
+        """The nearest cell beside a thing and the way to face there, if one can walk to it."""
         goal = self._where[thing]
         edge, known = [self._at], {self._at}
         while edge:
@@ -175,6 +178,7 @@ class BabyAI(World):
     # What is done
 
     def legal(self) -> list[str]:
+        """What can be done here and changes something; macro-actions only for what is seen."""
         moves = ["turn left", "turn right"]
         if self._is_free(self._front()):
             moves.append("move forward")
@@ -230,7 +234,7 @@ class BabyAI(World):
         return both and _is_near(self._where[self._target], self._where[self._beside])
 
     def expert(self) -> str:
-        """Turn right until the thing is in view, then walk; put down beside, not in front of, it."""
+        """Turn right until the thing is in view, then walk; put down beside it, not on it."""
         if self._mission == MISSIONS[0]:
             return self._find(self._target, "go to")
         if not self._held:

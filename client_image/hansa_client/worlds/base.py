@@ -28,7 +28,7 @@ class WorldError(Exception):
 
 
 class OptionError(WorldError):
-    """An entry of `options` is unknown or out of bounds: 'options.size: got 99, expected 4 to 12'."""
+    """An option is unknown or out of bounds: 'options.size: got 99, expected 4 to 12'."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class World(ABC):
 
     @abstractmethod
     def fresh(self, seed: int) -> Task:
-        """A task that is in no validation or test split, for pre-training; the same for the same seed."""
+        """A task for pre-training, the same for the same seed, in no validation or test split."""
 
     @abstractmethod
     def expert(self) -> str:
@@ -116,7 +116,7 @@ class World(ABC):
 
     @abstractmethod
     def _act(self, action: str) -> Observation:
-        """Carry out one action (stripped, single line, any text); `done` with reward > 0 is success."""
+        """Carry out one action (one line, any text); `done` with reward > 0 is success."""
 
     @property
     def success(self) -> bool:
@@ -136,10 +136,7 @@ class World(ABC):
             return Observation("The episode is over.", 0.0, True)
         self._turns += 1
         parsed = parse_action(action)
-        if parsed is None:
-            seen = Observation("Give exactly one action.")
-        else:
-            seen = self._act(parsed)
+        seen = Observation("Give exactly one action.") if parsed is None else self._act(parsed)
         if seen.done:
             self._done = True
             self._success = self._is_success(seen)

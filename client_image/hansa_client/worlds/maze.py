@@ -24,18 +24,18 @@ _SIDES |= {"above you": "move up", "below you": "move down"}  # LMRL-Gym's order
 
 INSTRUCTION = "Reach the goal. Actions: move up, move down, move left, move right.\n"
 
-DOUBLE_T = """
-#############
-#.....#.....#
-###.#####.###
-###.#####.###
-###.#####.###
-###.......###
-######.######
-######.######
-######.######
-#############
-""".split()
+DOUBLE_T = (
+    "#############",
+    "#.....#.....#",
+    "###.#####.###",
+    "###.#####.###",
+    "###.#####.###",
+    "###.......###",
+    "######.######",
+    "######.######",
+    "######.######",
+    "#############",
+)
 DOUBLE_T_GOAL: Cell = (8, 6)
 
 _SIZES: dict[Split, int] = {"train": 4_000, "validation": 400, "test": 400}
@@ -59,6 +59,7 @@ class Maze(World):
         self._at: Cell = (0, 0)
 
     def tasks(self, split: Split) -> Sequence[Task]:
+        """The double-T's starts are test tasks only: nobody trains on the map they measure."""
         if split == "test" and self.map == "double-t":
             starts = sorted(_cells(DOUBLE_T) - {DOUBLE_T_GOAL})
             return [
@@ -73,6 +74,7 @@ class Maze(World):
         return TaskList(_SIZES[split], build)
 
     def fresh(self, seed: int) -> Task:
+        """A maze from a seed of its own kind."""
         return Task(f"maze-{self.size}-fresh-{seed}", "train", ("generated", f"fresh/{seed}"))
 
     def _begin(self, task: Task) -> str:
@@ -114,6 +116,7 @@ class Maze(World):
         return (self._at[0] + down, self._at[1] + right) in self._free
 
     def legal(self) -> list[str]:
+        """The moves that no wall stops."""
         return [move for move in MOVES if self._is_open(move)]
 
     def expert(self) -> str:

@@ -110,7 +110,7 @@ def tree(item: str) -> tuple[Recipe, ...]:
 
 @cache
 def goals(split: Split) -> tuple[str, ...]:
-    """The items to craft; each depth is shared out, so that every split holds easy and hard ones."""
+    """The items to craft; each depth is shared out, so every split holds easy and hard ones."""
     items = sorted(item for item in RECIPES if depth(item) <= 3)
     return tuple(
         item
@@ -137,6 +137,7 @@ class TextCraft(World):
         self._bag: dict[str, int] = {}
 
     def tasks(self, split: Split) -> Sequence[Task]:
+        """Goals by seeds, goal after goal, so that the first few tasks are already varied."""
         chosen = goals(split)
 
         def build(index: int) -> Task:
@@ -146,6 +147,7 @@ class TextCraft(World):
         return TaskList(len(chosen) * _PER_GOAL[split], build)
 
     def fresh(self, seed: int) -> Task:
+        """Any goal, test ones too, with a seed of its own kind: the words must be known."""
         goal = rng("textcraft", "fresh", seed).choice(_every_goal())
         return self._task("train", goal, f"fresh-{seed}")
 

@@ -96,14 +96,18 @@ class WebShop(World):
         self._chosen = ""
 
     def tasks(self, split: Split) -> Sequence[Task]:
+        """Wishes for the split's products, by attributes, color and budget."""
         return _tasks(self.seed, split)
 
     def fresh(self, seed: int) -> Task:
+        """A wish in another catalogue."""
         draw = rng("webshop", "fresh", seed)
         place = f"fresh-{draw.randrange(_FRESH_CATALOGUES)}"
         product = draw.choice(list(catalogue(place).values()))
         wanted = draw.choice(_wishes(product))
-        return _task(place, "train", product, wanted, draw.choice(product.colors), draw.choice(_BUDGETS))
+        return _task(
+            place, "train", product, wanted, draw.choice(product.colors), draw.choice(_BUDGETS)
+        )
 
     def _begin(self, task: Task) -> str:
         self._seed, _, self._kind, wanted, self._color, budget = task.payload
@@ -171,7 +175,7 @@ class WebShop(World):
         return last.reward == 1.0
 
     def legal(self) -> list[str]:
-        """On the search page: the instruction's words, its kind alone, or one of two other kinds."""
+        """Every button; on the search page the wish, its kind alone, or one of two other kinds."""
         if self._open:
             buttons = [BACK, *self._open.colors, BUY]
         elif self._results:
@@ -217,9 +221,7 @@ def _wishes(product: Product) -> list[str]:
     return [one, other, f"{one} {other}"]
 
 
-def _task(
-    place: str, split: Split, product: Product, wanted: str, color: str, more: int
-) -> Task:
+def _task(place: str, split: Split, product: Product, wanted: str, color: str, more: int) -> Task:
     budget = str(product.price + 10 + more)
     words = (place, product.id, product.kind, wanted, color, budget)
     return Task("webshop-" + "-".join(words).replace(" ", "-"), split, words)

@@ -21,18 +21,20 @@ from hansa_client.worlds.base import (
     share,
 )
 
+# fmt: off
 WORDS = (
-    "apple beach brave bread chair chess cloud crane dance dream "
-    "eagle earth flame fruit ghost grape green heart horse house "
-    "juice knife lemon light money music night ocean paint piano "
-    "plant queen river robot snake stone table tiger water zebra"
-).split()
+    "apple", "beach", "brave", "bread", "chair", "chess", "cloud", "crane", "dance", "dream",
+    "eagle", "earth", "flame", "fruit", "ghost", "grape", "green", "heart", "horse", "house",
+    "juice", "knife", "lemon", "light", "money", "music", "night", "ocean", "paint", "piano",
+    "plant", "queen", "river", "robot", "snake", "stone", "table", "tiger", "water", "zebra",
+)
+# fmt: on
 
 TRIES = 6
 
 
 class Wordle(World):
-    """Six tries; each guess is answered by g (right place), y (elsewhere) or b (absent) per letter."""
+    """Six tries; each letter of a guess is answered g (right), y (elsewhere) or b (absent)."""
 
     name = "wordle"
 
@@ -49,6 +51,7 @@ class Wordle(World):
         self._left: list[str] = []
 
     def tasks(self, split: Split) -> Sequence[Task]:
+        """Secrets, or pairs of secret and opening, each in one split."""
         return _tasks(self.words, self.opening, self.split, split)
 
     def fresh(self, seed: int) -> Task:
@@ -92,6 +95,7 @@ class Wordle(World):
         return marks
 
     def legal(self) -> list[str]:
+        """Every word of the list, tried or not."""
         return list(self.words)
 
     def expert(self) -> str:

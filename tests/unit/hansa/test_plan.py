@@ -105,6 +105,14 @@ def test_two_rounds_then_the_last_adapter_is_evaluated_then_done():
     assert cluster.wake_at is None
 
 
+def test_it_has_not_succeeded_before_the_last_adapter_was_evaluated():
+    cluster = Cluster("maze", rounds=1).turn().answer("fed-r1-maze-a1").turn()
+    cluster.answer("fed-r1-aggregator-a1")
+    next_ = plan(cluster.federation, list(cluster.jobs.values()), NOW)
+    assert next_.status.current is None
+    assert next_.status.phase == "Running"
+
+
 def test_growing_the_rounds_of_a_finished_federation_goes_on():
     cluster = Cluster("maze", rounds=1).run_round()
     cluster.answer(*cluster.active()).turn()

@@ -1,0 +1,37 @@
+# Each target is one line of a script below tools/; they make the environment themselves.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-full lint format lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
+	@tools/setup
+
+demo: setup ## Watch five worlds make one agent better, within minutes
+	@tools/python -m hansa.cli.main demo --out runs/demo
+
+test: ## Lint, all tests but the longest, coverage of the plan
+	@tools/setup --test
+	@tools/test
+
+test-fast: setup ## Unit, guard and contract tests that take seconds
+	@tools/test fast
+
+test-full: ## Everything, the longest tests too
+	@tools/setup --test
+	@tools/test full
+
+lint: setup ## Check style and types
+	@tools/test lint
+
+format: setup ## Format the code
+	@tools/python -m ruff check --fix-only --quiet .
+	@tools/python -m ruff format .
+
+lock: setup ## Pin the newest versions in constraints.txt
+	@tools/setup --lock
+
+clean: ## Remove the environment and all caches; runs/ stays
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

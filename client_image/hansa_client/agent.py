@@ -1,0 +1,69 @@
+"""The agent of one assignment: base model and start adapter, found early and loaded late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from hansa import adapter, keys, manifest, program
+from hansa.adapter import Tensors
+from hansa.assignment import Assignment
+from hansa.errors import Corrupt
+from hansa.store.base import ObjectStore
+from hansa_client import explore, model, rollout
+from hansa_client.model import Base
+
+
+class Agent:
+    """Plays and learns; nothing is loaded before it is needed."""
+
+    def __init__(self, assignment: Assignment, store: ObjectStore) -> None:
+        self._assignment = assignment
+        self._store = store
+        self._folder = model.resolve(assignment.model.source, assignment.storage)
+
+    @cached_property
+    def base_model(self) -> str:
+        """Digest of the base model's files."""
+        return model.digest(self._folder)
+
+    @cached_property
+    def base(self) -> Base:
+        """The loaded base model."""
+        threads = self._assignment.settings.training.cpu_threads
+        return model.load(self._assignment.model.source, self._folder, threads)
+
+    @cached_property
+    def start(self) -> Tensors:
+        """The global adapter that the round starts from; round 0 makes it from the seed."""
+        from hansa_client import lora
+
+        told = self._assignment
+        if told.start.round == 0:
+            shapes = lora.shapes(self.base.model, told.adapter)
+            return adapter.start(shapes, told.adapter.rank, told.seed)
+        key = keys.global_folder(told.storage.prefix, told.start.round) + keys.ADAPTER
+        data = self._store.get(key)
+        if manifest.sha256(data) != told.start.sha256:
+            raise Corrupt(f"{key}: got other bytes than the round was opened with")
+        return adapter.decode(data)
+
+    @contextmanager
+    def _with_start(self) -> Iterator[Base]:
+        from hansa_client import lora
+
+        with lora.merged(self.base.model, self._assignment.adapter, self.start):
+            yield self.base
+
+    def play(self, jobs: Sequence[rollout.Job], how: rollout.Play, phase: str) -> rollout.Played:
+        """Play with the start adapter merged into the base."""
+
+        def progress(done: int, successes: int) -> None:
+            program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
+
+        progress(0, 0)
+        with self._with_start() as base:
+            return rollout.play(
+                base, lambda: explore.make_world(self._assignment), jobs, how, progress
+            )

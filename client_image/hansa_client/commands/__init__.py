@@ -1,0 +1,1 @@
+"""Commands of `hansa` that need torch or a world; the package registers them by entry points."""

@@ -1,0 +1,252 @@
+"""The story of one client's round: evaluate, explore, remember, choose, train, send.
+
+Safe to repeat at every step. Each object is written once; a restarted client goes on with what it
+finds: its shard instead of exploring again, its adapter instead of training again.
+"""
+
+import time
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from hansa import adapter, keys, manifest, program
+from hansa.assignment import Assignment, ClientReport, EvaluateReport
+from hansa.errors import Corrupt, NotFound, PermanentError
+from hansa.logs import Log
+from hansa.manifest import Counts, EvaluationDocument, FederationDocument
+from hansa.store.base import ObjectStore
+from hansa_client import batch, evaluate, experience, explore, learners, rollout, seeds, send
+from hansa_client import trajectory as trajectories
+from hansa_client.agent import Agent
+from hansa_client.experience import DEMONSTRATIONS, Shard, Shards
+from hansa_client.learners import Lesson
+from hansa_client.send import Committed, Update
+
+Clock = Callable[[], float]
+
+
+class Client:
+    """One assignment, the stores it reaches, and what it has done so far."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        exchange: ObjectStore,
+        private: ObjectStore,
+        log: Log,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.told = assignment
+        self.exchange = exchange
+        self.private = private
+        self.log = log
+        self._clock = clock
+        self._since = clock()
+        self.seconds: dict[str, float] = {}
+        """Phases that are over."""
+
+    def play_round(self) -> ClientReport:
+        """Offer this round's update, or find it offered already, and report it."""
+        owner = self.check_owner()
+        committed = send.find_committed(self.exchange, self.told)
+        evaluation = evaluate.find(self.exchange, self.told) if self.told.evaluate else None
+        if committed and (evaluation or not self.told.evaluate):
+            self.log.info("already_committed", round=self.told.round)
+            return self.report(committed, evaluation)
+
+        agent = self.load(owner)
+        if self.told.evaluate and not evaluation:
+            evaluation = self.evaluate(agent)
+        if not committed:
+            shards = self.explore(agent)
+            lesson = self.choose(agent, shards)
+            committed = self.train_and_send(agent, shards, lesson)
+        return self.report(committed, evaluation)
+
+    def evaluate_only(self) -> EvaluateReport:
+        """Measure the start adapter, or find it measured already, and report it."""
+        owner = self.check_owner()
+        evaluation = evaluate.find(self.exchange, self.told)
+        if not evaluation:
+            evaluation = self.evaluate(self.load(owner))
+        return EvaluateReport(
+            environment=self.told.environments.index(self.told.environment),
+            evaluation=evaluate.report(evaluation),
+            seconds=self.seconds,
+        )
+
+    def check_owner(self) -> FederationDocument | None:
+        """Who owns the prefix, which must be this run; nobody before the first aggregation."""
+        prefix = self.told.storage.prefix
+        key = keys.federation(prefix)
+        try:
+            owner = FederationDocument.model_validate_json(self.exchange.get(key))
+        except NotFound:
+            return None
+        except ValidationError:
+            raise Corrupt(f"{key}: expected the owner of the prefix, got something else") from None
+        manifest.check_same_run(prefix, owner.identity, self.told.identity())
+        return owner
+
+    def load(self, owner: FederationDocument | None) -> Agent:
+        """The agent, with the same base model as the others have."""
+        program.progress(phase="load", done=0, total=1)
+        explore.make_world(self.told)  # a bad option is cheaper to find before torch is loaded
+        agent = Agent(self.told, self.exchange)
+        if owner and owner.base_model != agent.base_model:
+            theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
+            manifest.check_same_run(self.told.storage.prefix, theirs, ours)
+        self.log.info("loading", model=self.told.model.source, start=self.told.start.round)
+        _ = agent.base, agent.start
+        self.lap("load")
+        return agent
+
+    def evaluate(self, agent: Agent) -> EvaluationDocument:
+        """Play held-out tasks with the start adapter."""
+        settings = self.told.settings
+        jobs = explore.evaluate_jobs(self.told, explore.make_world(self.told).tasks("test"))
+        how = rollout.Play(
+            temperature=settings.evaluation.temperature,
+            max_length=agent.base.longest(settings.training.max_length),
+            batch_episodes=settings.exploration.batch_episodes,
+            round=self.told.start.round,
+            source="evaluation",
+        )
+        played = agent.play(jobs, how, "evaluate")
+        seconds = self.lap("evaluate")
+        self.log.info(
+            "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
+        )
+        return evaluate.commit(self.exchange, self.told, played.episodes, seconds)
+
+    def explore(self, agent: Agent) -> list[Shard]:
+        """All shards that may be learned from; demonstrations and this round are made if absent."""
+        shards = Shards(self.private, self.told)
+        shown = shards.find(DEMONSTRATIONS) or self._demonstrate(agent, shards)
+        explored = shards.find(self.told.round) or self._explore(agent, shards)
+        earlier = [
+            shard
+            for round_ in shards.rounds()
+            if self.told.settings.experience.history and DEMONSTRATIONS < round_ < self.told.round
+            if (shard := shards.find(round_))
+        ]
+        self.lap("explore")
+        return [shown, *earlier, explored]
+
+    def _demonstrate(self, agent: Agent, shards: Shards) -> Shard:
+        wanted = self.told.settings.experience.demonstrations
+
+        def progress(tried: int, shown: int) -> None:
+            program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
+
+        world = explore.make_world(self.told)
+        episodes = explore.demonstrate(self.told, world, agent.base.chat, progress)
+        self.log.info("demonstrated", episodes=len(episodes), wanted=wanted)
+        return shards.write(DEMONSTRATIONS, episodes)
+
+    def _explore(self, agent: Agent, shards: Shards) -> Shard:
+        settings = self.told.settings
+        jobs = explore.explore_jobs(self.told, explore.make_world(self.told).tasks("train"))
+        how = rollout.Play(
+            temperature=settings.exploration.temperature,
+            max_length=agent.base.longest(settings.training.max_length),
+            batch_episodes=settings.exploration.batch_episodes,
+            round=self.told.round,
+            source="exploration",
+        )
+        played = agent.play(jobs, how, "explore")
+        self.log.info(
+            "explored",
+            episodes=len(played.episodes),
+            successes=played.successes,
+            generated=played.generated,
+        )
+        return shards.write(self.told.round, played.episodes, played.generated)
+
+    def choose(self, agent: Agent, shards: list[Shard]) -> Lesson:
+        """What the learner is given: kept trajectories as tokens, in a fixed order."""
+        settings = self.told.settings
+        kept = experience.choose(shards, settings.experience, self.told.round)
+        longest = agent.base.longest(settings.training.max_length)
+        rendered = [trajectories.render(episode, longest) for episode in kept]
+        return Lesson(
+            sequences=[sequence for sequence in rendered if len(sequence)],
+            start=agent.start,
+            adapter=self.told.adapter,
+            training=settings.training,
+            seed=seeds.derive(self.told.seed, self.told.environment, self.told.round, "train"),
+        )
+
+    def train_and_send(self, agent: Agent, shards: list[Shard], lesson: Lesson) -> Committed:
+        """Train unless an earlier attempt did, then commit what is stored."""
+        counts = count(shards, lesson, self.told.round)
+        if not lesson.sequences:
+            self.log.info("nothing_to_learn", explored=counts.explored)
+            empty = Update(base_model=agent.base_model, counts=counts, seconds=self.seconds)
+            return send.commit(self.exchange, self.told, empty)
+        stored, loss = send.find_adapter(self.exchange, self.told), 0.0
+        if not stored:
+            stored, loss = self._train(agent, lesson)
+        self.lap("train")
+        files = send.store_config(self.exchange, self.told, stored)
+        norm = adapter.distance(adapter.decode(stored), agent.start)
+        self.lap("send")
+        update = Update(
+            base_model=agent.base_model,
+            files=files,
+            counts=counts,
+            norm=norm,
+            loss=loss,
+            seconds=self.seconds,
+        )
+        self.log.info("sending", norm=norm, loss=loss, kept=counts.kept, steps=counts.steps)
+        return send.commit(self.exchange, self.told, update)
+
+    def _train(self, agent: Agent, lesson: Lesson) -> tuple[bytes, float]:
+        def progress(done: int, total: int) -> None:
+            program.progress(phase="train", done=done, total=total)
+
+        trained = learners.get(lesson.training.learner)(agent.base, lesson, progress)
+        if not adapter.is_finite(trained.tensors):
+            raise PermanentError(
+                f"spec.training.learningRate: got {lesson.training.learning_rate}, with which "
+                "training diverged, expected a smaller one"
+            )
+        return send.store_adapter(self.exchange, self.told, trained.tensors), trained.loss
+
+    def report(self, committed: Committed, evaluation: EvaluationDocument | None) -> ClientReport:
+        """What the operator reads, from what is committed."""
+        document = committed.manifest
+        return ClientReport(
+            environment=self.told.environments.index(self.told.environment),
+            round=self.told.round,
+            trained=document.trained,
+            manifest=committed.sha256,
+            counts=document.counts,
+            evaluation=evaluate.report(evaluation) if evaluation else None,
+            norm=document.norm,
+            bytes=sum(entry.size for entry in document.files.values()),
+            seconds=document.seconds,
+        )
+
+    def lap(self, phase: str) -> float:
+        """A phase is over; its seconds."""
+        now = self._clock()
+        self.seconds[phase] = round(now - self._since, 3)
+        self._since = now
+        return self.seconds[phase]
+
+
+def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
+    """What the round did; the steps follow from the lesson, trained by this attempt or not."""
+    own = next(shard for shard in shards if shard.header.round == round_)
+    steps = lesson.steps()
+    return Counts(
+        explored=len(own.episodes),
+        succeeded=sum(episode.success for episode in own.episodes),
+        experience=sum(len(shard.episodes) for shard in shards),
+        kept=len(lesson.sequences),
+        steps=len(steps),
+        tokens=batch.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
+        generated=own.header.generated,
+    )

@@ -1,0 +1,113 @@
+"""Sending an update: adapter, config, and last the manifest that commits them."""
+
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+import hansa
+from hansa import adapter, keys, manifest
+from hansa.adapter import Tensors
+from hansa.assignment import Assignment
+from hansa.errors import Corrupt, NotFound
+from hansa.manifest import Counts, FileEntry, UpdateManifest
+from hansa.store.base import ObjectStore, put_once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """An update that exists for all others."""
+
+    manifest: UpdateManifest
+    """What it is."""
+    sha256: str
+    """Digest of the manifest's bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """What a round made, before it is committed."""
+
+    base_model: str
+    """Digest of the base model."""
+    files: dict[str, FileEntry] = field(default_factory=dict)
+    """Files in the folder; none when there was nothing to learn from."""
+    counts: Counts
+    """What the round did."""
+    norm: float = 0.0
+    """Norm of the adapter's change."""
+    loss: float = 0.0
+    """Loss of the last epoch."""
+    seconds: dict[str, float]
+    """Seconds of each phase."""
+
+
+def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | None:
+    """This round's update when an earlier attempt has committed it."""
+    try:
+        data = store.get(_folder(assignment) + keys.MANIFEST)
+    except NotFound:
+        return None
+    return _checked(assignment, data)
+
+
+def find_adapter(store: ObjectStore, assignment: Assignment) -> bytes | None:
+    """An adapter that an earlier attempt stored and did not live to commit."""
+    try:
+        return store.get(_folder(assignment) + keys.ADAPTER)
+    except NotFound:
+        return None
+
+
+def store_adapter(store: ObjectStore, assignment: Assignment, tensors: Tensors) -> bytes:
+    """Store the adapter; the bytes that are there afterwards, a faster twin's perhaps."""
+    return put_once(store, _folder(assignment) + keys.ADAPTER, adapter.encode(tensors))
+
+
+def store_config(
+    store: ObjectStore, assignment: Assignment, stored_adapter: bytes
+) -> dict[str, FileEntry]:
+    """Store the PEFT config beside the adapter; both files as the manifest describes them."""
+    targets = adapter.target_names(adapter.shapes(stored_adapter))
+    own = adapter.config(assignment.adapter, assignment.model.source, targets)
+    config = put_once(store, _folder(assignment) + keys.CONFIG, own)
+    return {
+        name: FileEntry(sha256=manifest.sha256(data), size=len(data))
+        for name, data in ((keys.ADAPTER, stored_adapter), (keys.CONFIG, config))
+    }
+
+
+def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Committed:
+    """Write the manifest: from here on the update exists, and never changes."""
+    inputs = assignment.inputs()
+    own = UpdateManifest(
+        program=hansa.__version__,
+        environment=assignment.environment,
+        round=assignment.round,
+        fingerprint=manifest.fingerprint(inputs),
+        inputs=inputs,
+        base_model=update.base_model,
+        start=assignment.start,
+        trained=bool(update.files),
+        files=update.files,
+        counts=update.counts,
+        norm=update.norm,
+        loss=update.loss,
+        seconds=update.seconds,
+    )
+    data = manifest.canonical(own.to_json())
+    return _checked(assignment, put_once(store, _folder(assignment) + keys.MANIFEST, data))
+
+
+def _folder(assignment: Assignment) -> str:
+    prefix = assignment.storage.prefix
+    return keys.update_folder(prefix, assignment.environment, assignment.round)
+
+
+def _checked(assignment: Assignment, data: bytes) -> Committed:
+    try:
+        document = UpdateManifest.model_validate_json(data)
+    except ValidationError:
+        where = _folder(assignment) + keys.MANIFEST
+        raise Corrupt(f"{where}: expected an update's manifest, got something else") from None
+    manifest.check_same_run(assignment.storage.prefix, document.inputs, assignment.inputs())
+    return Committed(manifest=document, sha256=manifest.sha256(data))

@@ -1,0 +1,75 @@
+"""Fixtures that several tests share: one real S3 server for all, and a proxy that fails."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.spec import S3
+from hansa.store.s3 import Retry, S3Store
+from tests.faults import FaultyProxy
+
+ENVIRONMENTS = ("maze", "maze2", "wordle")
+PREFIX = "fed"
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_credentials_of_this_machine() -> Iterator[None]:
+    """Tests see no AWS settings of whoever runs them."""
+    patch = pytest.MonkeyPatch()
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        patch.delenv(name)
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    patch.setenv("AWS_CONFIG_FILE", os.devnull)
+    patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    """A running store with identities for ENVIRONMENTS and the aggregator below PREFIX."""
+    folder = tmp_path_factory.mktemp("weed")
+    with LocalStore(folder, ENVIRONMENTS, prefix=PREFIX) as store:
+        yield store
+
+
+@pytest.fixture
+def fresh_prefix() -> str:
+    """A prefix that no other test writes below; only the runner's identity may use it."""
+    return f"test-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def store(weed: LocalStore) -> Iterator[S3Store]:
+    """The bucket as the runner sees it."""
+    made = weed.store()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def proxy(weed: LocalStore) -> Iterator[FaultyProxy]:
+    """A proxy in front of the store, healthy until told otherwise."""
+    with FaultyProxy(weed.s3.endpoint or "") as running:
+        yield running
+
+
+@pytest.fixture
+def through(weed: LocalStore, proxy: FaultyProxy) -> Iterator[Callable[..., S3Store]]:
+    """Makes stores that go through the proxy: through(identity, patience_seconds)."""
+    made: list[S3Store] = []
+
+    def make(name: str = RUNNER, patience_seconds: float = 1.0, **retry: float) -> S3Store:
+        s3 = S3(endpoint=proxy.endpoint, bucket=weed.s3.bucket, prefix=weed.s3.prefix)
+        rules = Retry(patience_seconds=patience_seconds, **{"first_pause_seconds": 0.02, **retry})
+        made.append(S3Store(s3, credentials=weed.credentials[name], retry=rules))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -1,0 +1,237 @@
+"""The report in a real browser: its figures, its width on a phone, its silence on the network."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.report.data import collect
+from hansa.report.facts import ReportData
+from hansa.report.page import render
+from hansa.status import Federation
+from tests.unit.hansa.report import sample
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+PHONE = 360
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not CHROMIUM and not os.environ.get("CI"), reason="no chromium, chromium-browser or chrome"
+    ),
+]
+
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+# Runs inside the wrapper page, never in the report: the report's policy forbids scripts.
+PROBE = """
+<iframe id="page" style="border:0;width:WIDTHpx;height:900px"></iframe>
+<pre id="answer"></pre>
+<script>
+  const frame = document.getElementById("page");
+  frame.onload = () => {
+    const page = frame.contentDocument, view = frame.contentWindow, root = page.documentElement;
+    const seen = (element) => element.getClientRects().length > 0;
+    const all = (what) => [...page.querySelectorAll(what)];
+    const wide = all("main *").filter((element) =>
+      seen(element) && element.getBoundingClientRect().right > root.clientWidth + 1
+      && !element.closest(".scroll, pre, .chart"));
+    document.getElementById("answer").textContent = JSON.stringify({
+      width: root.clientWidth,
+      scroll: Math.max(root.scrollWidth, page.body.scrollWidth),
+      wide: wide.map((element) => element.outerHTML.slice(0, 80)),
+      background: view.getComputedStyle(page.body).backgroundColor,
+      fetched: view.performance.getEntriesByType("resource").map((entry) => entry.name),
+      figures: all("[data-figure]").filter(seen).map((element) => ({...element.dataset,
+        text: element.textContent})),
+      curve: all("[data-series=mean] [data-value]").map((element) => ({...element.dataset,
+        y: element.getBoundingClientRect().y})),
+      replays: all("[data-episode]").map((element) => ({...element.dataset,
+        text: element.textContent})),
+      data: JSON.parse(page.getElementById("hansa-data").textContent),
+      ran: view.ran === undefined ? "no" : "yes",
+    });
+  };
+  frame.srcdoc = PAGE;
+</script>
+"""
+
+Probe = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Probe:
+    """Opens a page in a frame of a given width and answers what a reader would meet there."""
+
+    def open_page(page: str, width: int = 1100, dark: bool = False) -> dict[str, Any]:
+        assert CHROMIUM, "CI must have Chromium: the report is read back in it"
+        text = json.dumps(page).replace("<", "\\u003c")
+        wrapper = tmp_path / "wrapper.html"
+        wrapper.write_text(PROBE.replace("WIDTH", str(width)).replace("PAGE", text))
+        scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+        profile = f"--user-data-dir={tmp_path / 'profile'}"
+        command = [CHROMIUM, *QUIET, scheme, profile, "--virtual-time-budget=5000", "--dump-dom"]
+        done = subprocess.run(
+            [*command, wrapper.as_uri()], capture_output=True, timeout=120, check=True
+        )
+        found = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout.decode(), re.DOTALL)
+        assert found and found[1], "the page did not load"
+        answer: dict[str, Any] = json.loads(html.unescape(found[1]))
+        return answer
+
+    return open_page
+
+
+def collected(given: Federation) -> ReportData:
+    return collect(given, sample.fill(sample.MemoryStore(), given), now=sample.START)
+
+
+def figure(answer: dict[str, Any], name: str, **more: str) -> dict[str, str]:
+    wanted = {"figure": name, **more}
+    found = [one for one in answer["figures"] if wanted.items() <= one.items()]
+    assert len(found) == 1, found
+    told: dict[str, str] = found[0]
+    return told
+
+
+def test_the_figures_a_reader_sees_are_those_of_the_data(probe: Probe) -> None:
+    data = collected(sample.federation(8))
+    answer = probe(render(data))
+    for word, entry in (("base", data.base), ("last", data.last), ("best", data.best)):
+        assert entry and entry.success
+        shown = figure(answer, f"success-{word}")
+        assert float(shown["value"]) == pytest.approx(entry.success.value, abs=1e-5)
+        assert f"{entry.success.value * 100:.1f}" in shown["text"]
+        for name, score in entry.scores.items():
+            cell = figure(answer, word, environment=name)
+            assert float(cell["value"]) == pytest.approx(score.ratio, abs=1e-5)
+            assert f"{score.ratio * 100:.1f}" in cell["text"]
+    assert figure(answer, "rounds")["text"] == "8"
+    assert figure(answer, "phase")["text"] == "Succeeded"
+
+
+def test_the_curve_is_drawn_where_its_figures_say(probe: Probe) -> None:
+    data = collected(sample.federation(8))
+    curve = probe(render(data))["curve"]
+    means = [entry.success.value for entry in data.rounds if entry.success]
+    assert [float(point["value"]) for point in curve] == pytest.approx(means, abs=1e-5)
+    # 320 px are 100 %: the marks' distances on the screen are those of the figures.
+    heights = [curve[0]["y"] - point["y"] for point in curve]
+    assert heights == pytest.approx([(value - means[0]) * 320 for value in means], abs=0.3)
+
+
+def test_the_embedded_figures_are_whole_after_loading(probe: Probe) -> None:
+    given = sample.federation(8)
+    told = probe(render(collected(given)))["data"]
+    for entry in given.status.history:
+        for name, ratio in entry.success.items():
+            assert told["environments"][name]["success"][entry.round] == pytest.approx(ratio)
+
+
+def test_first_and_last_episodes_stand_side_by_side(probe: Probe) -> None:
+    replays = probe(render(collected(sample.federation(8))))["replays"]
+    assert [one["episode"] for one in replays] == ["first", "last"] * 5
+    assert {(one["round"], one["success"]) for one in replays} == {("1", "false"), ("8", "true")}
+    assert "move left" in replays[2]["text"]
+
+
+@pytest.mark.parametrize(
+    ("given", "width"),
+    [
+        pytest.param(sample.federation(8), PHONE, id="the demo on a phone"),
+        pytest.param(sample.federation(8), 320, id="the demo on the smallest phone"),
+        pytest.param(sample.federation(8), 768, id="the demo on a tablet"),
+        pytest.param(sample.federation(50), PHONE, id="fifty rounds"),
+        pytest.param(sample.federation(12, 100), PHONE, id="a hundred environments"),
+        pytest.param(sample.federation(5, failed=(3, 5), phase="Failed"), PHONE, id="a failed one"),
+        pytest.param(sample.federation(0, phase="Pending", finished=False), PHONE, id="a new one"),
+    ],
+)
+def test_nothing_is_wider_than_the_screen(probe: Probe, given: Federation, width: int) -> None:
+    page = render(collected(given)).replace("<details>", "<details open>")
+    answer = probe(page, width=width)
+    assert answer["scroll"] <= answer["width"] <= width
+    assert answer["wide"] == []
+
+
+def test_long_words_do_not_widen_a_phones_page(probe: Probe) -> None:
+    given = sample.federation(1, 1)
+    store = sample.fill(sample.MemoryStore(), given)
+    for key in [key for key in store.objects if "experience" in key]:
+        turns = [{"role": "agent", "text": "x" * 5000}, {"role": "user", "text": "\u0650" * 5000}]
+        store.objects[key] = sample.shard([{"turns": turns, "task": "y" * 500}])
+    answer = probe(render(collect(given, store, adapter="/z" * 300)), width=PHONE)
+    assert answer["scroll"] <= answer["width"]
+    assert answer["wide"] == []
+
+
+def test_dark_mode_is_dark_and_light_mode_light(probe: Probe) -> None:
+    page = render(collected(sample.federation(2)))
+    brightness = [
+        sum(map(int, re.findall(r"\d+", probe(page, dark=dark)["background"])[:3]))
+        for dark in (False, True)
+    ]
+    assert brightness[0] > 600
+    assert brightness[1] < 150
+
+
+@pytest.fixture
+def visits() -> Iterator[tuple[str, list[str]]]:
+    """A server that remembers who came: (its address, paths asked for)."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", asked
+        server.shutdown()
+
+
+def test_the_page_names_nothing_to_fetch(probe: Probe) -> None:
+    page = render(collected(sample.federation(8)))
+    assert probe(page)["fetched"] == []
+    addresses = re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)', page)
+    assert {first or second for first, second in addresses if not first.startswith("#")} == set()
+
+
+def test_even_a_hole_in_the_escaping_could_neither_run_nor_fetch(
+    probe: Probe, visits: tuple[str, list[str]]
+) -> None:
+    address, asked = visits
+    smuggled = f'<script>window.ran = 1</script><img src="{address}x.png"></main>'
+    holed = render(collected(sample.federation(2))).replace("</main>", smuggled)
+    assert probe(holed)["ran"] == "no"
+    assert asked == []
+    # Without the policy both would happen, so the two lines above do test something.
+    open_to_all = holed.replace("Content-Security-Policy", "x-no-policy")
+    assert probe(open_to_all)["ran"] == "yes"
+    assert asked == ["/x.png"]

@@ -1,0 +1,111 @@
+"""Import layers: the contract stands alone, the programs never know one another."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "hansa": ROOT / "hansa",
+    "hansa_client": ROOT / "client_image" / "hansa_client",
+    "hansa_server": ROOT / "server_image" / "hansa_server",
+    "hansa_operator": ROOT / "operator" / "hansa_operator",
+}
+FORBIDDEN = {
+    "hansa": {"hansa_client", "hansa_server", "hansa_operator"},
+    "hansa_client": {"hansa_server", "hansa_operator"},
+    "hansa_server": {"hansa_client", "hansa_operator"},
+    "hansa_operator": {"hansa_client", "hansa_server"},
+}
+HOMES = {
+    # who may import it: packages, or single files
+    "boto3": ["hansa/store/s3.py"],
+    "botocore": ["hansa/store/s3.py"],
+    "torch": ["hansa_client"],
+    "transformers": ["hansa_client"],
+    "peft": ["hansa_client"],
+    "tokenizers": ["hansa_client"],
+    "kopf": ["hansa_operator"],
+    "kubernetes": ["hansa_operator"],
+}
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    for package, folder in PACKAGES.items():
+        for file in sorted(folder.rglob("*.py")):
+            yield package, file
+
+
+def imports(file: Path) -> Iterator[tuple[int, str]]:
+    """Top names of all imports, those inside functions too; relative ones stay in the package."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def test_packages_import_only_downwards() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for package, file in sources()
+        for line, name in imports(file)
+        if name in FORBIDDEN[package]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_heavy_library_has_one_home(library: str) -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for package, file in sources()
+        for line, name in imports(file)
+        if name == library
+        and package not in HOMES[library]
+        and str(file.relative_to(ROOT)) not in HOMES[library]
+    ]
+    assert wrong == []
+
+
+def test_worlds_and_the_server_run_without_torch() -> None:
+    folders = [PACKAGES["hansa_client"] / "worlds", PACKAGES["hansa_server"]]
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for folder in folders
+        for file in folder.rglob("*.py")
+        for line, name in imports(file)
+        if name in {"torch", "transformers", "peft"}
+    ]
+    assert wrong == []
+
+
+def test_the_operator_folder_does_not_shadow_the_standard_library() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+HEAVY = {"torch", "boto3", "botocore", "numpy", "pydantic", "yaml", "rich", "kubernetes", "kopf"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import hansa", id="import hansa"),
+        pytest.param("from hansa.cli.main import main; main(['--help'])", id="hansa --help"),
+        pytest.param("from hansa.cli.main import main; main(['--version'])", id="hansa --version"),
+    ],
+)
+def test_the_first_look_imports_nothing_heavy(code: str) -> None:
+    program = (
+        f"import sys\ntry:\n    {code}\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        f"print(sorted({HEAVY!r} & sys.modules.keys()), file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.strip() == "[]"

@@ -1,0 +1,77 @@
+"""Strings that are spelled in one module only, and modules that read no clock and no dice."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("hansa", "client_image", "server_image", "operator")
+KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global)/|jsonl\.zst")
+LABELS = re.compile(r"hansa\.dev/")
+PURE = [
+    "hansa/plan.py",
+    *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/policy").glob("*.py")),
+]
+IMPURE_MODULES = {"time", "random", "uuid", "secrets", "os", "threading", "subprocess", "socket"}
+IMPURE_CALLS = {"now", "utcnow", "today", "monotonic", "perf_counter", "open"}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            yield str(file.relative_to(ROOT)), ast.parse(file.read_text())
+
+
+def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every string of the code; docstrings and other bare strings are prose."""
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize(
+    "pattern, homes",
+    [
+        pytest.param(KEYS, {"hansa/keys.py"}, id="bucket keys"),
+        pytest.param(LABELS, {"hansa/api.py", "hansa/status.py"}, id="API group"),
+    ],
+)
+def test_a_shared_name_is_spelled_once(pattern: re.Pattern[str], homes: set[str]) -> None:
+    wrong = [
+        f"{name}:{line} spells {text!r}"
+        for name, tree in modules()
+        if name not in homes
+        for line, text in literals(tree)
+        if pattern.search(text) and " " not in text  # a sentence may name a folder
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_decisions_read_no_clock_and_no_dice(name: str) -> None:
+    tree = ast.parse((ROOT / name).read_text())
+    imported = {
+        alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    } | {
+        (node.module or "").partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+    }
+    called = {
+        getattr(node.func, "attr", getattr(node.func, "id", ""))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    }
+    assert imported & IMPURE_MODULES == set()
+    assert called & IMPURE_CALLS == set()

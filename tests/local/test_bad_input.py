@@ -1,0 +1,425 @@
+"""Every bad manifest gives one sentence that names the field, exit code 2 and no traceback."""
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa.cli.main import main
+
+Document = dict[str, Any]
+Edit = Callable[[Document], None]
+
+GOOD: Document = {
+    "apiVersion": "hansa.dev/v1alpha1",
+    "kind": "Federation",
+    "metadata": {"name": "two-worlds"},
+    "spec": {
+        "rounds": 3,
+        "storage": {"s3": {"endpoint": "http://localhost:9000", "bucket": "hansa"}},
+        "environments": [
+            {"name": "maze", "world": "maze"},
+            {"name": "wordle", "world": "wordle"},
+        ],
+    },
+}
+
+
+def setter(path: str, value: Any) -> Edit:
+    def edit(document: Document) -> None:
+        *parents, last = path.split(".")
+        node: Any = document
+        for part in parents:
+            node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
+        node[int(last) if isinstance(node, list) else last] = value
+
+    return edit
+
+
+def remover(path: str) -> Edit:
+    def edit(document: Document) -> None:
+        *parents, last = path.split(".")
+        node: Any = document
+        for part in parents:
+            node = node[int(part)] if isinstance(node, list) else node[part]
+        del node[last]
+
+    return edit
+
+
+EDITS: dict[str, tuple[Edit, str, str]] = {
+    # what is wrong: (edit, field named, remedy named)
+    "no apiVersion": (remover("apiVersion"), "apiVersion: got nothing", "hansa.dev/v1alpha1"),
+    "wrong apiVersion": (setter("apiVersion", "v1"), "apiVersion: got 'v1'", "hansa.dev/v1alpha1"),
+    "wrong kind": (setter("kind", "Deployment"), "kind: got 'Deployment'", "expected Federation"),
+    "no metadata": (remover("metadata"), "metadata: got nothing", "a mapping with name"),
+    "no name": (remover("metadata.name"), "metadata.name: got nothing", "lower-case letters"),
+    "name in capitals": (setter("metadata.name", "Five"), "metadata.name: got 'Five'", "lower"),
+    "name too long": (setter("metadata.name", "a" * 41), "got 41 characters", "at most 40"),
+    "no spec": (remover("spec"), "spec: got nothing", "a mapping with environments"),
+    "spec is text": (setter("spec", "five"), "spec: got 'five'", "a mapping"),
+    "spec is null": (setter("spec", None), "spec: got null", "a mapping"),
+    "no environments": (remover("spec.environments"), "spec.environments: got nothing", "a list"),
+    "empty environments": (
+        setter("spec.environments", []),
+        "spec.environments: got 0 entries",
+        "a list of 1 to 100 entries",
+    ),
+    "101 environments": (
+        setter("spec.environments", [{"name": f"e{i}", "world": "maze"} for i in range(101)]),
+        "spec.environments: got 101 entries",
+        "a list of 1 to 100 entries",
+    ),
+    "environment is text": (
+        setter("spec.environments.1", "wordle"),
+        "spec.environments[1]: got 'wordle'",
+        "a mapping with name, world",
+    ),
+    "environment without world": (
+        remover("spec.environments.1.world"),
+        "spec.environments[1].world: got nothing",
+        "lower-case letters",
+    ),
+    "environment without name": (
+        remover("spec.environments.0.name"),
+        "spec.environments[0].name: got nothing",
+        "lower-case letters",
+    ),
+    "duplicate environment": (
+        setter("spec.environments.1.name", "maze"),
+        "spec.environments[1].name: got 'maze' a second time",
+        "expected unique names",
+    ),
+    "reserved environment": (
+        setter("spec.environments.1.name", "aggregator"),
+        "spec.environments[1].name: got 'aggregator'",
+        "keeps for itself",
+    ),
+    "rounds is text": (setter("spec.rounds", "many"), "spec.rounds: got 'many'", "a whole number"),
+    "rounds is quoted": (setter("spec.rounds", "20"), "spec.rounds: got '20'", "a whole number"),
+    "rounds is zero": (setter("spec.rounds", 0), "spec.rounds: got 0", "from 1 to 10000"),
+    "rounds is a fraction": (setter("spec.rounds", 2.5), "spec.rounds: got 2.5", "a whole number"),
+    "rounds is a truth": (setter("spec.rounds", True), "spec.rounds: got true", "a whole number"),
+    "seed is negative": (setter("spec.seed", -1), "spec.seed: got -1", "from 0 to 2147483647"),
+    "suspend is text": (setter("spec.suspend", "no"), "spec.suspend: got 'no'", "true or false"),
+    "rank too large": (setter("spec.adapter.rank", 512), "spec.adapter.rank: got 512", "1 to 256"),
+    "dropout of one": (setter("spec.adapter.dropout", 1), "spec.adapter.dropout: got 1", "below 1"),
+    "no target modules": (
+        setter("spec.adapter.targetModules", []),
+        "spec.adapter.targetModules: got ",
+        "all-linear or a list of 1 to 50 entries",
+    ),
+    "target modules of numbers": (
+        setter("spec.adapter.targetModules", [7]),
+        "spec.adapter.targetModules",
+        "expected",
+    ),
+    "temperature of zero": (
+        setter("spec.exploration.temperature", 0),
+        "spec.exploration.temperature: got 0",
+        "above 0 and at most 5",
+    ),
+    "unknown filter": (
+        setter("spec.experience.filter", "good"),
+        "spec.experience.filter: got 'good'",
+        "success or none",
+    ),
+    "unknown learner": (
+        setter("spec.training.learner", "ppo"),
+        "spec.training.learner: got 'ppo'",
+        "success-sft",
+    ),
+    "unknown strategy": (
+        setter("spec.aggregation.strategy", "krum"),
+        "spec.aggregation.strategy: got 'krum'",
+        "mean",
+    ),
+    "more updates than environments": (
+        setter("spec.participation.minimumUpdates", 3),
+        "spec.participation.minimumUpdates: got 3",
+        "expected 1 to 2 (spec.environments has 2 entries)",
+    ),
+    "no updates": (
+        setter("spec.participation.minimumUpdates", 0),
+        "spec.participation.minimumUpdates: got 0",
+        "1 to 100",
+    ),
+    "mistyped section": (
+        setter("spec.trainig", {}),
+        "spec.trainig: unknown field",
+        "did you mean training?",
+    ),
+    "snake case": (
+        setter("spec.participation.minimum_updates", 1),
+        "spec.participation.minimum_updates: unknown field",
+        "did you mean minimumUpdates?",
+    ),
+    "unknown field without a neighbour": (
+        setter("spec.model.zzz", 1),
+        "spec.model.zzz: unknown field",
+        "expected one of source",
+    ),
+    "unknown field at the top": (
+        setter("spce", {}),
+        "spce: unknown field",
+        "did you mean spec?",
+    ),
+    "endpoint without scheme": (
+        setter("spec.storage.s3.endpoint", "localhost:9000"),
+        "spec.storage.s3.endpoint: got 'localhost:9000'",
+        "http:// or https://",
+    ),
+    "no bucket": (
+        remover("spec.storage.s3.bucket"),
+        "spec.storage.s3.bucket: got nothing",
+        "a bucket name of 3 to 63",
+    ),
+    "bucket in capitals": (
+        setter("spec.storage.s3.bucket", "My_Bucket"),
+        "spec.storage.s3.bucket: got 'My_Bucket'",
+        "a bucket name of 3 to 63",
+    ),
+    "prefix with a slash": (
+        setter("spec.storage.s3.prefix", "/five/"),
+        "spec.storage.s3.prefix: got '/five/'",
+        "without a slash at its ends",
+    ),
+    "unknown addressing style": (
+        setter("spec.storage.s3.addressingStyle", "host"),
+        "spec.storage.s3.addressingStyle: got 'host'",
+        "auto or path or virtual",
+    ),
+    "storage without s3": (
+        setter("spec.storage", {}),
+        "spec.storage.s3: got nothing",
+        "a mapping with bucket",
+    ),
+    "model of no kind": (
+        setter("spec.model.source", "gpt"),
+        "spec.model.source: got 'gpt'",
+        "builtin:tiny, s3://bucket/prefix",
+    ),
+    "unknown builtin model": (
+        setter("spec.model.source", "builtin:huge"),
+        "spec.model.source: got 'builtin:huge'",
+        "builtin:tiny",
+    ),
+    "model folder that is not there": (
+        setter("spec.model.source", "path:/nowhere/at/all"),
+        "spec.model.source: got 'path:/nowhere/at/all'",
+        "there is no such folder",
+    ),
+    "model folder that is no model": (
+        setter("spec.model.source", f"path:{Path(__file__).parent}"),
+        "spec.model.source",
+        "it has no config.json",
+    ),
+}
+
+WORLD_EDITS: dict[str, tuple[Edit, str, str]] = {
+    "unknown world": (
+        setter("spec.environments.0.world", "mase"),
+        "spec.environments[0].world: got 'mase'",
+        "did you mean maze?",
+    ),
+    "world option out of range": (
+        setter("spec.environments.0.options", {"size": 9999}),
+        "spec.environments[0].options.size: got 9999",
+        "expected",
+    ),
+    "unknown world option": (
+        setter("spec.environments.0.options", {"sise": 6}),
+        "spec.environments[0].options.sise",
+        "expected",
+    ),
+}
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+TEXTS: dict[str, tuple[bytes, str]] = {
+    # what is wrong: (bytes of the file, what the sentence holds)
+    "empty file": (b"", "got an empty file"),
+    "only comments": (b"# nothing yet\n", "got an empty file"),
+    "10 MB file": (b"# " + b"x" * 10_000_000, "got more than 1 MB"),
+    "binary file": (b"\x7fELF\x00\x01", "got binary data"),
+    "not UTF-8": (b"kind: F\xe9d\xe9ration\n", "line 1: got bytes that are not UTF-8"),
+    "control character": (b"kind: \x07\n", "expected printable text"),
+    "not a mapping": (b"- a\n- b\n", "got a list"),
+    "only text": (b"hello\n", "got 'hello'"),
+    "broken YAML": (b"kind: [Federation\nspec: {", "line 2"),
+    "tab for indentation": (b"spec:\n\trounds: 3\n", "line 2"),
+    "duplicate key": (b"kind: A\nspec: {}\nkind: B\n", "line 3: got the key kind a second time"),
+    "nested duplicate key": (b"spec:\n  seed: 1\n  seed: 2\n", "line 3: got the key seed"),
+    "key that is a number": (b"1: x\n", "line 1: got the key '1'"),
+    "key that is a list": (b"? [a]\n: x\n", "line 1: got the key a collection"),
+    "several documents": (b"kind: A\n---\nkind: B\n", "got 2 documents"),
+    "YAML bomb": (BOMB.encode(), "got more than 100,000 values"),
+    "alias of itself": (b"a: &a [*a]\n", "got *a inside itself"),
+    "unknown alias": (b"a: *b\n", "line 1"),
+    "ten thousand brackets": (b"[" * 10_000, "got more than 64 levels"),
+    "ten thousand nested blocks": (b"- " * 10_000, "got more than 64 levels"),
+    "object of Python": (b"!!python/object/apply:os.system [id]\n", "got the tag"),
+    "binary tag": (b"a: !!binary aGk=\n", "got the tag"),
+    "not a number": (b"spec: {adapter: {dropout: .nan}}\n", "line 1: got .nan"),
+    "infinity": (b"spec: {seed: 1.0e999}\n", "line 1: got 1.0e999"),
+    "a number of 5000 digits": (b"spec: {seed: " + b"9" * 5000 + b"}\n", "5000 digits"),
+    "half a character": (b'kind: "\\ud800"\n', "line 1"),
+}
+
+
+def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """Run the command, expect exit code 2, and return the sentence and the hint."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    assert stop.value.code == 2
+    assert captured.out == ""
+    sentence, _, hint = captured.err.rstrip("\n").partition("\n\n")
+    assert sentence.startswith("error: ")
+    assert "\n" not in sentence
+    assert "Traceback" not in captured.err
+    return sentence.removeprefix("error: "), hint
+
+
+def commands() -> list[str]:
+    """`hansa run` reads manifests by the same door as `hansa validate`."""
+    return ["validate", "run"] if find_spec("hansa.cli.run") else ["validate"]
+
+
+def arguments(command: str, file: Path, folder: Path) -> list[str]:
+    return [command, str(file), *(["--out", str(folder / "run")] if command == "run" else [])]
+
+
+def edited(tmp_path: Path, edit: Edit) -> Path:
+    document = copy.deepcopy(GOOD)
+    edit(document)
+    file = tmp_path / "federation.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+@pytest.mark.parametrize("edit, field, remedy", EDITS.values(), ids=EDITS.keys())
+@pytest.mark.parametrize("command", commands())
+def test_a_bad_field_is_named_with_its_remedy(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    edit: Edit,
+    field: str,
+    remedy: str,
+) -> None:
+    sentence, _ = refuse(capsys, *arguments(command, edited(tmp_path, edit), tmp_path))
+    assert sentence.startswith(field) or field in sentence
+    assert remedy in sentence
+
+
+@pytest.mark.parametrize("edit, field, remedy", WORLD_EDITS.values(), ids=WORLD_EDITS.keys())
+def test_a_world_is_asked_about_its_name_and_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: Edit, field: str, remedy: str
+) -> None:
+    sentence, hint = refuse(capsys, "validate", str(edited(tmp_path, edit)))
+    assert sentence.startswith(field)
+    assert remedy in f"{sentence} {hint}"
+
+
+@pytest.mark.parametrize("data, part", TEXTS.values(), ids=TEXTS.keys())
+@pytest.mark.parametrize("command", commands())
+def test_a_bad_file_is_named_with_what_came(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, data: bytes, part: str
+) -> None:
+    file = tmp_path / "federation.yaml"
+    file.write_bytes(data)
+    sentence, _ = refuse(capsys, *arguments(command, file, tmp_path))
+    assert sentence.startswith(str(file))
+    assert part in sentence
+
+
+def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sentence, _ = refuse(capsys, "validate", str(tmp_path / "none.yaml"))
+    assert "none.yaml: got no such file" in sentence
+
+
+def test_a_folder_is_no_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sentence, _ = refuse(capsys, "validate", str(tmp_path))
+    assert "got a folder" in sentence
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    sentence, _ = refuse(capsys, "validate", str(loop))
+    assert "loop.yaml: got a file that cannot be read" in sentence
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_without_permission_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = edited(tmp_path, setter("spec.rounds", 3))
+    file.chmod(0)
+    sentence, _ = refuse(capsys, "validate", str(file))
+    assert "Permission denied" in sentence
+
+
+def test_further_problems_are_counted_in_the_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def edit(document: Document) -> None:
+        document["spec"] |= {"rounds": 0, "seed": -1, "suspend": 3}
+
+    sentence, hint = refuse(capsys, "validate", str(edited(tmp_path, edit)))
+    assert sentence.startswith("spec.rounds: ")
+    assert hint == "hint: and 2 more: spec.seed, spec.suspend"
+
+
+def test_a_value_that_could_be_a_secret_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit = setter("spec.storage.s3.credentialsSecret", "wJalrXUtnFEMI")
+    sentence, hint = refuse(capsys, "validate", str(edited(tmp_path, edit)))
+    assert sentence.startswith("spec.storage.s3.credentialsSecret: got text, expected a mapping")
+    assert "wJalr" not in sentence + hint
+
+
+def test_credentials_inside_an_endpoint_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit = setter("spec.storage.s3.endpoint", "ftp://me:hunter2@host")
+    sentence, hint = refuse(capsys, "validate", str(edited(tmp_path, edit)))
+    assert "hunter2" not in sentence + hint
+
+
+@pytest.mark.parametrize("name", ["empty file", "YAML bomb", "ten thousand brackets"])
+def test_the_installed_program_refuses_in_the_same_way(tmp_path: Path, name: str) -> None:
+    data, part = TEXTS[name]
+    file = tmp_path / "federation.yaml"
+    file.write_bytes(data)
+    ended = subprocess.run(
+        [sys.executable, "-m", "hansa.cli.main", "validate", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert part in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_good_manifest_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["validate", str(edited(tmp_path, setter("spec.rounds", 3)))])
+    assert stop.value.code == 0
+    assert "valid, two-worlds has 2 environments" in capsys.readouterr().out

@@ -1,0 +1,44 @@
+"""An ObjectStore in memory, for tests of what is read and written; the real one has its own."""
+
+from collections.abc import Callable, Iterator
+
+from hansa.errors import NotFound, Precondition
+
+
+class MemoryStore:
+    """Keeps objects in a dict, counts nothing, and lets a test act before a write.
+
+    `before_put` is called with each key: it may write first, as a twin would, or raise, as a kill.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.written: list[str] = []
+        self.read: list[str] = []
+        self.before_put: Callable[[str], None] = lambda key: None
+
+    def get(self, key: str) -> bytes:
+        self.read.append(key)
+        return self._object(key)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._object(key)[start : start + length]
+
+    def size(self, key: str) -> int:
+        return len(self._object(key))
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        self.before_put(key)
+        if key in self.objects:
+            raise Precondition(f"{key} exists already")
+        self.objects[key] = data
+        self.written.append(key)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return iter(sorted(key for key in self.objects if key.startswith(prefix)))
+
+    def _object(self, key: str) -> bytes:
+        try:
+            return self.objects[key]
+        except KeyError:
+            raise NotFound(f"{key} does not exist") from None

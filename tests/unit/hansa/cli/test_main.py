@@ -1,0 +1,255 @@
+"""The program around the commands: the table, errors, exit codes and clean streams."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa import __version__
+from hansa.cli import main as program
+from hansa.cli.common import Format, print_data, run_guarded, to_yaml
+from hansa.errors import HansaError, InputError, Unreachable
+
+MANIFEST = {
+    "apiVersion": "hansa.dev/v1alpha1",
+    "kind": "Federation",
+    "metadata": {"name": "one"},
+    "spec": {
+        "storage": {"s3": {"bucket": "hansa", "prefix": "one"}},
+        "environments": [{"name": "maze", "world": "maze"}],
+    },
+}
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    file = tmp_path / "federation.yaml"
+    file.write_text(yaml.safe_dump(MANIFEST))
+    return str(file)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        program.main(list(arguments))
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+def install(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
+    """A command `probe` that is found as every other one: by module and name."""
+    module = types.ModuleType("hansa_probe")
+    module.probe = function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "hansa_probe", module)
+    listing = program.Listing(target="hansa_probe:probe", summary="Probe.")
+    monkeypatch.setitem(program.COMMANDS, "probe", listing)
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "--help")
+    assert code == 0
+    for name, listing in program.COMMANDS.items():
+        assert f"{name} " in out
+        assert listing.summary in out
+
+
+def test_version_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "--version") == (0, f"hansa {__version__}\n", "")
+
+
+def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys)
+    assert (code, out) == (2, "")
+    assert "Usage: hansa" in err
+
+
+@pytest.mark.parametrize("name", sorted(program.COMMANDS))
+def test_every_command_of_this_package_explains_itself(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    if program.COMMANDS[name].extra:
+        pytest.importorskip(program.COMMANDS[name].target.partition(":")[0])
+    code, out, _ = call(capsys, name, "--help")
+    assert code == 0
+    assert f"Usage: hansa {name}" in out
+
+
+def test_a_mistyped_command_is_answered_with_a_near_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = call(capsys, "statsu")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no such command 'statsu'. Did you mean 'status'?")
+
+
+def test_an_unknown_option_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "crd", "--nonsense")
+    assert code == 2
+    assert err == "error: no such option: --nonsense\n\nhint: see 'hansa crd --help'\n"
+
+
+def test_a_wrong_output_format_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "crd", "-o", "xml")
+    assert code == 2
+    assert "xml" in err
+
+
+def test_a_missing_extra_says_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = program.Listing(target="no_such_package:x", summary="X.", extra="client")
+    monkeypatch.setitem(program.COMMANDS, "evaluate", listing)
+    code, _, err = call(capsys, "evaluate")
+    assert code == 2
+    assert err.endswith("hint: pip install 'hansa[client]'\n")
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        pytest.param(InputError("spec.x: got 1, expected 2", "try 2"), 2, id="bad input"),
+        pytest.param(Unreachable("the store did not answer", "try later"), 44, id="store away"),
+        pytest.param(HansaError("it broke", "look"), 1, id="anything else"),
+    ],
+)
+def test_an_error_is_a_sentence_a_blank_line_and_a_hint(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: HansaError,
+    code: int,
+) -> None:
+    def probe() -> None:
+        raise error
+
+    install(monkeypatch, probe)
+    expected = f"error: {error.message}\n\nhint: {error.hint}\n"
+    assert call(capsys, "probe") == (code, "", expected)
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probe() -> None:
+        raise InputError("no")
+
+    install(monkeypatch, probe)
+    for arguments in (["--debug", "probe"], ["probe", "--debug"]):
+        code, _, err = call(capsys, *arguments)
+        assert code == 2
+        assert "Traceback" in err
+        assert "error: no" in err
+
+
+def test_a_bug_is_one_line_too_and_names_the_way_to_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probe() -> None:
+        raise KeyError("x")
+
+    install(monkeypatch, probe)
+    code, _, err = call(capsys, "probe")
+    assert code == 1
+    assert err == "error: KeyError: 'x'\n\nhint: run it again with --debug for the traceback\n"
+
+
+def test_a_command_may_return_its_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, lambda: 43)
+    assert call(capsys, "probe") == (43, "", "")
+
+
+def test_an_interrupt_ends_quietly_with_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probe() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    install(monkeypatch, probe)
+    assert call(capsys, "probe") == (130, "", "")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"set -o pipefail; {sys.executable} -m hansa.cli.main crd | true"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_run_guarded_passes_a_good_end() -> None:
+    assert run_guarded(lambda: None) == 0
+
+
+def test_the_crd_is_printed_as_yaml_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    _, as_yaml, _ = call(capsys, "crd")
+    _, as_json, _ = call(capsys, "crd", "-o", "json")
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+def test_validate_prints_the_manifest_with_defaults(
+    capsys: pytest.CaptureFixture[str], manifest: str
+) -> None:
+    code, out, err = call(capsys, "validate", manifest, "-o", "json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["spec"]["rounds"] == 20
+    assert document["metadata"] == {"name": "one", "namespace": "default"}
+    assert "status" not in document
+    assert "only the bucket's policy keeps trajectories apart" in err
+
+
+def test_what_validate_prints_is_valid_again(
+    capsys: pytest.CaptureFixture[str], manifest: str, tmp_path: Path
+) -> None:
+    _, out, _ = call(capsys, "validate", manifest, "-o", "yaml")
+    again = tmp_path / "again.yaml"
+    again.write_text(out)
+    assert call(capsys, "validate", str(again))[0] == 0
+
+
+def test_a_policy_names_what_one_party_may_do(
+    capsys: pytest.CaptureFixture[str], manifest: str
+) -> None:
+    code, out, _ = call(capsys, "policy", "maze", "-f", manifest)
+    statements = json.loads(out)["Statement"]
+    written = [s["Resource"] for s in statements if s["Action"] == ["s3:PutObject"]]
+    assert code == 0
+    assert all("/maze/" in resource for resources in written for resource in resources)
+
+
+def test_a_policy_for_nobody_is_refused(capsys: pytest.CaptureFixture[str], manifest: str) -> None:
+    code, _, err = call(capsys, "policy", "mase", "-f", manifest)
+    assert code == 2
+    assert "got 'mase', expected aggregator, maze" in err
+
+
+def test_yaml_repeats_a_value_instead_of_an_alias() -> None:
+    shared = ["a"]
+    assert to_yaml({"x": shared, "y": shared}) == "x:\n- a\ny:\n- a\n"
+
+
+def test_data_keeps_its_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_data({"ü": 1}, Format.JSON)
+    assert "ü" in capsys.readouterr().out
+
+
+def test_completion_offers_the_commands() -> None:
+    environment = {
+        **os.environ,
+        "_HANSA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "hansa val",
+        "COMP_CWORD": "1",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", "from hansa.cli.main import main; main()"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stdout.split() == ["validate"]

@@ -1,0 +1,279 @@
+"""The page as text: figures, sizes, states, and nothing a stranger could smuggle in."""
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hansa import keys
+from hansa.report.data import collect
+from hansa.report.page import render
+from hansa.report.reference import snippet, spec_yaml
+from hansa.status import Federation
+from tests.unit.hansa.report import sample
+from tests.unit.hansa.report.sample import PREFIX, MemoryStore
+
+_IMPLIED = {"td", "th", "tr"}
+_VOID = {"meta", "br", "hr"}
+
+
+class Outline(HTMLParser):
+    """Reads a page strictly: unbalanced elements and unknown ones are errors."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: dict[str, int] = {}
+        self.attributes: set[tuple[str, str]] = set()
+        self.figures: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        self.attributes |= {(name, value or "") for name, value in attrs}
+        told = dict(attrs)
+        if told.get("data-figure") and told.get("data-value"):
+            self.figures.setdefault(str(told["data-figure"]), str(told["data-value"]))
+        if tag not in _VOID | _IMPLIED:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        self.attributes |= {(name, value or "") for name, value in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _IMPLIED:
+            assert self.open.pop() == tag
+
+
+def read(page: str) -> Outline:
+    outline = Outline()
+    outline.feed(page)
+    outline.close()
+    assert outline.open == []
+    return outline
+
+
+def page_of(given: Federation, **options: Any) -> str:
+    return render(collect(given, sample.fill(MemoryStore(), given), **options))
+
+
+def embedded(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="hansa-data">(.*?)</script>', page)
+    assert found
+    told: dict[str, Any] = json.loads(found[1])
+    return told
+
+
+def assert_harmless(page: str) -> None:
+    """No script, no handler, no address that a browser would fetch."""
+    outline = read(page)
+    assert outline.tags.get("script") == 1
+    assert not {"img", "iframe", "link", "object", "embed", "base", "form"} & set(outline.tags)
+    for name, value in outline.attributes:
+        assert not name.startswith("on")
+        assert name != "src"
+        assert name not in ("href", "xlink:href") or value.startswith("#")
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_the_figures_on_the_page_are_those_of_the_data() -> None:
+    given = sample.federation(8)
+    data = collect(given, sample.fill(MemoryStore(), given))
+    outline = read(render(data))
+    assert data.base and data.base.success and data.last and data.last.success
+    assert float(outline.figures["success-base"]) == pytest.approx(data.base.success.value)
+    assert float(outline.figures["success-last"]) == pytest.approx(data.last.success.value)
+    assert outline.figures["rounds"] == "8"
+    assert outline.figures["explored"] == "1920"
+
+
+def test_the_embedded_json_has_every_round_of_every_environment() -> None:
+    given = sample.federation(8)
+    told = embedded(page_of(given))
+    assert told["rounds"] == list(range(9))
+    for entry in given.status.history:
+        for name, ratio in entry.success.items():
+            assert told["environments"][name]["success"][entry.round] == pytest.approx(ratio)
+    assert told["environments"]["maze"]["explored"] == [None, *[48] * 8]
+    assert told["environments"]["maze"]["seconds"]["send"][1:] == [0.3] * 8
+
+
+def test_equal_data_gives_equal_bytes() -> None:
+    given = sample.federation(5)
+    assert page_of(given, now=sample.START) == page_of(given, now=sample.START)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "environments", "limit"),
+    [
+        pytest.param(8, 5, 130_000, id="the demo"),
+        pytest.param(50, 5, 300_000, id="fifty rounds of five worlds"),
+        pytest.param(20, 100, 700_000, id="a hundred environments"),
+    ],
+)
+def test_pages_stay_small(rounds: int, environments: int, limit: int) -> None:
+    assert len(page_of(sample.federation(rounds, environments)).encode()) < limit
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param(sample.federation(1), "best", id="one round"),
+        pytest.param(
+            sample.federation(0, planned=8, phase="Running"), "start", id="only the base is known"
+        ),
+        pytest.param(
+            sample.federation(0, planned=8, phase="Pending", finished=False),
+            "No adapter has been evaluated yet",
+            id="nothing has happened",
+        ),
+        pytest.param(
+            sample.federation(5, failed=(3, 5), planned=8, phase="Failed"),
+            "Round 5 failed (TooFewUpdates). </strong>2 of 5 environments answered",
+            id="a failed federation says why at the top",
+        ),
+        pytest.param(
+            sample.federation(2, 100), "gained least", id="a hundred environments are chosen from"
+        ),
+        pytest.param(sample.federation(3, 1), "Success on held-out tasks", id="one environment"),
+    ],
+)
+def test_every_state_of_a_federation_has_a_page(given: Federation, words: str) -> None:
+    page = page_of(given)
+    assert words in page
+    assert_harmless(page)
+
+
+def test_a_page_without_a_store_shows_the_curve_and_says_what_is_missing() -> None:
+    page = render(collect(sample.federation(8), None))
+    assert 'data-figure="success-last"' in page
+    assert "No manifest of a finished round could be read." in page
+
+
+def test_every_chart_is_named_and_has_its_figures_as_a_table() -> None:
+    page = page_of(sample.federation(8))
+    charts = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
+    assert len(charts) >= 10
+    for title in ("the curve", "experience", "training", "time"):
+        assert f"Figures of {title}" in page
+
+
+def test_a_removed_environment_stays_on_the_page() -> None:
+    given = sample.federation(4)
+    document = given.to_json()
+    del document["spec"]["environments"][4]
+    told = Federation.model_validate_json(json.dumps(document))
+    assert "<small>removed</small>" in page_of(told)
+
+
+def test_means_over_different_environments_are_not_compared_in_silence() -> None:
+    given = sample.federation(4)
+    document = given.to_json()
+    del document["status"]["history"][0]["success"]["maze"]
+    told = Federation.model_validate_json(json.dumps(document))
+    assert "over different environments" in page_of(told)
+    assert "over different environments" not in page_of(given)
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "<!--",
+    "]]>",
+    "</title></style><h1>",
+    "\u202egnirts\u202c \u2066x",
+    "&lt;b&gt;",
+    "javascript:alert(1)",
+    "x" * 200_000,
+    "Z\u0300\u0301\u0302" * 500,
+    "\ud83d",
+    "\x00\x07",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
+def test_hostile_episodes_stay_text(text: str) -> None:
+    given = sample.federation(2, 1)
+    store = sample.fill(MemoryStore(), given)
+    turns = [{"role": "user", "text": text}, {"role": "agent", "text": text}]
+    for number in (1, 2):
+        key = keys.experience_shard(PREFIX, "babyai", number)
+        store.objects[key] = sample.shard([{"turns": turns, "task": text, "success": True}])
+    page = render(collect(given, store))
+    page.encode()
+    assert_harmless(page)
+    assert "\u202e" not in page
+    assert len(page) < 120_000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.text(max_size=20))
+def test_no_text_can_leave_its_element(texts: list[str], task: str) -> None:
+    given = sample.federation(1, 1)
+    store = sample.fill(MemoryStore(), given)
+    turns = [{"role": "agent", "text": text} for text in texts]
+    key = keys.experience_shard(PREFIX, "babyai", 1)
+    store.objects[key] = sample.shard([{"turns": turns, "task": task, "success": False}])
+    page = render(collect(given, store))
+    page.encode()
+    assert_harmless(page)
+
+
+def test_hostile_spec_and_status_stay_text() -> None:
+    nasty = HOSTILE[0] + HOSTILE[1]
+    options = [{"name": "maze", "world": "maze", "options": {nasty: nasty}}]
+    given = sample.federation(1, 1, phase="Failed", environments=options, failed=())
+    document = given.to_json()
+    document["status"]["failed"]["message"] = nasty
+    document["status"]["conditions"][0]["message"] = nasty
+    document["status"]["environments"] = [{"name": "maze", "state": "Failed", "message": nasty}]
+    document["status"]["history"][1]["success"] = {nasty: 0.5}
+    told = Federation.model_validate_json(json.dumps(document))
+    assert_harmless(page_of(told))
+
+
+def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
+    container = {"name": "client", "env": [{"name": "HF_TOKEN", "value": "hf_abc"}]}
+    given = sample.federation(
+        1,
+        podTemplate={"spec": {"containers": [container]}},
+        storage={
+            "s3": {
+                "endpoint": "http://me:pw@localhost:8333",
+                "bucket": "hansa",
+                "credentialsSecret": {"name": "hansa-s3"},
+            }
+        },
+        environments=[{"name": "maze", "world": "maze", "options": {"apiKey": "k-123", "size": 6}}],
+    )
+    shown = spec_yaml(collect(given, None))
+    for secret in ("hf_abc", "pw@", "k-123"):
+        assert secret not in shown
+    for plain in ("hansa-s3", "HF_TOKEN", "size: 6", "localhost:8333"):
+        assert plain in shown
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("builtin:tiny", 'from_pretrained(files("hansa_client") / "builtin" / "tiny")'),
+        ("hf:org/name@main", 'from_pretrained("org/name", revision="main")'),
+        ("hf:org/name", 'from_pretrained("org/name")'),
+        ("path:/models/base", 'from_pretrained("/models/base")'),
+        ("s3://models/base", "# base: your copy of s3://models/base"),
+    ],
+)
+def test_the_lines_that_load_the_adapter_fit_the_base_and_compile(source: str, line: str) -> None:
+    data = collect(sample.federation(1, model={"source": source}), None, adapter="out/a")
+    text = snippet(data)
+    assert line in text
+    assert 'PeftModel.from_pretrained(base, "out/a")' in text
+    assert len(text.splitlines()) <= 5
+    compile(text, "snippet", "exec")

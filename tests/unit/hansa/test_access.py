@@ -1,0 +1,214 @@
+"""The policies that keep one silo's objects from the others."""
+
+import json
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansa import access, keys
+from hansa.errors import InputError
+from hansa.spec import S3, FederationSpec
+from hansa.store.base import Credentials
+
+STORAGE = S3(endpoint="http://store:9000", bucket="hansa", prefix="five/worlds")
+
+
+def spec(**environment: Any) -> FederationSpec:
+    return FederationSpec.model_validate(
+        {
+            "storage": {"s3": STORAGE.to_json()},
+            "environments": [
+                {"name": "maze", "world": "maze", **environment},
+                {"name": "maze2", "world": "maze"},
+            ],
+        }
+    )
+
+
+def allows(policy: dict[str, Any], action: str, key: str, bucket: str = "hansa") -> bool:
+    """What a server makes of a policy: any statement that fits allows."""
+    for statement in policy["Statement"]:
+        if action not in statement["Action"]:
+            continue
+        if action == "s3:ListBucket":
+            prefixes = statement["Condition"]["StringLike"]["s3:prefix"]
+            fits = statement["Resource"] == [f"arn:aws:s3:::{bucket}"]
+            if fits and any(fnmatchcase(key, prefix) for prefix in prefixes):
+                return True
+        elif any(fnmatchcase(f"arn:aws:s3:::{bucket}/{key}", r) for r in statement["Resource"]):
+            return True
+    return False
+
+
+def test_the_policy_of_an_environment_is_this_document() -> None:
+    assert access.iam_policy(access.grants(spec(), "maze")) == {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Action": ["s3:ListBucket"],
+                "Resource": ["arn:aws:s3:::hansa"],
+                "Condition": {
+                    "StringLike": {
+                        "s3:prefix": [
+                            "five/worlds/evaluations/maze/*",
+                            "five/worlds/experience/maze/*",
+                            "five/worlds/federation.json",
+                            "five/worlds/global/*",
+                            "five/worlds/updates/maze/*",
+                        ]
+                    }
+                },
+            },
+            {
+                "Effect": "Allow",
+                "Action": ["s3:GetObject"],
+                "Resource": [
+                    "arn:aws:s3:::hansa/five/worlds/evaluations/maze/*",
+                    "arn:aws:s3:::hansa/five/worlds/experience/maze/*",
+                    "arn:aws:s3:::hansa/five/worlds/federation.json",
+                    "arn:aws:s3:::hansa/five/worlds/global/*",
+                    "arn:aws:s3:::hansa/five/worlds/updates/maze/*",
+                ],
+            },
+            {
+                "Effect": "Allow",
+                "Action": ["s3:PutObject"],
+                "Resource": [
+                    "arn:aws:s3:::hansa/five/worlds/evaluations/maze/*",
+                    "arn:aws:s3:::hansa/five/worlds/experience/maze/*",
+                    "arn:aws:s3:::hansa/five/worlds/updates/maze/*",
+                ],
+            },
+        ],
+    }
+
+
+def test_a_name_that_begins_with_anothers_name_opens_nothing() -> None:
+    policy = access.iam_policy(access.grants(spec(), "maze"))
+    for root in (keys.update_root, keys.evaluation_root, keys.experience_root):
+        assert allows(policy, "s3:PutObject", root(STORAGE.prefix, "maze") + "00001")
+        for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):
+            assert not allows(policy, action, root(STORAGE.prefix, "maze2") + "00001")
+            assert not allows(policy, action, root(STORAGE.prefix, "maze").rstrip("/"))
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+def test_the_aggregator_sees_no_experience_and_no_evaluation(action: str) -> None:
+    policy = access.iam_policy(access.grants(spec(), "aggregator"))
+    for name in ("maze", "maze2"):
+        assert not allows(policy, action, keys.experience_shard(STORAGE.prefix, name, 1))
+        assert not allows(policy, action, keys.evaluation(STORAGE.prefix, name, 1))
+
+
+def test_the_aggregator_reads_updates_and_writes_only_what_is_shared() -> None:
+    policy = access.iam_policy(access.grants(spec(), "aggregator"))
+    update = keys.update_folder(STORAGE.prefix, "maze", 3)
+    assert allows(policy, "s3:GetObject", update + keys.ADAPTER)
+    assert allows(policy, "s3:ListBucket", update)
+    assert not allows(policy, "s3:PutObject", update + keys.ADAPTER)
+    assert allows(policy, "s3:PutObject", keys.global_folder(STORAGE.prefix, 3) + keys.ADAPTER)
+    assert allows(policy, "s3:PutObject", keys.federation(STORAGE.prefix))
+
+
+def test_nobody_may_delete() -> None:
+    for identity in ("maze", "aggregator"):
+        text = json.dumps(access.iam_policy(access.grants(spec(), identity)))
+        assert "Delete" not in text
+        assert "s3:*" not in text
+
+
+def test_a_private_store_elsewhere_has_a_policy_of_its_own() -> None:
+    private = {"endpoint": "http://silo:9000", "bucket": "private", "prefix": "mine"}
+    stores = access.by_endpoint(
+        access.grants(spec(experienceStorage={"s3": private}), "maze"),
+    )
+    assert list(stores) == ["http://store:9000", "http://silo:9000"]
+    shared, own = (access.iam_policy(granted) for granted in stores.values())
+    assert "experience" not in json.dumps(shared)
+    shard = keys.experience_shard("mine", "maze", 1)
+    assert allows(own, "s3:PutObject", shard, bucket="private")
+    assert not allows(own, "s3:PutObject", shard)
+
+
+def test_a_private_bucket_beside_the_exchange_is_in_the_same_policy() -> None:
+    private = {"endpoint": "http://store:9000/", "bucket": "private"}
+    stores = access.by_endpoint(access.grants(spec(experienceStorage={"s3": private}), "maze"))
+    [granted] = stores.values()
+    policy = access.iam_policy(granted)
+    assert allows(policy, "s3:PutObject", keys.experience_shard("", "maze", 1), bucket="private")
+    assert allows(policy, "s3:GetObject", keys.federation(STORAGE.prefix))
+
+
+@pytest.mark.parametrize(
+    "region, start",
+    [
+        ("us-east-1", "arn:aws:s3"),
+        ("cn-north-1", "arn:aws-cn:s3"),
+        ("us-gov-west-1", "arn:aws-us-gov:s3"),
+        ("local", "arn:aws:s3"),
+    ],
+)
+def test_resources_are_named_as_the_region_wants(region: str, start: str) -> None:
+    storage = S3(bucket="hansa", region=region)
+    policy = access.iam_policy(access.aggregator_grants(storage))
+    assert policy["Statement"][0]["Resource"] == [f"{start}:::hansa"]
+
+
+def test_an_unknown_identity_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="got 'wordle', expected aggregator, maze, maze2"):
+        access.grants(spec(), "wordle")
+
+
+def test_a_spec_without_storage_needs_one_given() -> None:
+    bare = FederationSpec.model_validate({"environments": [{"name": "maze", "world": "maze"}]})
+    with pytest.raises(InputError, match=r"spec\.storage: got nothing"):
+        access.grants(bare, "maze")
+    assert access.grants(bare, "maze", STORAGE)
+
+
+def test_the_servers_file_holds_the_same_policies_and_one_administrator() -> None:
+    pairs = {
+        name: Credentials(access_key=f"key-{name}", secret_key=f"secret-{name}")
+        for name in ("maze", "root")
+    }
+    granted = {"maze": access.grants(spec(), "maze")}
+    document = access.weed_identities(granted, pairs, admin="root")
+    [policy] = document["policies"]
+    assert json.loads(policy["content"]) == access.iam_policy(granted["maze"])
+    maze, root = document["identities"]
+    assert maze["credentials"] == [{"accessKey": "key-maze", "secretKey": "secret-maze"}]
+    assert maze["policyNames"] == ["maze"]
+    assert "actions" not in maze
+    assert root["actions"] == ["Admin"]
+
+
+def test_the_aggregators_policy_does_not_grow_with_the_environments() -> None:
+    many = FederationSpec.model_validate(
+        {
+            "storage": {"s3": STORAGE.to_json()},
+            "environments": [{"name": f"silo-{n}", "world": "maze"} for n in range(100)],
+        }
+    )
+    policy = json.dumps(access.iam_policy(access.grants(many, "aggregator")))
+    assert len(policy) < 2048, "Amazon takes 2,048 characters for a user's own policy"
+
+
+names = st.text("ab0", min_size=1, max_size=3)
+
+
+@given(mine=names, other=names, prefix=st.sampled_from(["", "p", "p/updates", "experience"]))
+def test_no_environment_reaches_into_another(mine: str, other: str, prefix: str) -> None:
+    storage = S3(bucket="hansa", prefix=prefix)
+    policy = access.iam_policy(access.environment_grants(storage, mine))
+    theirs = [
+        keys.update_folder(prefix, other, 1),
+        keys.evaluation(prefix, other, 1),
+        keys.experience_shard(prefix, other, 1),
+    ]
+    for key in theirs:
+        for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):
+            assert allows(policy, action, key) is (mine == other)

@@ -1,0 +1,112 @@
+"""The CustomResourceDefinition: up to date, structural, and as strict as the models."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.cli.common import to_yaml
+from hansa.crd import FREE, RULES, crd, schema
+from hansa.spec import FederationSpec
+
+FILE = Path(__file__).parents[3] / "crds" / "federation.yaml"
+
+
+def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, node
+    for name, field in node.get("properties", {}).items():
+        yield from nodes(field, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            yield from nodes(node[key], f"{path}[]")
+
+
+def field(path: str) -> dict[str, Any]:
+    return dict(nodes(schema()))[path]
+
+
+def test_the_file_in_crds_is_up_to_date() -> None:
+    assert FILE.read_text() == to_yaml(crd()), "run: hansa crd > crds/federation.yaml"
+
+
+def test_every_node_has_one_type_or_is_free() -> None:
+    untyped = [
+        p for p, n in nodes(schema()) if not isinstance(n.get("type"), str) and FREE not in n
+    ]
+    assert untyped == []
+
+
+def test_nothing_is_left_that_a_structural_schema_forbids() -> None:
+    forbidden = {"anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "const", "title", "prefixItems"}
+    wrong = [(path, key) for path, node in nodes(schema()) for key in forbidden & node.keys()]
+    assert wrong == []
+
+
+def test_no_node_has_both_fields_and_further_fields() -> None:
+    assert [
+        p for p, n in nodes(schema()) if "properties" in n and "additionalProperties" in n
+    ] == []
+
+
+def test_exclusive_bounds_are_marks_as_openapi_wants_them() -> None:
+    rate = field(".spec.training.learningRate")
+    assert (rate["minimum"], rate["exclusiveMinimum"], rate["maximum"]) == (0, True, 1)
+
+
+@pytest.mark.parametrize(
+    "path", [".spec.podTemplate", ".spec.environments[].options", ".status.accepted"]
+)
+def test_free_fields_keep_what_they_hold(path: str) -> None:
+    assert field(path)[FREE] is True
+    assert field(path)["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    "path, key", [(".spec.environments", "name"), (".status.conditions", "type")]
+)
+def test_lists_are_known_by_their_keys(path: str, key: str) -> None:
+    assert field(path)["x-kubernetes-list-type"] == "map"
+    assert field(path)["x-kubernetes-list-map-keys"] == [key]
+
+
+def test_absent_sections_get_the_defaults_of_the_models() -> None:
+    defaults = FederationSpec.model_validate({"environments": [{"name": "a", "world": "b"}]})
+    for section in ("model", "adapter", "training", "participation"):
+        node = field(f".spec.{section}")
+        made = {n: f["default"] for n, f in node["properties"].items() if "default" in f}
+        assert node["default"] == {}
+        assert made == getattr(defaults, section).to_json()
+
+
+def test_a_status_gets_no_defaults() -> None:
+    assert [p for p, n in nodes(field(".status")) if "default" in n] == []
+
+
+def test_every_field_is_described() -> None:
+    silent = [
+        path
+        for path, node in nodes(schema())
+        if path.startswith((".spec", ".status")) and path[-2:] != "[]" and "description" not in node
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    "part", ["seed", "model", "adapter", "storage", "rounds", "minimumUpdates"]
+)
+def test_rules_between_fields_come_with_a_sentence(part: str) -> None:
+    rules = field(".spec")[RULES]
+    assert any(part in rule["rule"] and part in rule["message"] for rule in rules)
+
+
+def test_the_world_of_an_environment_cannot_change() -> None:
+    rules = [rule["rule"] for rule in field(".spec.environments[]")[RULES]]
+    assert "self.world == oldSelf.world" in rules
+
+
+def test_kubectl_get_shows_phase_round_updates_success_and_age() -> None:
+    [version] = crd()["spec"]["versions"]
+    columns = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]
+    assert columns == ["Phase", "Round", "Updates", "Success", "Age"]
+    assert version["subresources"] == {"status": {}}

@@ -1,0 +1,93 @@
+"""The spec as users know it: defaults, what cannot change, what must fit together."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hansa.spec import FederationSpec, differences, immutable_changes, immutable_fields
+
+
+def make(**fields: Any) -> FederationSpec:
+    environments = [{"name": "maze", "world": "maze"}, {"name": "wordle", "world": "wordle"}]
+    return FederationSpec.model_validate({"environments": environments, **fields})
+
+
+def changes(old: FederationSpec, new: FederationSpec) -> list[str]:
+    return immutable_changes(immutable_fields(old, {}), new)
+
+
+def test_the_defaults_are_those_of_the_paper_where_it_states_them() -> None:
+    spec = make()
+    assert (spec.rounds, spec.adapter.rank, spec.adapter.alpha) == (20, 8, 16)
+    assert (spec.training.epochs, spec.training.learning_rate) == (2, 5e-5)
+    assert (spec.exploration.temperature, spec.aggregation.server_step) == (1.0, 1.0)
+    assert spec.experience.max_trajectories == 0
+
+
+def test_users_write_camel_case() -> None:
+    assert (
+        make(participation={"minimumUpdates": 2}).to_json()["participation"]["minimumUpdates"] == 2
+    )
+
+
+def test_absent_fields_stay_absent_in_json() -> None:
+    assert "storage" not in make().to_json()
+
+
+def test_a_spec_survives_json() -> None:
+    spec = make(adapter={"targetModules": ["q_proj"]})
+    assert FederationSpec.model_validate(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"rounds": "20"}, id="text is no number"),
+        pytest.param({"suspend": 1}, id="one is not true"),
+        pytest.param({"training": {"learningRate": float("inf")}}, id="infinity is no number"),
+        pytest.param({"participation": {"minimumUpdates": 3}}, id="more updates than environments"),
+        pytest.param({"environments": [{"name": "aggregator", "world": "maze"}]}, id="reserved"),
+    ],
+)
+def test_a_spec_that_does_not_fit_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        make(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields, path",
+    [
+        ({"seed": 8}, "spec.seed"),
+        ({"model": {"source": "hf:a/b"}}, "spec.model.source"),
+        ({"adapter": {"rank": 4}}, "spec.adapter.rank"),
+        ({"adapter": {"targetModules": ["q_proj"]}}, "spec.adapter.targetModules"),
+        ({"rounds": 3}, "spec.rounds"),
+    ],
+)
+def test_a_change_of_what_cannot_change_is_named(fields: dict[str, Any], path: str) -> None:
+    [sentence] = changes(make(), make(**fields))
+    assert sentence.startswith(f"{path}: got ")
+
+
+def test_the_bucket_cannot_change_but_its_address_can() -> None:
+    def at(**s3: str) -> FederationSpec:
+        return make(storage={"s3": {"bucket": "hansa", **s3}})
+
+    [sentence] = changes(at(), at(bucket="other"))
+    assert sentence.startswith("spec.storage")
+    assert changes(at(), at(endpoint="http://localhost:9000")) == []
+
+
+def test_a_world_cannot_change_under_its_name_but_environments_may_come_and_go() -> None:
+    other = [{"name": "maze", "world": "wordle"}, {"name": "new", "world": "babyai"}]
+    [sentence] = changes(make(), make(environments=other))
+    assert sentence.startswith("spec.worlds.maze: got wordle, expected maze")
+
+
+def test_what_may_change_passes() -> None:
+    assert changes(make(), make(rounds=30, training={"epochs": 3}, suspend=True)) == []
+
+
+def test_differences_are_named_by_path() -> None:
+    assert differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}) == [("a.c", 2, 3)]

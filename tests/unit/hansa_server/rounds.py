@@ -1,0 +1,127 @@
+"""A round in a memory store, in one line: members with their updates, and their assignment."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hansa_server.round import aggregate
+
+from hansa import adapter, keys, manifest
+from hansa.assignment import AggregatorReport, Assignment
+from hansa.logs import Log
+from hansa.manifest import Counts, FileEntry, Member, StartAdapter, UpdateManifest
+from hansa.spec import S3, Adapter, Aggregation, ModelSource
+from hansa.status import RoundSettings
+from tests.memory_store import MemoryStore
+
+RANK = 2
+MODULES = ("model.layers.0.mlp.up_proj", "model.layers.0.self_attn.q_proj")
+SHAPES: adapter.Shapes = {
+    f"base_model.model.{module}.lora_{side}.weight": shape
+    for module in MODULES
+    for side, shape in (("A", (RANK, 6)), ("B", (5, RANK)))
+}
+BASE_MODEL = "b" * 64
+PREFIX = "demo"
+ENVIRONMENTS = ("babyai", "maze", "wordle")
+
+
+def tensors(seed: int, scale: float = 1.0) -> adapter.Tensors:
+    """An adapter of the round's shapes with random values."""
+    random = np.random.default_rng(seed)
+    return {
+        name: (random.standard_normal(shape) * scale).astype(np.float32)
+        for name, shape in SHAPES.items()
+    }
+
+
+@dataclass
+class Round:
+    """A store with the updates of some members; change anything, then aggregate."""
+
+    environments: Sequence[str] = ENVIRONMENTS
+    number: int = 1
+    start: StartAdapter = field(default_factory=StartAdapter)
+    server_step: float = 1.0
+    minimum: int = 1
+    seed: int = 7
+    target_modules: Any = "all-linear"
+    store: MemoryStore = field(default_factory=MemoryStore)
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def assignment(self, **changes: Any) -> Assignment:
+        """What the aggregator is told."""
+        fields: dict[str, Any] = {
+            "role": "aggregator",
+            "federation": "demo",
+            "seed": self.seed,
+            "model": ModelSource(),
+            "adapter": Adapter(rank=RANK, target_modules=self.target_modules),
+            "round": self.number,
+            "start": self.start,
+            "settings": RoundSettings(aggregation=Aggregation(server_step=self.server_step)),
+            "storage": S3(bucket="hansa", prefix=PREFIX),
+            "environments": sorted(self.environments),
+            "members": list(self.members.values()),
+            "minimum": self.minimum,
+        }
+        return Assignment(**{**fields, **changes})
+
+    def client_inputs(self, environment: str) -> dict[str, Any]:
+        """Inputs as this round's client of an environment writes them."""
+        return self.assignment(
+            role="client", environment=environment, world="maze", members=[]
+        ).inputs()
+
+    def send(self, environment: str, data: bytes | adapter.Tensors, /, **changes: Any) -> None:
+        """Commit an update and make it a member; changes go into its manifest as they are."""
+        content = data if isinstance(data, bytes) else adapter.encode(data)
+        self.store.objects[self.key(environment, keys.ADAPTER)] = content
+        inputs = changes.get("inputs", self.client_inputs(environment))
+        document = UpdateManifest(
+            program="0",
+            environment=environment,
+            round=self.number,
+            fingerprint=manifest.fingerprint(inputs),
+            inputs=inputs,
+            base_model=BASE_MODEL,
+            start=self.start,
+            trained=True,
+            files={keys.ADAPTER: FileEntry(sha256=manifest.sha256(content), size=len(content))},
+            counts=Counts(explored=4, succeeded=3),
+            norm=0.5,
+            loss=1.5,
+            seconds={"train": 2.0},
+        ).to_json()
+        self.send_manifest(environment, manifest.canonical({**document, **changes}))
+
+    def send_manifest(self, environment: str, data: bytes) -> None:
+        """Store a manifest of any bytes and name it as a member's."""
+        self.store.objects[self.key(environment, keys.MANIFEST)] = data
+        digest = manifest.sha256(data)
+        self.members[environment] = Member(environment=environment, manifest=digest)
+
+    def key(self, environment: str, name: str) -> str:
+        """Key of a file of an update."""
+        return keys.update_folder(PREFIX, environment, self.number) + name
+
+    def global_key(self, name: str) -> str:
+        """Key of a file of the round's result."""
+        return keys.global_folder(PREFIX, self.number) + name
+
+    def aggregate(self, **changes: Any) -> AggregatorReport:
+        """Run the server's round."""
+        return aggregate(self.assignment(**changes), self.store, Log("server"), lambda: 0.0)
+
+    def result(self) -> adapter.Tensors:
+        """The global adapter that the round stored."""
+        return adapter.decode(self.store.objects[self.global_key(keys.ADAPTER)])
+
+
+def full_round(**changes: Any) -> Round:
+    """A round to which all environments have sent sound updates."""
+    made = Round(**changes)
+    for position, environment in enumerate(made.environments):
+        made.send(environment, tensors(position))
+    return made

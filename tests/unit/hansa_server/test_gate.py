@@ -1,0 +1,266 @@
+"""The gate: each refusal by its reason code, and nothing else that stops a round."""
+
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hansa_server import gate
+from hansa_server.stream import TooFewMembers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hansa import adapter, keys, manifest
+from hansa.manifest import StartAdapter
+from tests.unit.hansa_server.rounds import RANK, SHAPES, Round, full_round, tensors
+
+FIRST = min(SHAPES)
+
+
+def refusal_of_maze(round_: Round) -> str:
+    """The reason against the one update that a test has spoiled; the others must count."""
+    report = round_.aggregate()
+    assert report.members == [0, 2]
+    [(index, reason)] = report.refused
+    assert index == 1
+    return reason
+
+
+def renamed(name: str, new: str) -> adapter.Tensors:
+    return {new if key == name else key: value for key, value in tensors(1).items()}
+
+
+def reshaped(**shapes: tuple[int, ...]) -> adapter.Tensors:
+    ends = {f".lora_{side}.weight": shape for side, shape in shapes.items()}
+    return {
+        name: np.zeros(next((s for e, s in ends.items() if name.endswith(e)), shape), np.float32)
+        for name, shape in SHAPES.items()
+    }
+
+
+def with_dtype(dtype: str) -> bytes:
+    return adapter.encode(tensors(1)).replace(b'"F32"', b'"%s"' % dtype.encode())
+
+
+def with_value(value: float) -> adapter.Tensors:
+    spoiled = tensors(1)
+    spoiled[FIRST][1, 2] = value
+    return spoiled
+
+
+def without_last_module() -> adapter.Tensors:
+    last = adapter.target_names(SHAPES)[-1]
+    return {name: array for name, array in tensors(1).items() if last not in name}
+
+
+@pytest.mark.parametrize(
+    "data, reason",
+    [
+        pytest.param(b"", "unreadable", id="no bytes"),
+        pytest.param(b"PK\x03\x04 a pickle, perhaps", "unreadable", id="another format"),
+        pytest.param(adapter.encode(tensors(1))[:-4], "unreadable", id="cut off"),
+        pytest.param(adapter.encode(tensors(1)) + b"x", "unreadable", id="bytes behind the end"),
+        pytest.param(with_dtype("I32"), "dtype", id="whole numbers"),
+        pytest.param(with_dtype("F16"), "dtype", id="half floats"),
+        pytest.param(with_value(np.nan), "not-finite", id="NaN"),
+        pytest.param(with_value(-np.inf), "not-finite", id="infinite"),
+        pytest.param(reshaped(A=(RANK + 1, 6), B=(5, RANK + 1)), "rank", id="another rank"),
+        pytest.param(reshaped(A=(RANK, 7)), "shape", id="another width"),
+        pytest.param(without_last_module(), "targets", id="a layer missing"),
+        pytest.param(adapter.encode(tensors(1)) * 9, "unreadable", id="nine files in one"),
+    ],
+)
+@pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
+def test_a_spoiled_adapter_is_refused_by_its_reason(data, reason, first_round):
+    round_ = full_round() if first_round else later_round()
+    round_.send("maze", data)
+    assert refusal_of_maze(round_) == reason
+
+
+def later_round() -> Round:
+    before = adapter.encode(tensors(77))
+    start = StartAdapter(round=2, sha256=manifest.sha256(before))
+    round_ = full_round(number=3, start=start)
+    round_.store.objects[keys.global_folder("demo", 2) + keys.ADAPTER] = before
+    return round_
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        pytest.param({"baseModel": "c" * 64}, "base-model", id="another base model"),
+        pytest.param({"trained": False}, "untrained", id="nothing to train on"),
+        pytest.param({"round": 2}, "other-run", id="another round"),
+        pytest.param({"environment": "wordle"}, "other-run", id="another environment's"),
+        pytest.param({"start": {"round": 1, "sha256": "0" * 64}}, "start", id="another start"),
+        pytest.param({"files": {}}, "manifest-malformed", id="no adapter named"),
+        pytest.param({"fingerprint": "0" * 64}, "manifest-malformed", id="foreign fingerprint"),
+        pytest.param({"kind": "global"}, "manifest-malformed", id="a global manifest"),
+        pytest.param({"surprise": 1}, "manifest-malformed", id="an unknown field"),
+        pytest.param({"norm": "1"}, "manifest-malformed", id="a wrong type"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused_by_its_reason(changes, reason):
+    round_ = full_round()
+    round_.send("maze", tensors(1), **changes)
+    assert refusal_of_maze(round_) == reason
+
+
+@pytest.mark.parametrize(
+    "path, value, reason",
+    [
+        pytest.param(["training", "learningRate"], 0.5, "other-run", id="learning rate"),
+        pytest.param(["seed"], 8, "other-run", id="seed"),
+        pytest.param(["adapter", "alpha"], 32, "other-run", id="alpha"),
+        pytest.param(["environment"], "wordle", "other-run", id="environment"),
+        pytest.param(["start", "round"], 5, "start", id="start adapter"),
+        pytest.param(["world"], "wordle", None, id="the world is the silo's own matter"),
+    ],
+)
+def test_an_update_of_other_inputs_is_refused(path, value, reason):
+    round_ = full_round()
+    inputs = round_.client_inputs("maze")
+    place: Any = inputs
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    round_.send("maze", tensors(1), inputs=inputs)
+    if reason:
+        assert refusal_of_maze(round_) == reason
+    else:
+        assert round_.aggregate().refused == []
+
+
+def test_a_manifest_that_is_not_there_is_missing():
+    round_ = full_round()
+    del round_.store.objects[round_.key("maze", keys.MANIFEST)]
+    assert refusal_of_maze(round_) == "manifest-missing"
+
+
+def test_a_manifest_that_was_replaced_after_the_freeze_is_refused():
+    round_ = full_round()
+    round_.store.objects[round_.key("maze", keys.MANIFEST)] += b" "
+    assert refusal_of_maze(round_) == "manifest-hash"
+
+
+@pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
+def test_an_adapter_that_is_not_there_is_missing(first_round):
+    round_ = full_round() if first_round else later_round()
+    del round_.store.objects[round_.key("maze", keys.ADAPTER)]
+    assert refusal_of_maze(round_) == "file-missing"
+
+
+def test_an_adapter_of_another_length_is_refused_unread():
+    round_ = full_round()
+    round_.store.objects[round_.key("maze", keys.ADAPTER)] += b"more"
+    assert refusal_of_maze(round_) == "size"
+    assert round_.key("maze", keys.ADAPTER) not in round_.store.read
+
+
+def test_an_adapter_of_other_bytes_is_refused():
+    round_ = full_round()
+    key = round_.key("maze", keys.ADAPTER)
+    data = bytearray(round_.store.objects[key])
+    data[-1] ^= 1
+    round_.store.objects[key] = bytes(data)
+    assert refusal_of_maze(round_) == "sha256"
+
+
+def test_a_file_far_larger_than_the_adapter_is_refused_unread():
+    round_ = later_round()
+    payload = sum(array.nbytes for array in tensors(1).values())
+    round_.send("maze", bytes(payload + adapter.MAX_HEADER + 1))
+    assert refusal_of_maze(round_) == "size"
+    assert round_.key("maze", keys.ADAPTER) not in round_.store.read
+
+
+def test_the_base_model_of_the_majority_is_the_federations():
+    round_ = full_round()
+    round_.send("babyai", tensors(0), baseModel="a" * 64)
+    report = round_.aggregate()
+    assert (report.members, report.refused) == ([1, 2], [(0, "base-model")])
+
+
+def test_the_known_base_model_counts_more_than_a_majority():
+    first = full_round()
+    first.aggregate()
+    digest = manifest.sha256(first.store.objects[first.global_key(keys.ADAPTER)])
+    later = Round(number=2, start=StartAdapter(round=1, sha256=digest), store=first.store)
+    later.send("babyai", tensors(0), baseModel="a" * 64)
+    later.send("maze", tensors(1))
+    later.send("wordle", tensors(2), baseModel="a" * 64)
+    assert later.aggregate().members == [1]
+
+
+def test_the_shapes_of_the_majority_are_the_federations():
+    round_ = full_round()
+    round_.send("babyai", reshaped(A=(RANK, 9)))
+    report = round_.aggregate()
+    assert (report.members, report.refused) == ([1, 2], [(0, "shape")])
+
+
+@pytest.mark.parametrize(
+    "targets, refused",
+    [
+        pytest.param(["up_proj", "q_proj"], False, id="both by their last name"),
+        pytest.param(["mlp.up_proj", "self_attn.q_proj"], False, id="by a longer name"),
+        pytest.param(["up_proj"], True, id="one layer too many"),
+        pytest.param(["proj", "up_proj"], True, id="half a name is no name"),
+    ],
+)
+def test_layers_that_the_spec_does_not_name_are_refused(targets, refused):
+    round_ = full_round(target_modules=targets)
+    if not refused:
+        assert round_.aggregate().members == [0, 1, 2]
+        return
+    with pytest.raises(TooFewMembers, match=r"maze \(targets\)"):
+        round_.aggregate()
+
+
+def test_a_header_longer_than_the_first_read_is_read_whole(monkeypatch):
+    monkeypatch.setattr("hansa_server.stream.FIRST_READ", 16)
+    assert full_round().aggregate().members == [0, 1, 2]
+
+
+HOSTILE_MANIFESTS = [
+    b"",
+    b"null",
+    b"[]",
+    b"\xff\xfe",
+    b"{" * 5000,
+    b'{"inputs":{"seed":' + b"9" * 5000 + b"}}",
+    b" " * (gate.MAX_MANIFEST + 1),
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE_MANIFESTS, ids=range(len(HOSTILE_MANIFESTS)))
+def test_a_hostile_manifest_is_malformed_and_no_crash(data):
+    round_ = full_round()
+    round_.send_manifest("maze", data)
+    assert refusal_of_maze(round_) == "manifest-malformed"
+
+
+def test_a_number_of_thousands_of_digits_in_the_inputs_is_malformed():
+    round_ = full_round()
+    key = round_.key("maze", keys.MANIFEST)
+    huge = round_.store.objects[key].replace(b'"seed":7', b'"seed":' + b"7" * 6000)
+    round_.send_manifest("maze", huge)
+    assert refusal_of_maze(round_) == "manifest-malformed"
+
+
+@settings(max_examples=60, deadline=None)
+@given(at=st.integers(0, 2000), flip=st.integers(1, 255), honest=st.booleans())
+def test_one_changed_byte_never_ends_in_anything_but_a_refusal_or_a_result(at, flip, honest):
+    round_ = full_round()
+    data = bytearray(adapter.encode(tensors(1)))
+    data[at % len(data)] ^= flip
+    if honest:
+        round_.send("maze", bytes(data))
+    else:
+        round_.store.objects[round_.key("maze", keys.ADAPTER)] = bytes(data)
+    report = round_.aggregate()
+    assert {reason for _, reason in report.refused} <= gate.HELP.keys()
+    assert honest or report.members == [0, 2]
+
+
+def test_every_reason_has_its_sentence_of_help():
+    assert list(gate.HELP) == list(get_args(gate.RefusalReason))

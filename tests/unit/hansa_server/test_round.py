@@ -1,0 +1,351 @@
+"""The aggregator's story: what it makes, what it writes, and that it may be told twice."""
+
+import json
+
+import numpy as np
+import pytest
+from hansa_server.gate import HELP
+from hansa_server.stream import TooFewMembers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hansa import adapter, keys, manifest
+from hansa.assignment import REPORT_LIMIT, encode_report
+from hansa.errors import AnotherRun, Corrupt, PermanentError
+from hansa.exits import Exit
+from hansa.manifest import FederationDocument, GlobalManifest, Member, StartAdapter
+from tests.unit.hansa_server.rounds import (
+    BASE_MODEL,
+    ENVIRONMENTS,
+    MODULES,
+    PREFIX,
+    RANK,
+    SHAPES,
+    Round,
+    full_round,
+    tensors,
+)
+
+
+class Killed(BaseException):
+    """Stands for kill -9: no program code handles it."""
+
+
+def committed(round_: Round) -> GlobalManifest:
+    return GlobalManifest.model_validate_json(
+        round_.store.objects[round_.global_key(keys.MANIFEST)]
+    )
+
+
+def test_a_round_becomes_a_folder_that_its_manifest_describes():
+    round_ = full_round()
+    report = round_.aggregate()
+    stored = committed(round_)
+    for name, entry in stored.files.items():
+        data = round_.store.objects[round_.global_key(name)]
+        assert (entry.sha256, entry.size) == (manifest.sha256(data), len(data))
+    assert set(stored.files) == {keys.ADAPTER, keys.CONFIG}
+    assert stored.base_model == BASE_MODEL
+    assert [member.environment for member in stored.members] == list(ENVIRONMENTS)
+    assert stored.updates["maze"]["counts"]["explored"] == 4
+    assert stored.updates["maze"]["loss"] == 1.5
+    assert report.adapter == stored.files[keys.ADAPTER].sha256
+    assert report.manifest == manifest.sha256(
+        round_.store.objects[round_.global_key(keys.MANIFEST)]
+    )
+    assert (report.members, report.refused) == ([0, 1, 2], [])
+
+
+def test_the_manifest_is_written_last_and_the_owner_first():
+    round_ = full_round()
+    round_.aggregate()
+    names = [key.removeprefix(f"{PREFIX}/") for key in round_.store.written]
+    assert names == [
+        "federation.json",
+        "global/00001/adapter_model.safetensors",
+        "global/00001/adapter_config.json",
+        "global/00001/manifest.json",
+    ]
+
+
+def test_the_mean_of_the_first_round_is_that_of_the_members():
+    round_ = full_round()
+    round_.aggregate()
+    for name, array in round_.result().items():
+        expected = np.mean([tensors(i)[name].astype(np.float64) for i in range(3)], axis=0)
+        np.testing.assert_array_equal(array, expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("step", [0.25, 1.0, 3.0])
+def test_the_server_steps_from_the_start_towards_the_mean(step):
+    round_ = full_round(server_step=step)
+    round_.aggregate()
+    start = adapter.start(SHAPES, RANK, round_.seed)
+    for name, array in round_.result().items():
+        mean = np.mean([tensors(i)[name].astype(np.float64) for i in range(3)], axis=0)
+        expected = start[name] + step * (mean - start[name])
+        np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7)
+    assert committed(round_).norm == pytest.approx(adapter.distance(round_.result(), start))
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.permutations(ENVIRONMENTS), step=st.sampled_from([0.5, 1.0, 2.0]))
+def test_members_in_any_order_give_equal_bytes(order, step):
+    ordered, shuffled = full_round(server_step=step), full_round(server_step=step)
+    shuffled.members = {name: shuffled.members[name] for name in order}
+    assert ordered.aggregate() == shuffled.aggregate()
+    assert ordered.store.objects == shuffled.store.objects
+
+
+def test_a_later_round_starts_from_the_global_adapter_it_names():
+    before = adapter.encode(tensors(99))
+    round_ = Round(
+        number=4, start=StartAdapter(round=2, sha256=manifest.sha256(before)), server_step=2.0
+    )
+    round_.store.objects[keys.global_folder(PREFIX, 2) + keys.ADAPTER] = before
+    round_.send("maze", tensors(1))
+    round_.aggregate()
+    name = min(SHAPES)
+    expected = 2.0 * tensors(1)[name].astype(np.float64) - tensors(99)[name]
+    np.testing.assert_allclose(round_.result()[name], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_start_adapter_of_other_bytes_is_refused():
+    round_ = Round(number=2, start=StartAdapter(round=1, sha256="0" * 64))
+    round_.send("maze", tensors(1))
+    with pytest.raises(Corrupt, match="expected the adapter the round starts from"):
+        round_.aggregate()
+    round_.store.objects[keys.global_folder(PREFIX, 1) + keys.ADAPTER] = b"other"
+    with pytest.raises(Corrupt, match="sha256"):
+        round_.aggregate()
+
+
+def test_the_config_names_the_modules_and_the_source():
+    round_ = full_round()
+    round_.aggregate()
+    config = json.loads(round_.store.objects[round_.global_key(keys.CONFIG)])
+    assert config["target_modules"] == list(MODULES)
+    assert config["base_model_name_or_path"] == "builtin:tiny"
+
+
+def test_a_second_run_finds_the_first_one_and_reads_no_update():
+    round_ = full_round()
+    first = round_.aggregate()
+    before = dict(round_.store.objects)
+    round_.store.read.clear()
+    assert round_.aggregate() == first
+    assert round_.store.objects == before
+    assert not [key for key in round_.store.read if "updates/" in key]
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(step):
+    undisturbed, round_ = full_round(), full_round()
+    undisturbed.aggregate()
+
+    def kill(key: str) -> None:
+        if len(round_.store.written) == step:
+            raise Killed
+
+    round_.store.before_put = kill
+    with pytest.raises(Killed):
+        round_.aggregate()
+    round_.store.before_put = lambda key: None
+    round_.aggregate()
+    assert round_.store.objects == undisturbed.store.objects
+
+
+def test_a_twin_that_wrote_another_adapter_first_is_the_one_that_counts():
+    round_ = full_round()
+    other = adapter.encode(tensors(1234))
+    round_.store.objects[round_.global_key(keys.ADAPTER)] = other
+    report = round_.aggregate()
+    stored = committed(round_)
+    assert round_.store.objects[round_.global_key(keys.ADAPTER)] == other
+    assert stored.files[keys.ADAPTER].sha256 == manifest.sha256(other) == report.adapter
+    start = adapter.start(SHAPES, RANK, round_.seed)
+    assert stored.norm == pytest.approx(adapter.distance(tensors(1234), start))
+
+
+def test_a_slow_twin_of_other_bytes_leaves_the_committed_folder_as_it_is():
+    first, slow = full_round(), full_round()
+    for environment in ENVIRONMENTS:  # stands for a machine whose arithmetic differs
+        slow.send(environment, tensors(500))
+    slow_objects = slow.store.objects
+    report = first.aggregate()
+
+    def commit_first(key: str) -> None:
+        if key.endswith(keys.ADAPTER):
+            slow_objects.update(
+                {k: v for k, v in first.store.objects.items() if f"{PREFIX}/global/" in k}
+            )
+
+    slow.store.before_put = commit_first
+    assert slow.aggregate() == report
+    for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST):
+        assert slow_objects[slow.global_key(name)] == first.store.objects[first.global_key(name)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"half", id="truncated"),
+        pytest.param(adapter.encode(tensors(1, scale=np.inf)), id="not finite"),
+    ],
+)
+def test_a_broken_adapter_of_a_twin_is_no_result(data):
+    round_ = full_round()
+    round_.store.objects[round_.global_key(keys.ADAPTER)] = data
+    with pytest.raises(Corrupt, match=keys.ADAPTER):
+        round_.aggregate()
+    assert round_.global_key(keys.MANIFEST) not in round_.store.objects
+
+
+def test_a_committed_result_of_other_settings_is_another_run():
+    round_ = full_round()
+    round_.aggregate()
+    round_.server_step = 3.0
+    with pytest.raises(AnotherRun, match=r"aggregation\.serverStep 1\.0 there, 3\.0 here"):
+        round_.aggregate()
+
+
+def test_a_prefix_of_another_seed_is_refused_by_field():
+    round_ = full_round()
+    round_.aggregate()
+    later = full_round(number=2, seed=8, store=round_.store)
+    with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
+        later.aggregate()
+
+
+def test_the_owner_is_written_with_the_first_round_only():
+    round_ = full_round()
+    round_.aggregate()
+    data = round_.store.objects[keys.federation(PREFIX)]
+    owner = FederationDocument.model_validate_json(data)
+    assert owner.identity == round_.assignment().identity()
+    assert owner.base_model == BASE_MODEL
+
+
+def test_an_owner_with_another_base_model_written_meanwhile_is_another_run():
+    round_ = full_round()
+
+    def other_owner(key: str) -> None:
+        if key == keys.federation(PREFIX):
+            document = FederationDocument(
+                program="0", identity=round_.assignment().identity(), base_model="c" * 64
+            )
+            round_.store.objects[key] = manifest.canonical(document.to_json())
+
+    round_.store.before_put = other_owner
+    with pytest.raises(AnotherRun, match=r"model\.sha256"):
+        round_.aggregate()
+
+
+@pytest.mark.parametrize("name", [keys.ADAPTER, keys.CONFIG])
+def test_a_committed_folder_that_lost_a_file_or_its_end_is_corrupt(name):
+    round_ = full_round()
+    round_.aggregate()
+    kept = round_.store.objects.pop(round_.global_key(name))
+    with pytest.raises(Corrupt, match=name):
+        round_.aggregate()
+    round_.store.objects[round_.global_key(name)] = kept[:-1]
+    with pytest.raises(Corrupt, match=f"{name}: got {len(kept) - 1} bytes"):
+        round_.aggregate()
+
+
+@pytest.mark.parametrize("key", ["federation.json", "global/00001/manifest.json"])
+def test_a_garbled_document_is_named(key):
+    round_ = full_round()
+    round_.aggregate()
+    round_.store.objects[f"{PREFIX}/{key}"] = b'{"kind":"???"}'
+    with pytest.raises(Corrupt, match=key):
+        round_.aggregate()
+
+
+def test_a_refused_update_is_named_and_the_others_count():
+    round_ = full_round(minimum=2)
+    bad = tensors(1)
+    bad[min(bad)][0, 0] = np.nan
+    round_.send("maze", bad)
+    report = round_.aggregate()
+    assert (report.members, report.refused) == ([0, 2], [(1, "not-finite")])
+    assert [(r.environment, r.reason) for r in committed(round_).refused] == [
+        ("maze", "not-finite")
+    ]
+    assert set(committed(round_).updates) == {"babyai", "wordle"}
+    name = max(SHAPES)
+    expected = (tensors(0)[name].astype(np.float64) + tensors(2)[name]) / 2
+    np.testing.assert_array_equal(round_.result()[name], expected.astype(np.float32))
+    assert round_.aggregate().refused == report.refused
+
+
+def test_too_few_updates_name_each_refusal_and_write_nothing():
+    round_ = full_round(minimum=3)
+    round_.send("maze", b"nonsense")
+    round_.send("wordle", tensors(0), trained=False)
+    with pytest.raises(
+        TooFewMembers, match=r"1 of 3 .* maze \(unreadable\)|wordle \(untrained\)"
+    ) as e:
+        round_.aggregate()
+    assert e.value.exit is Exit.TOO_FEW_UPDATES
+    assert not round_.store.written
+    assert (2, "untrained") in e.value.report.refused
+
+
+def test_without_members_there_is_nothing_to_aggregate():
+    with pytest.raises(TooFewMembers, match="0 of 0 updates"):
+        Round().aggregate()
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        pytest.param({"role": "client"}, "role: got client", id="a client's assignment"),
+        pytest.param(
+            {"members": [Member(environment="maze", manifest="0" * 64)] * 2}, "twice", id="twice"
+        ),
+        pytest.param(
+            {"members": [Member(environment="nowhere", manifest="0" * 64)]}, "nowhere", id="unknown"
+        ),
+    ],
+)
+def test_an_impossible_assignment_is_permanent(changes, sentence):
+    with pytest.raises(PermanentError, match=sentence):
+        Round().aggregate(**changes)
+
+
+def test_a_step_that_leaves_the_range_of_fp32_is_permanent_and_writes_nothing():
+    round_ = full_round(server_step=100.0)
+    for environment in ENVIRONMENTS:
+        round_.send(environment, {n: np.full(s, 3e38, np.float32) for n, s in SHAPES.items()})
+    with pytest.raises(PermanentError, match=r"aggregation\.serverStep: got 100\.0"):
+        round_.aggregate()
+    assert not round_.store.written
+
+
+def many(count: int) -> list[str]:
+    return [f"environment-{i:03d}" for i in range(count)]
+
+
+def test_the_largest_report_of_a_hundred_members_fits():
+    round_ = full_round(environments=many(100), minimum=100)
+    report = round_.aggregate()
+    assert report.members == list(range(100))
+    seconds = dict.fromkeys(("read", "aggregate", "write", "another"), 1234567.891)
+    data = encode_report(report.model_copy(update={"seconds": seconds}))
+    assert len(data) <= REPORT_LIMIT
+
+
+def test_the_report_of_a_hundred_refusals_fits():
+    round_ = Round(environments=many(100))
+    longest = max(HELP, key=len)
+    for environment in round_.environments:
+        round_.send_manifest(environment, b"{}")
+    with pytest.raises(TooFewMembers) as error:
+        round_.aggregate()
+    refused = [(index, longest) for index, _ in error.value.report.refused]
+    assert len(refused) == 100
+    report = error.value.report.model_copy(
+        update={"refused": refused, "manifest": "f" * 64, "adapter": "f" * 64}
+    )
+    assert len(encode_report(report)) <= REPORT_LIMIT
