@@ -296,29 +296,43 @@ class Metadata(Model):
 def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, Any]:
     """What a run can never change, as its status remembers it.
 
-    Worlds of environments that left stay in it: a name that comes back finds its old experience.
+    Environments that left stay in it: a name that comes back finds its old experience.
     """
-    storage = spec.storage.s3 if spec.storage else None
+    environments = {
+        e.name: {
+            "world": e.world,
+            "experienceStorage": _place(e.experience_storage),
+        }
+        for e in spec.environments
+    }
     return {
         "seed": spec.seed,
         "model": spec.model.to_json(),
         "adapter": spec.adapter.to_json(),
-        "storage": {"bucket": storage.bucket, "prefix": storage.prefix} if storage else {},
-        "worlds": {**accepted.get("worlds", {}), **{e.name: e.world for e in spec.environments}},
+        "storage": _place(spec.storage),
+        "environments": {**accepted.get("environments", {}), **environments},
         "rounds": spec.rounds,
     }
+
+
+def _place(storage: Storage | None) -> dict[str, Any]:
+    """Where objects are; the same place may get another address, certificate or key."""
+    return {"s3": {"bucket": storage.s3.bucket, "prefix": storage.s3.prefix}} if storage else {}
 
 
 def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[str]:
     """One sentence for each immutable field that differs from what was accepted before."""
     if not accepted:
         return []
+    now = immutable_fields(spec, accepted)
+    joined = now["environments"].keys() - accepted["environments"].keys()
+    now["environments"] = {n: e for n, e in now["environments"].items() if n not in joined}
     return [
         f"spec.{path}: got {ours}, expected {theirs} or more (rounds only grow)"
         if path == "rounds"
         else f"spec.{path}: got {ours}, expected {theirs} (it cannot change after the first round)"
-        for path, theirs, ours in differences(accepted, immutable_fields(spec, accepted))
-        if (path != "rounds" or ours < theirs) and not (path.startswith("worlds") and not theirs)
+        for path, theirs, ours in differences(accepted, now)
+        if path != "rounds" or ours < theirs
     ]
 
 

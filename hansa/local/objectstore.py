@@ -307,6 +307,19 @@ class LocalStore:
         path.unlink(missing_ok=True)
 
 
+def attach(folder: Path) -> S3Store | None:
+    """The store of a run that is at work in this folder, as its runner sees it; or none."""
+    try:
+        ports = json.loads((folder / "ports.json").read_text())
+        identities = json.loads((folder / "identities.json").read_text())["identities"]
+        mine = next(i for i in identities if i["name"] == RUNNER)["credentials"][0]
+        port = int(ports["s3.port"])
+    except (OSError, ValueError, KeyError, StopIteration):
+        return None
+    who = Credentials(access_key=mine["accessKey"], secret_key=mine["secretKey"])
+    return S3Store(S3(endpoint=f"http://{_HOST}:{port}", bucket=BUCKET), credentials=who)
+
+
 def find_weed() -> Path:
     """The server's program: beside this Python, or on the PATH."""
     beside = Path(sys.executable).with_name("weed")

@@ -9,6 +9,7 @@ from hansa import keys
 from hansa.errors import Corrupt, InputError, NotFound
 from hansa.local.executor import now
 from hansa.local.loop import embedded_spec, open_embedded, own_store
+from hansa.local.objectstore import attach
 from hansa.local.rundir import RunDir
 from hansa.manifest import EvaluationDocument, GlobalManifest, sha256
 from hansa.program import replace
@@ -31,6 +32,10 @@ def open_store(federation: Federation, folder: RunDir) -> Iterator[ObjectStore]:
     """The run's store: the live run's, or started for as long as it is read, or the user's own."""
     if not folder.store.exists():
         yield own_store(federation.spec)
+        return
+    live = attach(folder.store) if folder.is_running() else None
+    if live:
+        yield live
         return
     with open_embedded(folder, embedded_spec(federation)) as store:
         yield store.store()

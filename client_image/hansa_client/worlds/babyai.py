@@ -8,7 +8,7 @@ original, kept for a model of one million parameters: one room, objects all diff
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hansa_client.worlds.base import Observation, Options, Split, Task, TaskList, World, rng
 
@@ -97,8 +97,7 @@ class BabyAI(World):
         return f"{self._mission} the {self._target}"
 
     def _front(self) -> Cell:
-        down, right = FACING[self._face]
-        return self._at[0] + down, self._at[1] + right
+        return _ahead_of(self._at, self._face)
 
     def _is_inside(self, cell: Cell) -> bool:
         return 0 < cell[0] < self.size - 1 and 0 < cell[1] < self.size - 1
@@ -235,25 +234,57 @@ class BabyAI(World):
 
     def expert(self) -> str:
         """Turn right until the thing is in view, then walk; put down beside it, not on it."""
-        if self._mission == MISSIONS[0]:
-            return self._find(self._target, "go to")
-        if not self._held:
-            return self._find(self._target, "pickup")
-        if self._held != self._target:
+        wanted = "" if self._mission == MISSIONS[0] else self._target
+        if self._held and self._held != wanted:
             return "drop" if self._is_free(self._front()) else "turn right"
-        if self._beside not in self._where:
-            return "turn right"
+        if not self._held:
+            return self._find(self._target, "pickup" if wanted else "go to")
         spot = self._where[self._beside]
-        if self._is_free(self._front()) and _is_near(self._front(), spot):
+        if self._can_drop(self._at, self._face, spot):
             return "drop"
-        if abs(self._at[0] - spot[0]) + abs(self._at[1] - spot[1]) == 1:
-            return "turn right"
-        return self._find(self._beside, "go to")
+        stand = self._stand(self._beside)
+        if stand is None or not any(self._can_drop(stand[0], face, spot) for face in range(4)):
+            return self._route(lambda cell, face: self._can_drop(cell, face, spot))
+        return "turn right" if stand[0] == self._at else self._find(self._beside, "go to")
+
+    def _can_drop(self, cell: Cell, face: int, spot: Cell) -> bool:
+        front = _ahead_of(cell, face)
+        return self._is_free(front) and _is_near(front, spot)
 
     def _find(self, thing: str, verb: str) -> str:
         if any(seen == thing for _, _, seen in self._seen()):
             return f"{verb} {thing} 1"
+        spot = self._where[thing]
+        if _is_in_view(self._at, spot):
+            return "turn right"
+        return self._route(lambda cell, _: _is_in_view(cell, spot))
+
+    def _route(self, is_there: Callable[[Cell, int], bool]) -> str:
+        """The first primitive move of a shortest way to where the test holds."""
+        edge = [(self._at, self._face, "")]
+        known = {(self._at, self._face)}
+        while edge:
+            cell, face, first = edge.pop(0)
+            if first and is_there(cell, face):
+                return first
+            for move, there, facing in (
+                ("turn right", cell, (face + 1) % 4),
+                ("turn left", cell, (face + 3) % 4),
+                ("move forward", _ahead_of(cell, face), face),
+            ):
+                if (there, facing) not in known and (there == cell or self._is_free(there)):
+                    known.add((there, facing))
+                    edge.append((there, facing, first or move))
         return "turn right"
+
+
+def _ahead_of(cell: Cell, face: int) -> Cell:
+    return cell[0] + FACING[face][0], cell[1] + FACING[face][1]
+
+
+def _is_in_view(cell: Cell, spot: Cell) -> bool:
+    """Whether some way of facing at the cell shows the spot."""
+    return min(abs(cell[0] - spot[0]), abs(cell[1] - spot[1])) <= _SIDE
 
 
 def _is_near(one: Cell, other: Cell) -> bool:

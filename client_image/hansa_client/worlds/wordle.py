@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from hansa_client.worlds.base import (
-    SPLITS,
     Observation,
     Options,
     Split,
@@ -55,15 +54,8 @@ class Wordle(World):
         return _tasks(self.words, self.opening, self.split, split)
 
     def fresh(self, seed: int) -> Task:
-        """Any train task: the words are few, so the base model must have met every one of them.
-
-        With `split: secrets` it draws from all secrets, test ones too, for the same reason.
-        """
-        draw = rng("wordle", "fresh", seed)
-        split: Split = "train"
-        if self.split == "secrets":
-            split = draw.choice(SPLITS)
-        return draw.choice(self.tasks(split))
+        """Any train task; with `split: pairs` these hold every word, which the base must know."""
+        return rng("wordle", "fresh", seed).choice(self.tasks("train"))
 
     def _begin(self, task: Task) -> str:
         self._secret, opening = task.payload

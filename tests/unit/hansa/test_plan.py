@@ -323,9 +323,9 @@ def test_an_immutable_field_that_changed_is_a_condition_and_nothing_is_touched()
     ("change", "sentence"),
     [
         ({"rounds": 1}, "spec.rounds: got 1, expected 2 or more"),
-        ({"environments": [{"name": "maze", "world": "wordle"}]}, "spec.worlds.maze: got wordle"),
+        ({"environments": [{"name": "maze", "world": "wordle"}]}, "spec.environments.maze.world: got wordle"),
         ({"model": {"source": "path:/m"}}, "spec.model.source: got path:/m"),
-        ({"storage": {"s3": {"bucket": "other"}}}, "spec.storage.bucket: got other"),
+        ({"storage": {"s3": {"bucket": "other"}}}, "spec.storage.s3.bucket: got other"),
     ],
 )
 def test_each_immutable_field_is_named(change, sentence):
