@@ -3,12 +3,14 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.spec import S3
 from hansa.store.s3 import Retry, S3Store
+from tests import small
 from tests.faults import FaultyProxy
 
 ENVIRONMENTS = ("maze", "maze2", "wordle")
@@ -73,3 +75,12 @@ def through(weed: LocalStore, proxy: FaultyProxy) -> Iterator[Callable[..., S3St
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a small run that nothing disturbed: what every disturbed one must equal."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with small.Run(small.write_manifest(folder), folder / "run") as run:
+        run.finish()
+    return folder / "run"

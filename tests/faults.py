@@ -4,6 +4,7 @@
         proxy.fail("503", times=2)                     # the next two requests
         proxy.fail("cut-response", methods=("GET",))   # every GET until heal()
         proxy.fail("slow", seconds=5)
+        proxy.fail("reset", times=1, methods=("PUT",), contains="manifest.json", then=kill_it)
         proxy.down(); proxy.up()                       # connections refused, same port again
         proxy.heal()
 
@@ -14,7 +15,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Literal, Self
 from urllib.parse import urlsplit
@@ -55,6 +56,7 @@ class Fault:
     seconds: float
     methods: tuple[str, ...]
     contains: str
+    then: Callable[[], None] | None
 
 
 @dataclass
@@ -102,11 +104,16 @@ class FaultyProxy:
         seconds: float = 5.0,
         methods: tuple[str, ...] = (),
         contains: str = "",
+        then: Callable[[], None] | None = None,
     ) -> None:
-        """Fail the next `times` requests (None: all) of these methods whose path has the text."""
+        """Fail the next `times` requests (None: all) of these methods whose path has the text.
+
+        `then` is called at that moment, before the client hears anything: to kill it, say. With
+        `lose-answer` the server has done its work by then, otherwise it knows of nothing.
+        """
         with self._guard:
             self._healed.clear()
-            self._faults.append(Fault(kind, times, seconds, methods, contains))
+            self._faults.append(Fault(kind, times, seconds, methods, contains, then))
 
     def heal(self) -> None:
         """Drop all faults and let go of what hangs."""
@@ -178,6 +185,8 @@ class FaultyProxy:
         """Whether the connection goes on."""
         fault = self._due(request)
         kind = fault.kind if fault else None
+        if fault and fault.then and kind != "lose-answer":
+            fault.then()
         if fault and kind == "slow":
             self._healed.wait(fault.seconds)
         if kind == "hang":
@@ -195,7 +204,9 @@ class FaultyProxy:
                 return False
             server.sendall(request.head + request.body)
             head, body = _response(server, request.method)
-        if kind == "lose-answer":
+        if fault and kind == "lose-answer":
+            if fault.then:
+                fault.then()
             _reset(client)
             return False
         if kind == "cut-response":

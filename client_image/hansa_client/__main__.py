@@ -5,6 +5,7 @@ for each Job.
 """
 
 import importlib
+import os
 import sys
 
 from hansa import logs, program
@@ -13,10 +14,10 @@ from hansa.errors import PermanentError
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
-from hansa_client.round import Client
 
 PROGRAM = "client"
 SLOW_IMPORTS = (
+    "hansa_client.round",
     "torch",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
@@ -31,6 +32,8 @@ SLOW_IMPORTS = (
 
 def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     """The assignment's round, in its own object stores."""
+    from hansa_client.round import Client  # numpy comes with it: `warm` must go first
+
     if assignment.role == "aggregator":
         raise PermanentError("role: got aggregator, expected client or evaluate")
     exchange = S3Store(assignment.storage)
@@ -43,6 +46,7 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
 
 def warm() -> None:
     """Import what is slow, and nothing more: threads and CUDA would not survive a fork."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads on its import
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
     nobody = Credentials(access_key="warm", secret_key="warm")  # noqa: S106

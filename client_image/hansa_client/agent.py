@@ -9,7 +9,7 @@ from functools import cached_property
 from hansa import adapter, keys, manifest, program
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
-from hansa.errors import Corrupt
+from hansa.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore
 from hansa_client import explore, model, rollout
 from hansa_client.model import Base
@@ -44,7 +44,10 @@ class Agent:
             shapes = lora.shapes(self.base.model, told.adapter)
             return adapter.start(shapes, told.adapter.rank, told.seed)
         key = keys.global_folder(told.storage.prefix, told.start.round) + keys.ADAPTER
-        data = self._store.get(key)
+        try:
+            data = self._store.get(key)
+        except NotFound:
+            raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
         if manifest.sha256(data) != told.start.sha256:
             raise Corrupt(f"{key}: got other bytes than the round was opened with")
         return adapter.decode(data)

@@ -66,8 +66,11 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def say(text: str) -> None:
-    """Tell the person something; stdout stays clean for data."""
-    print(text, file=sys.stderr, flush=True)
+    """Tell the person something; stdout stays clean for data, and nobody has to listen."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:  # the reader has gone: what there is to do is done all the same
+        _mute(2)
 
 
 def show_error(message: str, hint: str = "") -> None:
@@ -125,6 +128,12 @@ def _explain_usage(error: Any) -> int:
 
 def _swallow_pipe() -> int:
     """The reader has gone (`hansa status | head`): not an error, and nothing to flush at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
+    _mute(sys.stdout.fileno())
     return int(Exit.DONE)
+
+
+def _mute(stream: int) -> None:
+    """Send a stream nowhere, so that Python's own last flush of it does not fail."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, stream)
+    os.close(devnull)

@@ -10,6 +10,9 @@ import typer
 from hansa.cli.status import Folder
 from hansa.errors import InputError
 
+_ORDER = ("client", "aggregator", "evaluate")
+"""How the Jobs of a round follow one another."""
+
 
 def logs(
     out: Folder,
@@ -44,7 +47,7 @@ def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Pat
         number, who = told["round"], told.get("environment") or "aggregator"
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
-            found.append((number, told["role"] == "evaluate", who, log))
+            found.append((number, _ORDER.index(told["role"]), who, len(log.parent.name), log))
     return [log for *_, log in sorted(found)]
 
 

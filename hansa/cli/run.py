@@ -1,12 +1,18 @@
 """`hansa run`: a federation on this machine, from its manifest to its adapter."""
 
+import errno
+import signal
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.common import say
+from hansa.cli.common import INTERRUPTED, say
+from hansa.errors import HansaError
 from hansa.exits import Exit
+
+SIGNAL_BASE = 128
 
 if TYPE_CHECKING:
     from hansa.local.loop import Options
@@ -59,24 +65,46 @@ def carry_out(federation: "Federation", folder: "RunDir", options: "Options") ->
     from hansa.local.results import write_results
 
     say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
+    _stop_on_signals()
     try:
         with display.choose() as shown:
             ended = run_loop(federation, folder, options, shown, write_results)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         say(f"stopped; nothing is lost: the same command goes on (folder {folder.path})")
-        return 130
+        return stop.args[0] if stop.args else INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise HansaError(
+            f"--out: got {folder.path}, whose disk is full",
+            hint="free some space: nothing is lost, and the same command goes on",
+        ) from None
     return _say_how_it_ended(ended, folder)
+
+
+def _stop_on_signals() -> None:
+    """Let a terminal that closes, or a system that shuts down, mean the same as Ctrl-C."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(SIGNAL_BASE + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has its reasons
+            signal.signal(number, stop)
 
 
 def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
     from hansa.local.display import mean
 
     status = ended.status
+    if status.phase == "Suspended":
+        say("suspended: set spec.suspend to false and run it again to go on")
+        return int(Exit.DONE)
     if status.phase != "Succeeded":
         progressing = next((c for c in status.conditions if c.type == "Progressing"), None)
         say(f"error: {progressing.message if progressing else status.phase}")
         say(f"\nhint: `hansa logs --out {folder.path}` shows what the Jobs said")
-        return int(Exit.CRASHED if status.phase == "Failed" else Exit.DONE)
+        return int(Exit.CRASHED)
     evaluated = [entry for entry in status.history if entry.success]
     if evaluated:
         first, last = mean(evaluated[0].success), mean(evaluated[-1].success)

@@ -1,5 +1,6 @@
 """What a person sees of a local run: a live table in a terminal, plain lines in a pipe."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -53,7 +54,11 @@ class PlainDisplay:
 
     def _print(self, text: str) -> None:
         seconds = int(time.monotonic() - self._began)
-        print(f"{seconds // 60:02d}:{seconds % 60:02d} {text}", file=sys.stderr, flush=True)
+        line = f"{seconds // 60:02d}:{seconds % 60:02d} {text}"
+        try:
+            print(line, file=sys.stderr, flush=True)
+        except OSError:  # the reader has gone, and hours of work are no reason to follow it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 class LiveDisplay:

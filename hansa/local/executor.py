@@ -21,7 +21,8 @@ from hansa.assignment import ENV_ASSIGNMENT, ENV_PROGRESS, ENV_REPORT, decode_re
 from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
 from hansa.local.capacity import Capacity
 from hansa.local.lifeline import die_with_parent
-from hansa.local.warm import last_line
+from hansa.local.warm import SIGNAL_BASE, last_line
+from hansa.program import replace
 
 PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}
 STOP_PATIENCE_SECONDS = 5.0
@@ -38,6 +39,7 @@ class _Job:
     started_at: datetime | None = None
     exit_code: int | None = None
     reason: FailureReason = ""
+    message: str = ""
     slot: int = -1
 
 
@@ -136,9 +138,19 @@ class LocalExecutor:
             started_at=job.started_at,
             exit_code=job.exit_code,
             reason=job.reason,
-            message=last_line(job.folder / "log.txt") if job.state == "failed" else "",
+            message=self._message(job),
             report=report,
         )
+
+    def _message(self, job: _Job) -> str:
+        """Why a Job failed: what the executor knows, or the sentence that the Job ended with."""
+        if job.state != "failed":
+            return ""
+        if job.message or job.reason:
+            return job.message or "its process was killed"
+        if job.exit_code == SIGNAL_BASE + signal.SIGKILL:
+            return "its process was killed (signal 9; out of memory, perhaps)"
+        return last_line(job.folder / "log.txt")
 
     def _fill(self) -> None:
         """Start queued Jobs while there is room, oldest first."""
@@ -160,7 +172,7 @@ class LocalExecutor:
             ENV_REPORT: str(job.folder / "report.json"),
             ENV_PROGRESS: str(job.folder / "progress.json"),
         }
-        (job.folder / "assignment.json").write_text(environ[ENV_ASSIGNMENT])
+        replace(job.folder / "assignment.json", environ[ENV_ASSIGNMENT].encode())
         log = job.folder / "log.txt"
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
@@ -173,13 +185,20 @@ class LocalExecutor:
         job.state = "succeeded" if job.exit_code == 0 else "failed"
 
     def _bury(self, program: "_WarmProgram") -> None:
-        """The warm process died, and its Jobs with it: nobody's fault, so none of them counts."""
+        """The warm process died, and its Jobs with it.
+
+        One that was killed is nobody's fault, so none of them counts. One that ended by itself
+        before it was ready lacks a package, say, and would end so again, for ever.
+        """
         self._selector.unregister(program.output)
         program.close()
         del self._programs[program.module]
+        reason: FailureReason = "CannotStart" if program.is_broken else "Disrupted"
+        why = f"{program.module} cannot start: {last_line(program.log)}"
         for job in self._jobs.values():
             if job.state == "running" and PROGRAMS[job.request.role] == program.module:
-                job.state, job.reason = "failed", "Disrupted"
+                job.state, job.reason = "failed", reason
+                job.message = why if program.is_broken else ""
 
     def _program(self, module: str) -> "_WarmProgram":
         if module not in self._programs:
@@ -194,7 +213,9 @@ class _WarmProgram:
 
     def __init__(self, module: str, log: Path, environ: dict[str, str]) -> None:
         self.module = module
+        self.log = log
         self.is_dead = False
+        self._is_ready = False
         self._pending = b""
         with log.open("ab") as stderr:
             self._process = subprocess.Popen(
@@ -204,6 +225,7 @@ class _WarmProgram:
                 stderr=stderr,
                 env={**environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
                 preexec_fn=die_with_parent,  # only prctl runs in it
+                start_new_session=True,  # Ctrl-C is the runner's, which ends all of them
             )
         assert self._process.stdout is not None  # noqa: S101  Popen made the pipe
         self.output = self._process.stdout
@@ -222,8 +244,14 @@ class _WarmProgram:
         if not chunk:
             self.is_dead = True
             return []
+        self._is_ready = True
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         return [json.loads(line) for line in lines if line.startswith(b"{")]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it ended by itself before it could do anything; asked after close()."""
+        return not self._is_ready and (self._process.returncode or 0) > 0
 
     def close(self) -> None:
         """End the process and all its children."""
@@ -232,6 +260,8 @@ class _WarmProgram:
                 self._process.stdin.close()
             except BrokenPipeError:
                 self.is_dead = True
+        if not self._is_ready and not self.is_dead:
+            self._process.send_signal(signal.SIGKILL)  # still importing, for nobody any more
         try:
             self._process.wait(STOP_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,12 +1,12 @@
 """The local run: observe, plan, apply, save, until the federation is done or needs a person."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hansa.errors import InputError
+from hansa.errors import InputError, StoreError
 from hansa.jobs import Event, ObservedJob, Plan
 from hansa.local.capacity import Capacity, measure
 from hansa.local.executor import LocalExecutor, now, seconds_until
@@ -15,7 +15,7 @@ from hansa.local.rundir import RunDir
 from hansa.plan import plan
 from hansa.spec import S3, FederationSpec, Storage
 from hansa.status import Federation
-from hansa.store.base import ObjectStore
+from hansa.store.base import Credentials, ObjectStore
 from hansa.store.s3 import S3Store
 
 TICK_SECONDS = 0.5
@@ -67,7 +67,7 @@ def run(
     with folder.lock(), ExitStack() as stack:
         embedded = options.embedded or wanted.spec.storage is None
         spec = embedded_spec(wanted) if embedded else wanted.spec
-        federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}))
+        federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
         folder.save(federation)
         environ = _Credentials(options.credentials or {})
         capacity = _capacity(spec, options.parallel)
@@ -81,7 +81,10 @@ def run(
             environ.source = store.environ
             spec = spec.model_copy(update={"storage": Storage(s3=store.s3)})
         ended = _loop(federation, spec, folder, executor, store, display)
-        at_end(ended, folder, store.store() if store else own_store(spec))
+        reached = store.store() if store else own_store(spec, environ.reader())
+        # Why a run failed matters more than that its results cannot be read now.
+        with suppress(StoreError) if ended.status.phase == "Failed" else nullcontext():
+            at_end(ended, folder, reached)
         return ended
 
 
@@ -147,11 +150,19 @@ def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:
     return LocalStore(folder.store, names, prefix=prefix)
 
 
-def own_store(spec: FederationSpec) -> ObjectStore:
-    """The user's own store, with the credentials of the usual AWS chain."""
+def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> ObjectStore:
+    """The user's own store, with these AWS_* variables or else those of the usual AWS chain."""
     if spec.storage is None:
         raise InputError("spec.storage: got nothing, expected storage.s3")
-    return S3Store(spec.storage.s3)
+    given = variables or {}
+    who = None
+    if "AWS_ACCESS_KEY_ID" in given and "AWS_SECRET_ACCESS_KEY" in given:
+        who = Credentials(
+            access_key=given["AWS_ACCESS_KEY_ID"],
+            secret_key=given["AWS_SECRET_ACCESS_KEY"],
+            session_token=given.get("AWS_SESSION_TOKEN"),
+        )
+    return S3Store(spec.storage.s3, credentials=who)
 
 
 def _capacity(spec: FederationSpec, asked: int | None) -> Capacity:
@@ -171,6 +182,10 @@ class _Credentials:
 
     def __call__(self, name: str) -> dict[str, str]:
         return self.source(name)
+
+    def reader(self) -> dict[str, str]:
+        """Whose the runner uses to take results out: the default's, or the aggregator's."""
+        return self._all.get("default") or self._all.get("aggregator") or {}
 
     def _given(self, name: str) -> dict[str, str]:
         """The identity's own, or the file's default; none: the usual AWS chain."""

@@ -4,6 +4,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from hansa.api import ANNOTATION_RETRY
 from hansa.errors import InputError
 from hansa.spec import Metadata, immutable_changes
-from hansa.status import Federation
+from hansa.status import Federation, FederationStatus
 
 DEFAULT_ROOT = Path("runs")
 
@@ -45,7 +46,10 @@ class RunDir:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run; a second runner would fight over the same store."""
-        file = (self.path / "lock").open("w")
+        try:
+            file = (self.path / "lock").open("w")
+        except OSError as error:
+            raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -88,10 +92,11 @@ class RunDir:
             os.fsync(file.fileno())
         temporary.replace(self.object)
 
-    def adopt(self, wanted: Federation, effective: Federation) -> Federation:
+    def adopt(self, wanted: Federation, effective: Federation, now: datetime) -> Federation:
         """The object to go on with: the new spec over the old status, if the spec may change so.
 
-        Running again after a failed round is asking for a retry.
+        Running again after a failed round is asking for a retry. An open round's clocks begin
+        again: while nobody ran it, nobody was late.
         """
         if not self.object.exists():
             return wanted
@@ -109,7 +114,10 @@ class RunDir:
                 "with it, or choose another --out",
             )
         return wanted.model_copy(
-            update={"metadata": _next_metadata(old, wanted), "status": old.status}
+            update={
+                "metadata": _next_metadata(old, wanted),
+                "status": _with_fresh_clocks(old.status, now),
+            }
         )
 
 
@@ -126,6 +134,15 @@ def _next_metadata(old: Federation, wanted: Federation) -> Metadata:
     return old.metadata.model_copy(
         update={"generation": old.metadata.generation + changed, "annotations": annotations}
     )
+
+
+def _with_fresh_clocks(status: FederationStatus, now: datetime) -> FederationStatus:
+    current = status.current
+    if current is None:
+        return status
+    frozen_at = now if current.frozen_at else None
+    fresh = current.model_copy(update={"started_at": None, "frozen_at": frozen_at})
+    return status.model_copy(update={"current": fresh})
 
 
 def _short(error: Exception) -> str:

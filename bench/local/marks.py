@@ -1,0 +1,101 @@
+"""The demo's marks: base against last adapter on the same held-out tasks, for several seeds.
+
+    python bench/local/marks.py --out runs/marks [--seeds 7 8 9] [--tasks 250]
+
+For each seed and variant it runs the demo, then plays the base and the last adapter on the same
+tasks of every world, sampled and greedily, through `hansa evaluate`, which loads the adapter with
+PEFT and knows nothing of the run. Resumable: finished parts are kept as JSON in the folder.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+VARIANTS: dict[str, dict[str, dict[str, object]]] = {
+    "fed-se": {},
+    "no-filter": {"experience": {"filter": "none"}},
+    "no-history": {"experience": {"history": False}},
+    "plain-mean": {"aggregation": {"serverStep": 1.0}},
+}
+
+
+def hansa(*arguments: str) -> str:
+    """A command of this installation; its data."""
+    command = [sys.executable, "-m", "hansa.cli.main", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def manifest(variant: str, seed: int) -> dict:
+    """The demo's manifest with one thing changed."""
+    document = yaml.safe_load(hansa("demo", "--print"))
+    document["metadata"]["name"] = f"{variant}-{seed}"
+    document["spec"]["seed"] = seed
+    for part, fields in VARIANTS[variant].items():
+        document["spec"][part] = {**document["spec"].get(part, {}), **fields}
+    return document
+
+
+def run(folder: Path, variant: str, seed: int) -> dict:
+    """One federation to its end; its history."""
+    out = folder / f"{variant}-{seed}"
+    file = folder / f"{variant}-{seed}.yaml"
+    file.write_text(yaml.safe_dump(manifest(variant, seed)))
+    hansa("run", str(file), "--out", str(out))
+    status = json.loads(hansa("status", "--out", str(out), "-o", "json"))["status"]
+    return {"history": [[e["round"], e["success"]] for e in status["history"]]}
+
+
+def play(folder: Path, variant: str, seed: int, tasks: int) -> dict:
+    """Base and last adapter on the same tasks, by world."""
+    adapter = folder / f"{variant}-{seed}" / "adapter"
+    worlds: dict[str, dict] = {}
+    for environment in manifest(variant, seed)["spec"]["environments"]:
+        options = json.dumps(environment.get("options", {}))
+        common = ["evaluate", "--world", environment["world"], "--options", options]
+        common += ["--tasks", str(tasks), "--greedy", "--seed", str(seed), "-o", "json"]
+        worlds[environment["name"]] = {
+            "base": json.loads(hansa(*common))["results"],
+            "last": json.loads(hansa(*common, "--adapter", str(adapter)))["results"],
+        }
+    return worlds
+
+
+def main() -> None:
+    """Run what is missing and print a line per variant and seed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
+    parser.add_argument("--tasks", type=int, default=250)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for variant in given.variants:
+        for seed in given.seeds:
+            done = given.out / f"{variant}-{seed}.json"
+            if not done.exists():
+                result = run(given.out, variant, seed)
+                result["worlds"] = play(given.out, variant, seed, given.tasks)
+                done.write_text(json.dumps(result, indent=1))
+            print(line(variant, seed, json.loads(done.read_text())["worlds"]), flush=True)
+
+
+def line(variant: str, seed: int, worlds: dict) -> str:
+    """Macro success before and after, sampled and greedy, and each world's rise."""
+    cells = []
+    for index, decoding in enumerate(("sampled", "greedy")):
+        before = sum(w["base"][index]["success"] for w in worlds.values()) / len(worlds)
+        after = sum(w["last"][index]["success"] for w in worlds.values()) / len(worlds)
+        cells.append(f"{decoding} {before:.1%} -> {after:.1%} ({(after - before) * 100:+.1f})")
+    rises = [
+        f"{name} {(w['last'][0]['success'] - w['base'][0]['success']) * 100:+.1f}"
+        for name, w in sorted(worlds.items())
+    ]
+    return f"{variant} seed {seed}: {'; '.join(cells)}; {', '.join(rises)}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""A federation of seconds, run as users run it: `hansa run` as a process, with a folder."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hansa import keys
+from hansa.local.objectstore import RUNNER, LocalStore
+from tests import processes
+from tests.processes import MARK, PATIENCE_SECONDS, until
+
+NAME = "small"
+ENVIRONMENTS = ("maze", "webshop")
+FILES = (keys.ADAPTER, keys.CONFIG)
+"""What is promised byte for byte."""
+SPEC: dict[str, Any] = {
+    "rounds": 2,
+    "seed": 7,
+    "model": {"source": "builtin:tiny"},
+    "exploration": {"tasksPerRound": 8, "batchEpisodes": 32},
+    "experience": {"demonstrations": 6},
+    "training": {
+        "epochs": 1,
+        "learningRate": 5.0e-3,
+        "batchTokens": 1024,
+        "maxLength": 512,
+        "maxSteps": 6,
+    },
+    "evaluation": {"tasks": 8},
+    "aggregation": {"strategy": "mean", "serverStep": 3.0},
+    "participation": {"retries": 100},
+    "environments": [
+        {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}},
+        {"name": "webshop", "world": "webshop", "options": {"max_turns": 4}},
+    ],
+}
+
+
+def write_manifest(folder: Path, **changes: Any) -> Path:
+    """The small federation's manifest, with other values for some fields of the spec."""
+    document = {
+        "apiVersion": "hansa.dev/v1alpha1",
+        "kind": "Federation",
+        "metadata": {"name": NAME},
+        "spec": {**SPEC, **changes},
+    }
+    path = folder / "federation.yaml"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def storage(store: LocalStore, endpoint: str, prefix: str) -> dict[str, Any]:
+    """spec.storage for a running store, reached by another address: a proxy's, say."""
+    return {"s3": {"endpoint": endpoint, "bucket": store.s3.bucket, "prefix": prefix}}
+
+
+def write_credentials(folder: Path, store: LocalStore) -> Path:
+    """A --credentials file with which everybody is the store's owner."""
+    path = folder / "credentials.json"
+    variables = store.environ(RUNNER)
+    path.write_text(json.dumps({"default": variables}))
+    return path
+
+
+def hansa(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """One command to its end."""
+    return subprocess.run(
+        _command(arguments),
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+class Run:
+    """`hansa run` in a process group of its own; leaving the block ends it and all that is its."""
+
+    def __init__(self, manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> None:
+        self.manifest = manifest
+        self.out = out
+        self._log = out.with_name(f"{out.name}.stderr")
+        with self._log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                _command(("run", manifest, "--out", out, *arguments)),
+                env={**os.environ, MARK: str(out), **environ},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        self.expect_nothing_left()
+
+    @property
+    def pid(self) -> int:
+        """The runner's process."""
+        return self.process.pid
+
+    @property
+    def said(self) -> str:
+        """What it told the person, so far."""
+        return self._log.read_text()
+
+    @property
+    def events(self) -> str:
+        """Its log of events, so far."""
+        path = self.out / "events.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait(self) -> int:
+        """Its exit code, once it ends; everything it started must have ended with it."""
+        code = self.process.wait(PATIENCE_SECONDS)
+        self.expect_nothing_left()
+        return code
+
+    def finish(self) -> None:
+        """Wait for a good end."""
+        code = self.wait()
+        assert code == 0, self.said
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """Send the runner, and it alone, a signal, and wait for the end."""
+        processes.kill(self.pid, number)
+        return self.wait()
+
+    def expect_nothing_left(self) -> None:
+        """No process outlives the runner, however that ended."""
+        until(lambda: not processes.of_run(self.out), f"processes of {self.out} to end")
+
+    def wait_for_phase(self, phase: str, round_: int = 1) -> str:
+        """Name of a Job of a round that is seen in a phase: explore, train, ..."""
+        seen: list[str] = []
+
+        def look() -> bool:
+            assert self.process.poll() is None, f"ended before it came to {phase}: {self.said}"
+            for path in sorted(self.out.glob(f"jobs/{NAME}-r{round_}-*/progress.json")):
+                with contextlib.suppress(OSError, ValueError):
+                    if json.loads(path.read_text()).get("phase") == phase:
+                        seen.append(path.parent.name)
+            return bool(seen)
+
+        until(look, f"a Job of round {round_} to {phase}")
+        return seen[0]
+
+
+def adapter(out: Path) -> dict[str, bytes]:
+    """The final adapter of a run as its folder has it."""
+    return {name: (out / "adapter" / name).read_bytes() for name in FILES}
+
+
+def status(out: Path) -> dict[str, Any]:
+    """The object as last saved."""
+    federation: dict[str, Any] = json.loads((out / "federation.json").read_text())
+    return dict(federation["status"])
+
+
+def _command(arguments: tuple[str | Path, ...]) -> list[str]:
+    return [sys.executable, "-m", "hansa.cli.main", *map(str, arguments)]

@@ -1,0 +1,60 @@
+"""Evaluations: honest intervals, written once, never another run's."""
+
+from collections.abc import Callable
+
+import pytest
+from hansa_client import evaluate
+from hansa_client.trajectory import Episode
+
+from hansa.assignment import Assignment
+from hansa.errors import AnotherRun, Corrupt
+from tests.memory_store import MemoryStore
+
+Assign = Callable[..., Assignment]
+KEY = "run/evaluations/maze/00000.json"
+
+
+def episodes(*outcomes: bool) -> list[Episode]:
+    return [
+        Episode(
+            task=f"t{n % 2}", sample=n, round=0, source="evaluation", seed=1, success=won, turns=[]
+        )
+        for n, won in enumerate(outcomes)
+    ]
+
+
+@pytest.mark.parametrize(
+    "successes, trials, low, high",
+    [
+        pytest.param(50, 100, 0.4038, 0.5962, id="half"),
+        pytest.param(0, 10, 0.0, 0.2775, id="none"),
+        pytest.param(10, 10, 0.7225, 1.0, id="all"),
+        pytest.param(0, 0, 0.0, 1.0, id="nothing played says nothing"),
+    ],
+)
+def test_wilsons_interval(successes: int, trials: int, low: float, high: float) -> None:
+    assert evaluate.wilson(successes, trials) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_an_evaluation_is_written_once(assign: Assign) -> None:
+    store = MemoryStore()
+    assert evaluate.find(store, assign()) is None
+    first = evaluate.commit(store, assign(), episodes(True, False, True), 1.5)
+    assert list(store.objects) == [KEY]
+    assert (first.successes, first.episodes) == (2, 3)
+    assert first.tasks == {"t0": [2, 2], "t1": [0, 1]}
+    assert evaluate.commit(store, assign(), episodes(False), 9.0) == first
+    assert evaluate.find(store, assign(round=2)) == first
+    assert evaluate.report(first).successes == 2
+
+
+def test_another_runs_evaluation_is_refused(assign: Assign) -> None:
+    store = MemoryStore()
+    evaluate.commit(store, assign(), episodes(True), 1.0)
+    with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
+        evaluate.find(store, assign(seed=8))
+    with pytest.raises(AnotherRun, match="adapter_sha256"):
+        evaluate.find(store, assign(start={"round": 0, "sha256": "a" * 64}))
+    store.objects[KEY] = b"{}"
+    with pytest.raises(Corrupt, match=f"^{KEY}: "):
+        evaluate.find(store, assign())

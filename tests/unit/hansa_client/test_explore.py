@@ -1,0 +1,88 @@
+"""The choice of tasks follows from seeds, and experts show only what worked."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hansa_client import explore
+from hansa_client.model import Base
+from hansa_client.trajectory import render
+
+from hansa.assignment import Assignment
+from hansa.errors import PermanentError
+
+Assign = Callable[..., Assignment]
+
+
+def names(told: Assignment) -> list[str]:
+    tasks = explore.make_world(told).tasks("train")
+    return [job.task.id for job in explore.explore_jobs(told, tasks)]
+
+
+def test_rounds_and_environments_explore_other_tasks_and_attempts_the_same(assign: Assign) -> None:
+    assert names(assign()) == names(assign())
+    assert names(assign()) != names(assign(round=2))
+    assert names(assign()) != names(assign(seed=8))
+    assert len(set(names(assign()))) == 6
+
+
+def test_a_task_is_sampled_several_times_with_other_luck(assign: Assign) -> None:
+    told = assign(exploration={"tasksPerRound": 4, "samplesPerTask": 3})
+    jobs = explore.explore_jobs(told, explore.make_world(told).tasks("train"))
+    assert set(Counter(job.task.id for job in jobs).values()) == {3}
+    assert len({job.seed for job in jobs}) == 12
+
+
+def test_more_tasks_than_there_are_come_again_with_other_luck(assign: Assign) -> None:
+    told = assign(exploration={"tasksPerRound": 7})
+    few = explore.make_world(told).tasks("train")[:3]
+    jobs = explore.explore_jobs(told, few)
+    assert sorted(Counter(job.task.id for job in jobs).values()) == [2, 2, 3]
+    assert len({job.seed for job in jobs}) == 7
+
+
+def test_held_out_tasks_are_the_same_for_every_round_and_more_keep_those_before(
+    assign: Assign,
+) -> None:
+    tasks = explore.make_world(assign()).tasks("test")
+    four = explore.evaluate_jobs(assign(), tasks)
+    assert explore.evaluate_jobs(assign(round=9), tasks) == four
+    assert explore.evaluate_jobs(assign(evaluation={"tasks": 9}), tasks)[:4] == four
+    everything = explore.evaluate_jobs(assign(evaluation={"tasks": 99_999}), tasks)
+    assert len(everything) == len(tasks) == len({job.task.id for job in everything})
+
+
+def test_demonstrations_are_successful_and_rendered_as_a_rollout_would(
+    assign: Assign, base: Base
+) -> None:
+    told = assign()
+    world = explore.make_world(told)
+    shown = explore.demonstrate(told, world, base.chat, lambda tried, found: None)
+    assert [e.success for e in shown] == [True] * 3
+    assert shown == explore.demonstrate(told, world, base.chat, lambda tried, found: None)
+    for episode in shown:
+        sequence = render(episode, 1024)
+        own = [t for t, is_own in zip(sequence.tokens, sequence.is_agent, strict=True) if is_own]
+        acts = [turn.text for turn in episode.turns if turn.role == "agent"]
+        assert own == [token for tokens in base.chat.actions(acts) for token in tokens]
+        assert sequence.tokens[-1] == base.chat.end
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        pytest.param(
+            {"world": "chess"}, r"spec.environments\[maze\].world: got 'chess'", id="world"
+        ),
+        pytest.param(
+            {"options": {"size": 99}},
+            r"spec.environments\[maze\].options.size: got 99, expected",
+            id="option",
+        ),
+    ],
+)
+def test_a_world_that_cannot_be_made_names_the_field(
+    assign: Assign, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(PermanentError, match=f"^{message}"):
+        explore.make_world(assign(**change))

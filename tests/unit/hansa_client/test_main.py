@@ -1,0 +1,41 @@
+"""The program: it can be warmed and forked, and has one way in."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from hansa_client import __main__ as program
+
+from hansa.assignment import Assignment
+from hansa.errors import PermanentError
+
+
+@pytest.mark.slow
+def test_a_warm_process_has_no_thread_and_a_fork_of_it_can_train() -> None:
+    code = (
+        "import os, sys\n"
+        "from hansa_client.__main__ import warm\n"
+        "warm()\n"
+        "import torch\n"
+        "assert len(os.listdir('/proc/self/task')) == 1\n"
+        "assert not torch.cuda.is_initialized()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    torch.set_num_threads(2)\n"
+        "    x = torch.randn(300, 300, requires_grad=True)\n"
+        "    (x @ x).sum().backward()\n"
+        "    os._exit(7)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 7, ended.stderr
+
+
+def test_an_aggregators_assignment_is_refused(assign: Callable[..., Assignment]) -> None:
+    with pytest.raises(PermanentError, match="role: got aggregator"):
+        program.work(assign(role="aggregator"))

@@ -1,0 +1,118 @@
+"""Rollouts: what is recorded is what the model saw, whichever episodes were played together."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hansa_client import explore, model, rollout, seeds
+from hansa_client.model import Base
+from hansa_client.rollout import Job, Play
+from hansa_client.trajectory import Episode, render
+from hansa_client.worlds import DEMO_OPTIONS, World, make
+
+HOW = Play(temperature=1.0, max_length=1024, batch_episodes=8, round=3, source="exploration")
+
+
+def maker(name: str) -> Callable[[], World]:
+    return lambda: make(name, DEMO_OPTIONS[name])
+
+
+def jobs(name: str, count: int) -> list[Job]:
+    return explore.held_out_jobs(maker(name)().tasks("train"), count, seed=11)
+
+
+@pytest.mark.parametrize("name", sorted(DEMO_OPTIONS))
+def test_training_sees_exactly_what_the_rollout_saw(base: Base, name: str) -> None:
+    for episode in rollout.play(base, maker(name), jobs(name, 6), HOW).episodes:
+        answered = [turn for turn in episode.turns if turn.tokens]
+        roles = {"user": "user", "agent": "assistant"}
+        messages = [{"role": roles[turn.role], "content": turn.text} for turn in answered]
+        tokenizer: Any = base.chat._tokenizer
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+        whole = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert render(episode, 1024).tokens == whole
+
+
+def test_an_episode_can_be_played_again_from_its_text(base: Base) -> None:
+    for job, episode in zip(jobs("maze", 8), played(base, 8), strict=True):
+        world = maker("maze")()
+        heard = [world.start(job.task).text]
+        for turn in episode.turns[1::2]:
+            heard.append(world.step(turn.text).text)
+        assert [turn.text for turn in episode.turns[::2]] == heard
+        assert world.success is episode.success
+        assert [turn.role for turn in episode.turns[:3]] == ["user", "agent", "user"]
+
+
+def played(base: Base, batch: int, **how: Any) -> list[Episode]:
+    play = replace(HOW, batch_episodes=batch, **how)
+    return rollout.play(base, maker("maze"), jobs("maze", 8), play).episodes
+
+
+def test_an_episode_does_not_depend_on_its_batch(base: Base) -> None:
+    together = played(base, 8)
+    assert played(base, 3) == together
+    assert played(base, 1) == together
+
+
+def test_sampling_differs_by_seed_and_greedy_does_not(base: Base) -> None:
+    task = jobs("maze", 1)[0].task
+    ten = [Job(task, n, seeds.of_episode(1, task.id, n)) for n in range(10)]
+    sampled = rollout.play(base, maker("maze"), ten, HOW).episodes
+    greedy = rollout.play(base, maker("maze"), ten, replace(HOW, temperature=0.0)).episodes
+    assert len({tuple(turn.text for turn in e.turns) for e in sampled}) > 1
+    assert len({tuple(turn.text for turn in e.turns) for e in greedy}) == 1
+
+
+def test_a_long_episode_ends_at_the_length(base: Base) -> None:
+    for episode in played(base, 8, max_length=70):
+        assert sum(len(turn.tokens) for turn in episode.turns) <= 70
+        assert episode.turns[-1].role == "user"
+        assert not episode.turns[-1].tokens
+
+
+def test_a_first_observation_that_is_too_long_is_a_failure(base: Base) -> None:
+    for episode in played(base, 8, max_length=4):
+        assert not episode.success
+        assert len(episode.turns) == 1
+        assert len(render(episode, 4)) == 0
+
+
+def test_a_cut_action_ends_in_the_next_observation_and_is_not_trained_to_end(base: Base) -> None:
+    cut = played(base, 8, max_new_tokens=1)[0]
+    first, then = cut.turns[1], cut.turns[2]
+    assert len(first.tokens) == 1
+    assert first.tokens[0] not in base.chat.stops
+    assert then.tokens[0] == base.chat.end
+    sequence = render(cut, 1024)
+    where = len(cut.turns[0].tokens) + 1
+    assert sequence.tokens[where] == base.chat.end
+    assert not sequence.is_agent[where]
+
+
+def test_progress_counts_over_all_batches(base: Base) -> None:
+    told: list[tuple[int, int]] = []
+    result = rollout.play(
+        base,
+        maker("maze"),
+        jobs("maze", 8),
+        replace(HOW, batch_episodes=3),
+        lambda done, successes: told.append((done, successes)),
+    )
+    assert told == sorted(told)
+    assert told[-1] == (8, result.successes)
+    written = [t for e in result.episodes for t in e.turns if t.role == "agent"]
+    assert result.generated == sum(len(turn.tokens) for turn in written)
+
+
+def test_nothing_to_play_plays_nothing(base: Base) -> None:
+    assert rollout.play(base, maker("maze"), [], HOW).episodes == []
+
+
+def test_a_model_of_another_kind_plays_as_well(random_model: Any) -> None:
+    other = model.load("path:x", random_model, 1)
+    how = replace(HOW, max_new_tokens=3)
+    result = rollout.play(other, maker("maze"), jobs("maze", 3), how)
+    assert len(result.episodes) == 3
+    assert result.generated > 0

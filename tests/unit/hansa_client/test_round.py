@@ -1,0 +1,391 @@
+"""A client's round: whole, resumed at each step, empty, and refused when it is another run's."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hansa_client import model
+from hansa_client import round as story
+from hansa_client.experience import Shards
+from hansa_client.round import Client
+
+from hansa import adapter, keys, logs
+from hansa.assignment import Assignment, ClientReport
+from hansa.errors import AnotherRun, Corrupt, PermanentError
+from hansa.manifest import FederationDocument, UpdateManifest, canonical, sha256
+from tests.memory_store import MemoryStore
+
+Assign = Callable[..., Assignment]
+UPDATE = "run/updates/maze/00001/"
+SHARD = "run/experience/maze/00001.jsonl.zst"
+SHOWN = "run/experience/maze/00000.jsonl.zst"
+MEASURED = "run/evaluations/maze/00000.json"
+
+
+class Killed(BaseException):
+    """The process ends here, as by kill -9."""
+
+
+def play(store: MemoryStore, told: Assignment) -> ClientReport:
+    return Client(told, store, store, logs.get("client")).play_round()
+
+
+def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:
+    return UpdateManifest.model_validate_json(store.objects[folder + keys.MANIFEST])
+
+
+def result(store: MemoryStore) -> dict[str, bytes]:
+    """The bytes that are promised to be equal."""
+    return {k: v for k, v in store.objects.items() if k.endswith((keys.ADAPTER, keys.CONFIG))}
+
+
+@pytest.fixture(scope="module")
+def whole(request: pytest.FixtureRequest) -> tuple[MemoryStore, ClientReport]:
+    """An undisturbed round."""
+    store = MemoryStore()
+    return store, play(store, request.getfixturevalue("told"))
+
+
+@pytest.fixture(scope="module")
+def told() -> Assignment:
+    return Assignment.model_validate_json(
+        json.dumps(
+            {
+                "role": "client",
+                "federation": "fed",
+                "seed": 7,
+                "model": {"source": "builtin:tiny"},
+                "adapter": {},
+                "round": 1,
+                "start": {},
+                "settings": {
+                    "exploration": {"tasksPerRound": 6},
+                    "experience": {"demonstrations": 3},
+                    "training": {"learningRate": 1e-3, "batchTokens": 1024, "epochs": 1},
+                    "evaluation": {"tasks": 4},
+                },
+                "storage": {"bucket": "bucket", "prefix": "run"},
+                "environments": ["babyai", "maze"],
+                "environment": "maze",
+                "world": "maze",
+                "options": {"map": "generated", "size": 6, "max_turns": 12},
+            }
+        )
+    )
+
+
+def test_a_round_leaves_data_first_and_its_manifest_last(
+    whole: tuple[MemoryStore, ClientReport],
+) -> None:
+    store, _ = whole
+    files = [UPDATE + name for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
+    assert store.written == [MEASURED, SHOWN, SHARD, *files]
+    document = manifest(store)
+    assert document.trained
+    assert document.counts.explored == 6
+    assert document.counts.experience == 9
+    assert document.counts.kept == 3 + document.counts.succeeded
+    assert document.counts.steps > 0
+    assert document.norm > 0
+    assert document.loss > 0
+    for name, entry in document.files.items():
+        data = store.objects[UPDATE + name]
+        assert (entry.sha256, entry.size) == (sha256(data), len(data))
+    assert document.base_model == model.digest(model.resolve("builtin:tiny"))
+    assert {"load", "evaluate", "explore", "train", "send"} <= document.seconds.keys()
+
+
+def test_the_report_tells_what_the_manifest_says(
+    whole: tuple[MemoryStore, ClientReport],
+) -> None:
+    store, report = whole
+    document = manifest(store)
+    assert report.environment == 1
+    assert report.trained
+    assert report.manifest == sha256(store.objects[UPDATE + keys.MANIFEST])
+    assert report.counts == document.counts
+    assert report.bytes == sum(entry.size for entry in document.files.values())
+    assert report.evaluation is not None
+    assert report.evaluation.episodes == 4
+
+
+def test_the_folder_is_a_peft_adapter(
+    whole: tuple[MemoryStore, ClientReport], tmp_path: Path
+) -> None:
+    from peft import PeftModel
+
+    store, _ = whole
+    for name in (keys.ADAPTER, keys.CONFIG):
+        (tmp_path / name).write_bytes(store.objects[UPDATE + name])
+    fresh = model.load("builtin:tiny", model.resolve("builtin:tiny"), 1)
+    loaded = PeftModel.from_pretrained(fresh.model, str(tmp_path))
+    ours = adapter.decode(store.objects[UPDATE + keys.ADAPTER])
+    for name, tensor in loaded.named_parameters():
+        if "lora_" in name:
+            assert (tensor.detach().numpy() == ours[name.replace(".default", "")]).all()
+
+
+def test_the_same_assignment_gives_the_same_bytes(
+    whole: tuple[MemoryStore, ClientReport], told: Assignment
+) -> None:
+    again = MemoryStore()
+    play(again, told)
+    assert result(again) == result(whole[0])
+    assert again.objects[SHARD] == whole[0].objects[SHARD]
+
+
+@pytest.mark.parametrize(
+    "at, kept",
+    [
+        pytest.param(MEASURED, "", id="before the evaluation"),
+        pytest.param(SHOWN, MEASURED, id="before the demonstrations"),
+        pytest.param(SHARD, SHOWN, id="before the shard"),
+        pytest.param(UPDATE + keys.ADAPTER, SHARD, id="before the adapter"),
+        pytest.param(UPDATE + keys.CONFIG, UPDATE + keys.ADAPTER, id="before the config"),
+        pytest.param(UPDATE + keys.MANIFEST, UPDATE + keys.CONFIG, id="before the manifest"),
+    ],
+)
+def test_a_killed_client_goes_on_and_ends_with_the_same_bytes(
+    whole: tuple[MemoryStore, ClientReport], told: Assignment, at: str, kept: str
+) -> None:
+    store = MemoryStore()
+
+    def kill(key: str) -> None:
+        if key == at:
+            raise Killed
+
+    store.before_put = kill
+    with pytest.raises(Killed):
+        play(store, told)
+    before = dict(store.objects)
+    assert not kept or kept in before
+    store.before_put = lambda key: None
+    play(store, told)
+    assert result(store) == result(whole[0])
+    assert all(store.objects[key] == data for key, data in before.items())
+    assert manifest(store).counts == manifest(whole[0]).counts
+
+
+def test_what_is_stored_is_not_made_again(
+    whole: tuple[MemoryStore, ClientReport], told: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    store.objects = {k: v for k, v in whole[0].objects.items() if k != UPDATE + keys.MANIFEST}
+
+    def never(*args: Any) -> Any:
+        raise AssertionError("this was done already")
+
+    monkeypatch.setattr("hansa_client.rollout.play", never)
+    monkeypatch.setattr("hansa_client.learners.get", never)
+    report = play(store, told)
+    assert store.written == [UPDATE + keys.MANIFEST]
+    assert report.counts == whole[1].counts
+    assert report.norm == whole[1].norm
+
+
+def test_a_committed_round_is_reported_again_without_loading_torch(
+    whole: tuple[MemoryStore, ClientReport], told: Assignment, tmp_path: Path
+) -> None:
+    store, report = whole
+    (tmp_path / "objects.json").write_text(
+        json.dumps({k: v.hex() for k, v in store.objects.items() if not k.endswith("zst")})
+    )
+    program = (
+        "import json, sys\n"
+        "from hansa import logs\n"
+        "from hansa.assignment import decode_assignment\n"
+        "from hansa_client.round import Client\n"
+        "from tests.memory_store import MemoryStore\n"
+        "store = MemoryStore()\n"
+        "found = json.load(open(sys.argv[1]))\n"
+        "store.objects = {k: bytes.fromhex(v) for k, v in found.items()}\n"
+        "told = decode_assignment(sys.argv[2])\n"
+        "print(Client(told, store, store, logs.get('client')).play_round().model_dump_json())\n"
+        "heavy = {'torch', 'transformers', 'peft'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "objects.json"), told.model_dump_json()],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ClientReport.model_validate_json(ended.stdout) == report
+
+
+def test_a_slow_twin_with_other_bytes_goes_on_with_the_stored_ones(
+    whole: tuple[MemoryStore, ClientReport], told: Assignment
+) -> None:
+    store = MemoryStore()
+    tensors = adapter.decode(whole[0].objects[UPDATE + keys.ADAPTER])
+    twins = adapter.encode({name: array * 2 for name, array in tensors.items()})
+
+    def faster_twin(key: str) -> None:
+        if key == UPDATE + keys.ADAPTER:
+            store.objects.setdefault(key, twins)
+
+    store.before_put = faster_twin
+    play(store, told)
+    assert store.objects[UPDATE + keys.ADAPTER] == twins
+    assert manifest(store).files[keys.ADAPTER].sha256 == sha256(twins)
+
+
+def test_the_first_of_two_manifests_is_reported(told: Assignment) -> None:
+    store, first = MemoryStore(), MemoryStore()
+    play(first, told)
+
+    def faster_twin(key: str) -> None:
+        if key == UPDATE + keys.MANIFEST:
+            store.objects.setdefault(key, first.objects[key])
+
+    store.before_put = faster_twin
+    assert play(store, told).manifest == sha256(first.objects[UPDATE + keys.MANIFEST])
+
+
+def test_without_any_experience_nothing_is_trained_and_the_manifest_says_so(
+    assign: Assign,
+) -> None:
+    store = MemoryStore()
+    told = assign(exploration={"tasksPerRound": 0}, experience={"demonstrations": 0})
+    report = play(store, told)
+    assert not report.trained
+    assert report.bytes == 0
+    document = manifest(store)
+    assert not document.trained
+    assert document.files == {}
+    assert document.counts.kept == 0
+    assert result(store) == {}
+
+
+def test_zero_new_successes_train_on_the_old_experience(assign: Assign) -> None:
+    report = play(MemoryStore(), assign(exploration={"tasksPerRound": 0}))
+    assert report.trained
+    assert report.counts.explored == 0
+    assert report.counts.kept == 3
+
+
+def second(store: MemoryStore, assign: Assign, **fields: Any) -> ClientReport:
+    """Round 2 from a global adapter that is round 1's update."""
+    data = store.objects[UPDATE + keys.ADAPTER]
+    store.objects["run/global/00001/adapter_model.safetensors"] = data
+    start = {"round": 1, "sha256": sha256(data)}
+    return play(store, assign(round=2, start=start, **fields))
+
+
+@pytest.mark.parametrize(
+    "rules, experience, kept",
+    [
+        pytest.param({}, 15, "old and new successes", id="history"),
+        pytest.param({"history": False}, 9, "new successes", id="no history"),
+        pytest.param({"filter": "none"}, 15, "everything", id="no filter"),
+        pytest.param({"maxTrajectories": 2}, 15, "two", id="a cap"),
+    ],
+)
+def test_the_second_round_learns_from_what_the_rules_say(
+    whole: tuple[MemoryStore, ClientReport],
+    assign: Assign,
+    rules: dict[str, Any],
+    experience: int,
+    kept: str,
+) -> None:
+    store = MemoryStore()
+    store.objects = dict(whole[0].objects)
+    report = second(store, assign, experience={"demonstrations": 3, **rules})
+    old, new = whole[1].counts.succeeded, report.counts.succeeded
+    expected = {
+        "old and new successes": 3 + old + new,
+        "new successes": 3 + new,
+        "everything": 15,
+        "two": 2,
+    }
+    assert report.counts.experience == experience
+    assert report.counts.kept == expected[kept]
+    assert report.evaluation is not None
+    assert report.evaluation.round == 1
+    assert "run/evaluations/maze/00001.json" in store.objects
+
+
+def test_a_start_adapter_with_other_bytes_is_refused(
+    whole: tuple[MemoryStore, ClientReport], assign: Assign
+) -> None:
+    store = MemoryStore()
+    store.objects["run/global/00001/adapter_model.safetensors"] = b"other"
+    with pytest.raises(Corrupt, match=r"^run/global/00001/.*got other bytes"):
+        play(store, assign(round=2, start={"round": 1, "sha256": "a" * 64}))
+    store.objects.clear()
+    with pytest.raises(Corrupt, match="got nothing, expected the round's start adapter"):
+        play(store, assign(round=2, start={"round": 1, "sha256": "a" * 64}))
+
+
+def test_another_runs_update_is_refused_with_its_field(
+    whole: tuple[MemoryStore, ClientReport], assign: Assign
+) -> None:
+    store = MemoryStore()
+    store.objects = dict(whole[0].objects)
+    with pytest.raises(AnotherRun, match=r"prefix run .*training.learningRate 0.001 there, 0.5"):
+        play(store, assign(training={"learningRate": 0.5, "batchTokens": 1024, "epochs": 1}))
+
+
+def owned(store: MemoryStore, told: Assignment, **changes: Any) -> None:
+    owner = FederationDocument(program="1", identity=told.identity(), base_model="b" * 64)
+    document = {**owner.to_json(), **changes}
+    store.objects["run/federation.json"] = canonical(document)
+
+
+def test_a_prefix_that_another_run_owns_is_refused(assign: Assign) -> None:
+    store = MemoryStore()
+    owned(store, assign(seed=9))
+    with pytest.raises(AnotherRun, match="seed 9 there, 7 here"):
+        play(store, assign())
+
+
+def test_another_base_model_than_the_owners_is_refused(assign: Assign) -> None:
+    store = MemoryStore()
+    owned(store, assign())
+    with pytest.raises(AnotherRun, match=r"model\.sha256 bbb"):
+        play(store, assign())
+    store.objects["run/federation.json"] = b"[]"
+    with pytest.raises(Corrupt, match=r"^run/federation.json"):
+        play(store, assign())
+
+
+def test_training_that_diverges_names_the_learning_rate(
+    assign: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story.adapter, "is_finite", lambda tensors: False)
+    with pytest.raises(PermanentError, match=r"^spec\.training\.learningRate: got 0\.001"):
+        play(MemoryStore(), assign())
+
+
+def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> None:
+    store = MemoryStore()
+    told = assign(role="evaluate", round=0)
+    first = Client(told, store, store, logs.get("client")).evaluate_only()
+    again = Client(told, store, store, logs.get("client")).evaluate_only()
+    assert first.evaluation == again.evaluation
+    assert first.evaluation.episodes == 4
+    assert store.written == [MEASURED]
+
+
+def test_a_round_that_is_not_to_be_evaluated_is_not(assign: Assign) -> None:
+    store = MemoryStore()
+    report = play(store, assign(evaluate=False, exploration={"tasksPerRound": 1}))
+    assert report.evaluation is None
+    assert MEASURED not in store.objects
+
+
+def test_experience_goes_to_the_private_store_alone(assign: Assign) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    told = assign(experience_storage={"bucket": "secret", "prefix": "mine"}, evaluate=False)
+    Client(told, exchange, private, logs.get("client")).play_round()
+    assert all(key.startswith("run/updates/maze/") for key in exchange.objects)
+    assert set(private.objects) == {
+        "mine/experience/maze/00000.jsonl.zst",
+        "mine/experience/maze/00001.jsonl.zst",
+    }
+    assert Shards(private, told).rounds() == [0, 1]
