@@ -11,9 +11,12 @@ import argparse
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import yaml
+
+from hansa.local.capacity import usable_cores
 
 VARIANTS: dict[str, dict[str, dict[str, object]]] = {
     "fed-se": {},
@@ -49,19 +52,30 @@ def run(folder: Path, variant: str, seed: int) -> dict:
     return {"history": [[e["round"], e["success"]] for e in status["history"]]}
 
 
-def play(folder: Path, variant: str, seed: int, tasks: int) -> dict:
-    """Base and last adapter on the same tasks, by world."""
+def play(world: dict, seed: int, tasks: int, adapter: Path | None) -> list[dict]:
+    """One world's held-out tasks, sampled and greedily."""
+    command = ["evaluate", "--world", world["world"], "--greedy", "-o", "json"]
+    command += ["--options", json.dumps(world.get("options", {}))]
+    command += ["--tasks", str(tasks), "--seed", str(seed)]
+    command += ["--adapter", str(adapter)] if adapter else []
+    return json.loads(hansa(*command))["results"]
+
+
+def measure(folder: Path, variant: str, seed: int, tasks: int, pool: ThreadPoolExecutor) -> dict:
+    """Run one federation and play its base and its last adapter on the same tasks."""
+    done = folder / f"{variant}-{seed}.json"
+    if done.exists():
+        return json.loads(done.read_text())
+    result = run(folder, variant, seed)
     adapter = folder / f"{variant}-{seed}" / "adapter"
-    worlds: dict[str, dict] = {}
-    for environment in manifest(variant, seed)["spec"]["environments"]:
-        options = json.dumps(environment.get("options", {}))
-        common = ["evaluate", "--world", environment["world"], "--options", options]
-        common += ["--tasks", str(tasks), "--greedy", "--seed", str(seed), "-o", "json"]
-        worlds[environment["name"]] = {
-            "base": json.loads(hansa(*common))["results"],
-            "last": json.loads(hansa(*common, "--adapter", str(adapter)))["results"],
-        }
-    return worlds
+    worlds = {e["name"]: e for e in manifest(variant, seed)["spec"]["environments"]}
+    base = {name: pool.submit(play, e, seed, tasks, None) for name, e in worlds.items()}
+    last = {name: pool.submit(play, e, seed, tasks, adapter) for name, e in worlds.items()}
+    result["worlds"] = {
+        name: {"base": base[name].result(), "last": last[name].result()} for name in worlds
+    }
+    done.write_text(json.dumps(result, indent=1))
+    return result
 
 
 def main() -> None:
@@ -71,16 +85,20 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
     parser.add_argument("--tasks", type=int, default=250)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--runs", type=int, default=1, help="federations side by side")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    for variant in given.variants:
-        for seed in given.seeds:
-            done = given.out / f"{variant}-{seed}.json"
-            if not done.exists():
-                result = run(given.out, variant, seed)
-                result["worlds"] = play(given.out, variant, seed, given.tasks)
-                done.write_text(json.dumps(result, indent=1))
-            print(line(variant, seed, json.loads(done.read_text())["worlds"]), flush=True)
+    asked = [(variant, seed) for variant in given.variants for seed in given.seeds]
+    with (
+        ThreadPoolExecutor(usable_cores()) as pool,
+        ThreadPoolExecutor(given.runs) as runs,
+    ):
+        futures = {
+            runs.submit(measure, given.out, variant, seed, given.tasks, pool): (variant, seed)
+            for variant, seed in asked
+        }
+        for future in as_completed(futures):
+            print(line(*futures[future], future.result()["worlds"]), flush=True)
 
 
 def line(variant: str, seed: int, worlds: dict) -> str:

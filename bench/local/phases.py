@@ -1,4 +1,4 @@
-"""Where the demo's time goes: every phase of its rounds, process start included, and tokens a second.
+"""Where the demo's time goes: phases of its rounds, process start included, tokens a second.
 
     python bench/local/phases.py [--rounds 6] [--out FOLDER]
 

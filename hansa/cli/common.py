@@ -82,6 +82,7 @@ def show_error(message: str, hint: str = "") -> None:
 
 def run_guarded(program: Callable[[], Any], debug: bool = False) -> int:
     """Run a program and turn every way it can end into an exit code and at most one sentence."""
+    _open_closed_streams()
     try:
         result = program()
         sys.stdout.flush()
@@ -130,6 +131,16 @@ def _swallow_pipe() -> int:
     """The reader has gone (`hansa status | head`): not an error, and nothing to flush at exit."""
     _mute(sys.stdout.fileno())
     return int(Exit.DONE)
+
+
+def _open_closed_streams() -> None:
+    """Fill the places of closed standard streams, or the next file opened becomes one of them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "r+")  # noqa: SIM115, PTH123  (it stays open to the end)
+            if stream.fileno() != number:
+                os.dup2(stream.fileno(), number)
+            setattr(sys, name, stream)
 
 
 def _mute(stream: int) -> None:

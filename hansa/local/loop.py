@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hansa.errors import InputError, StoreError
+from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
 from hansa.local.capacity import Capacity, measure
 from hansa.local.executor import LocalExecutor, now, seconds_until
@@ -96,10 +97,11 @@ def _loop(
     store: LocalStore | None,
     display: Display,
 ) -> Federation:
+    complaints: set[str] = set()
     while True:
-        if store:
-            store.ensure()
         jobs = executor.observe()
+        if store:
+            _look_after(store, jobs, complaints)
         effective = federation.model_copy(update={"spec": spec})
         next_ = plan(effective, jobs, now())
         _apply(next_, executor)
@@ -111,6 +113,14 @@ def _loop(
         if federation.status.phase in ENDS:
             return federation
         executor.wait(seconds_until(next_.wake_at, TICK_SECONDS))
+
+
+def _look_after(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:
+    """Bring a dead store back, and one that lives but sent a Job away without an answer."""
+    new = {job.name for job in jobs if job.exit_code == Exit.STORAGE_UNREACHABLE} - complaints
+    complaints |= new
+    if not store.ensure() and new:
+        store.restart()
 
 
 def _apply(next_: Plan, executor: LocalExecutor) -> None:

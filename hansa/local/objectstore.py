@@ -166,6 +166,11 @@ class LocalStore:
         self._wait_until_ready()
         return True
 
+    def restart(self) -> None:
+        """Bring a server that lives but gives no answer back, at the same address."""
+        self._stop(signal.SIGTERM)
+        self.ensure()
+
     def close(self) -> None:
         """Stop the server and forget its credentials; the data stays."""
         self._stop(signal.SIGTERM)
@@ -317,7 +322,10 @@ def attach(folder: Path) -> S3Store | None:
     except (OSError, ValueError, KeyError, StopIteration):
         return None
     who = Credentials(access_key=mine["accessKey"], secret_key=mine["secretKey"])
-    return S3Store(S3(endpoint=f"http://{_HOST}:{port}", bucket=BUCKET), credentials=who)
+    # Short: when the run ends meanwhile, nobody answers at that address any more.
+    retry = Retry(patience_seconds=5.0)
+    place = S3(endpoint=f"http://{_HOST}:{port}", bucket=BUCKET)
+    return S3Store(place, credentials=who, retry=retry)
 
 
 def find_weed() -> Path:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,6 +16,7 @@ from hansa.spec import Metadata, immutable_changes
 from hansa.status import Federation, FederationStatus
 
 DEFAULT_ROOT = Path("runs")
+LEAST_FREE_BYTES = 8 * 2**20
 
 
 class RunDir:
@@ -38,6 +40,13 @@ class RunDir:
                 raise InputError(
                     f"--out: got {self.path}, which holds other files ({others[0]}), "
                     "expected a new folder or one that holds a run"
+                )
+            free = shutil.disk_usage(self.path).free
+            if free < LEAST_FREE_BYTES:  # the store would start, and then refuse every write
+                raise InputError(
+                    f"--out: got {self.path}, whose disk has {free // 2**20} MiB of free space, "
+                    f"expected at least {LEAST_FREE_BYTES // 2**20} MiB",
+                    hint="free some space: nothing is lost, and the same command goes on",
                 )
             self.jobs.mkdir(exist_ok=True)
         except OSError as error:

@@ -289,9 +289,9 @@ class S3Store:
         if status == 412:
             return Precondition(f"{where}: the object exists already")
         if status in (408, 409, 429) or code in _WORTH_ANOTHER_TRY:
-            return self._unreachable(f"it answered {status} {code}")
+            return self._unreachable(f"it answered {status} {code} when asked to {verb} {where}")
         if status >= 500 and status != 501:
-            return self._unreachable(f"it answered {status} {code}")
+            return self._unreachable(f"it answered {status} {code} when asked to {verb} {where}")
         if status in (401, 403):
             return Denied(
                 f"{where}: the credentials may not {verb} it ({code})",

@@ -323,7 +323,10 @@ def test_an_immutable_field_that_changed_is_a_condition_and_nothing_is_touched()
     ("change", "sentence"),
     [
         ({"rounds": 1}, "spec.rounds: got 1, expected 2 or more"),
-        ({"environments": [{"name": "maze", "world": "wordle"}]}, "spec.environments.maze.world: got wordle"),
+        (
+            {"environments": [{"name": "maze", "world": "wordle"}]},
+            "spec.environments.maze.world: got wordle",
+        ),
         ({"model": {"source": "path:/m"}}, "spec.model.source: got path:/m"),
         ({"storage": {"s3": {"bucket": "other"}}}, "spec.storage.s3.bucket: got other"),
     ],
