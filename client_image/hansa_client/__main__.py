@@ -11,9 +11,7 @@ import sys
 from hansa import logs, program
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.errors import PermanentError
-from hansa.spec import S3
-from hansa.store.base import Credentials
-from hansa.store.s3 import S3Store
+from hansa.store.s3 import S3Store, preload
 
 PROGRAM = "client"
 SLOW_IMPORTS = (
@@ -49,8 +47,7 @@ def warm() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads on its import
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
-    nobody = Credentials(access_key="warm", secret_key="warm")  # noqa: S106
-    S3Store(S3(bucket="warm"), credentials=nobody)._client()  # botocore reads megabytes of JSON
+    preload()
 
 
 def main() -> int:

@@ -103,6 +103,7 @@ def load(source: str, folder: Path, threads: int) -> Base:
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # slow
+    torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass does not repeat itself
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     try:

@@ -23,6 +23,7 @@ from typing import IO, Self
 
 from hansa import access
 from hansa.errors import HansaError, InputError, StoreError, Unreachable
+from hansa.local.ports import GRPC_OFFSET, free_ports
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
@@ -35,21 +36,6 @@ _HOST = "127.0.0.1"
 _LOG_LIMIT = 10_000_000
 _STOP_SECONDS = 2.0
 """An idle connection keeps `weed` from ending by itself; a killed one has lost nothing either."""
-_PORTS = (
-    "master.port",
-    "master.port.grpc",
-    "volume.port",
-    "volume.port.grpc",
-    "filer.port",
-    "filer.port.grpc",
-    "s3.port",
-    "s3.port.grpc",
-    "admin.port",
-)
-_FIRST_PORT, _LAST_PORT = 11_000, 21_900
-"""Below Linux's range for outgoing connections, so that a restart finds its ports still free."""
-_GRPC_OFFSET = 10_000
-"""`weed` finds its own admin door only at this distance."""
 
 # Asks the kernel to end the server with its parent, and goes on as the server. A program of its
 # own, because code between fork and exec may hang when the runner has threads.
@@ -181,7 +167,7 @@ class LocalStore:
 
     def _start_on_free_ports(self, binary: Path) -> None:
         for attempts_left in (2, 1, 0):
-            self._ports = _free_ports()
+            self._ports = free_ports()
             self._write_identities()
             self._spawn(binary)
             try:
@@ -230,7 +216,7 @@ class LocalStore:
             )
 
     def _every_port(self) -> dict[str, int]:
-        return {**self._ports, "admin.port.grpc": self._ports["admin.port"] + _GRPC_OFFSET}
+        return {**self._ports, "admin.port.grpc": self._ports["admin.port"] + GRPC_OFFSET}
 
     def _arguments(self, data: Path) -> list[str]:
         settings: dict[str, object] = {
@@ -362,30 +348,6 @@ def _lock(path: Path, patience_seconds: float) -> IO[str]:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
-
-
-def _free_ports() -> dict[str, int]:
-    """A block of ports that nobody listens on, picked at random so that runs keep apart."""
-    for _ in range(200):
-        first = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT - len(_PORTS))
-        block = {name: first + index for index, name in enumerate(_PORTS)}
-        if all(map(_is_free, [*block.values(), block["admin.port"] + _GRPC_OFFSET])):
-            return block
-    raise Unreachable(
-        f"the embedded store found no {len(_PORTS)} free ports in a row "
-        f"between {_FIRST_PORT} and {_LAST_PORT}"
-    )
-
-
-def _is_free(port: int) -> bool:
-    """Whether nobody listens there on any address: `weed` refuses a port that is half free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 def _can_assign(master_port: int) -> bool:

@@ -76,6 +76,12 @@ class Retry:
         return share * bound
 
 
+def preload() -> None:
+    """Read the megabytes of JSON that botocore reads for its first client; forks inherit them."""
+    nobody = Credentials(access_key="nobody", secret_key="nobody")  # noqa: S106
+    S3Store(S3(bucket="nowhere"), credentials=nobody)._client()
+
+
 class S3Store:
     """One bucket, with its errors told apart and failures that pass by themselves tried again.
 

@@ -5,7 +5,7 @@ import sys
 from hansa import logs, program
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.exits import Exit
-from hansa.store.s3 import S3Store
+from hansa.store.s3 import S3Store, preload
 from hansa_server.round import aggregate
 
 PROGRAM = "server"
@@ -27,6 +27,7 @@ def main() -> int:
     if arguments == ["--warm"]:
         from hansa.local.warm import serve  # a Pod never needs it
 
+        preload()
         serve(run)
         return Exit.DONE
     if arguments:

@@ -229,8 +229,8 @@ def test_ctrl_c_at_the_terminal_leaves_the_server_to_its_owner(weed: LocalStore)
 def test_taken_ports_are_answered_with_others(
     tmp_path: Path, weed: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = iter([dict(weed._ports), objectstore._free_ports()])
-    monkeypatch.setattr(objectstore, "_free_ports", lambda: next(blocks))
+    blocks = iter([dict(weed._ports), objectstore.free_ports()])
+    monkeypatch.setattr(objectstore, "free_ports", lambda: next(blocks))
     with LocalStore(tmp_path / "store", ["maze"]) as local:
         assert local.s3.endpoint != weed.s3.endpoint
         local.store("maze").check()
