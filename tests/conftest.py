@@ -32,6 +32,17 @@ def no_credentials_of_this_machine() -> Iterator[None]:
     patch.undo()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def bytecode_is_kept() -> Iterator[None]:
+    """Programs that tests start compile torch once, even where that is switched off."""
+    patch = pytest.MonkeyPatch()
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        patch.delenv("PYTHONDONTWRITEBYTECODE")
+        patch.setenv("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / ".cache/pycache"))
+    yield
+    patch.undo()
+
+
 @pytest.fixture(scope="session")
 def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
     """A running store with identities for ENVIRONMENTS and the aggregator below PREFIX."""

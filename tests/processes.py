@@ -1,4 +1,4 @@
-"""Processes of a run, found in /proc and never by their name alone: its warm ones, Jobs and store."""
+"""Processes of a run, found in /proc by their parents and folder: warm ones, Jobs and store."""
 
 import os
 import signal
@@ -38,6 +38,11 @@ def children(pid: int) -> list[int]:
     return [each for each in _all() if _stat(each)[1] == pid and not is_gone(each)]
 
 
+def parent(pid: int) -> int:
+    """The process that started it, or 0."""
+    return _stat(pid)[1]
+
+
 def warm(runner: int, module: str = "hansa_client") -> int:
     """The runner's warm process of a program, or 0."""
     return next((c for c in children(runner) if module in _cmdline(c)), 0)
@@ -54,7 +59,7 @@ def jobs(runner: int) -> dict[str, int]:
     for module in ("hansa_client", "hansa_server"):
         parent = warm(runner, module)
         for child in children(parent) if parent else []:
-            log = _link(child)
+            log = output_of(child)
             if log.name == "log.txt":
                 found[log.parent.name] = child
     return found
@@ -95,7 +100,8 @@ def _bytes(pid: int, name: str) -> bytes:
         return b""
 
 
-def _link(pid: int) -> Path:
+def output_of(pid: int) -> Path:
+    """File that a process writes to; a Job writes to its log."""
     try:
         return Path(f"/proc/{pid}/fd/1").readlink()
     except OSError:

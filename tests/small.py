@@ -86,7 +86,7 @@ class Run:
     def __init__(self, manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> None:
         self.manifest = manifest
         self.out = out
-        self._log = out.with_name(f"{out.name}.stderr")
+        self._log = manifest.with_name(f"{out.name}.stderr")  # not on the run's disk
         with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
                 _command(("run", manifest, "--out", out, *arguments)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import INTERRUPTED, say
-from hansa.errors import HansaError
+from hansa.errors import HansaError, Unreachable
 from hansa.exits import Exit
 
 SIGNAL_BASE = 128
@@ -72,14 +72,19 @@ def carry_out(federation: "Federation", folder: "RunDir", options: "Options") ->
     except KeyboardInterrupt as stop:
         say(f"stopped; nothing is lost: the same command goes on (folder {folder.path})")
         return stop.args[0] if stop.args else INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
+    except (OSError, Unreachable) as error:
+        if not _is_full(folder, error):
             raise
         raise HansaError(
             f"--out: got {folder.path}, whose disk is full",
             hint="free some space: nothing is lost, and the same command goes on",
         ) from None
     return _say_how_it_ended(ended, folder)
+
+
+def _is_full(folder: "RunDir", error: Exception) -> bool:
+    """Whether the disk is to blame; the store on it ends with a sentence of its own."""
+    return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
 def _stop_on_signals() -> None:
@@ -108,7 +113,8 @@ def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
     evaluated = [entry for entry in status.history if entry.success]
     if evaluated:
         first, last = mean(evaluated[0].success), mean(evaluated[-1].success)
-        say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({status.completed} rounds)")
+        rounds = "1 round" if status.completed == 1 else f"{status.completed} rounds"
+        say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({rounds})")
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")

@@ -95,7 +95,8 @@ class LiveDisplay:
         status, rounds = federation.status, federation.spec.rounds
         seconds = time.monotonic() - self._began
         done = status.completed - (self._first_completed or 0)
-        left = f", about {_span(seconds / done * (rounds - status.completed))} left" if done else ""
+        ahead = rounds - status.completed
+        left = f", about {_span(seconds / done * ahead)} left" if done and ahead else ""
         best = f"  best {float(status.best.success):.1%}" if status.best else ""
         success = (
             f"success {float(status.success):.1%}" if status.success else "evaluating the base"
@@ -122,7 +123,7 @@ def _table(federation: Federation, progress: dict[str, dict[str, Any]]) -> Table
 def _row(
     environment: EnvironmentStatus, start: dict[str, float], progress: dict[str, Any]
 ) -> list[Text | str]:
-    doing = ""
+    doing = "starting" if environment.state == "Running" else ""
     if progress.get("total"):
         doing = f"{progress.get('phase', '')} {progress.get('done', 0)}/{progress['total']}"
         if "successes" in progress:

@@ -308,10 +308,9 @@ def attach(folder: Path) -> S3Store | None:
     except (OSError, ValueError, KeyError, StopIteration):
         return None
     who = Credentials(access_key=mine["accessKey"], secret_key=mine["secretKey"])
-    # Short: when the run ends meanwhile, nobody answers at that address any more.
-    retry = Retry(patience_seconds=5.0)
     place = S3(endpoint=f"http://{_HOST}:{port}", bucket=BUCKET)
-    return S3Store(place, credentials=who, retry=retry)
+    # Short: when the run ends meanwhile, nobody answers at that address any more.
+    return S3Store(place, credentials=who, retry=Retry(patience_seconds=5.0))
 
 
 def find_weed() -> Path:

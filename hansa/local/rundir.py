@@ -41,16 +41,19 @@ class RunDir:
                     f"--out: got {self.path}, which holds other files ({others[0]}), "
                     "expected a new folder or one that holds a run"
                 )
-            free = shutil.disk_usage(self.path).free
-            if free < LEAST_FREE_BYTES:  # the store would start, and then refuse every write
+            if self.is_disk_full():
                 raise InputError(
-                    f"--out: got {self.path}, whose disk has {free // 2**20} MiB of free space, "
-                    f"expected at least {LEAST_FREE_BYTES // 2**20} MiB",
+                    f"--out: got {self.path}, whose disk is full, "
+                    f"expected at least {LEAST_FREE_BYTES // 2**20} MiB of free space",
                     hint="free some space: nothing is lost, and the same command goes on",
                 )
             self.jobs.mkdir(exist_ok=True)
         except OSError as error:
             raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
+
+    def is_disk_full(self) -> bool:
+        """Whether so little is free that a store would start, and then refuse every write."""
+        return shutil.disk_usage(self.path).free < LEAST_FREE_BYTES
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -87,9 +87,7 @@ def survivor(weed: LocalStore, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder, prefix = tmp_path_factory.mktemp("moments"), "crash/moments"
     credentials = small.write_credentials(folder, weed)
     with FaultyProxy(weed.s3.endpoint or "") as proxy:
-        manifest = small.write_manifest(
-            folder, storage=small.storage(weed, proxy.endpoint, prefix)
-        )
+        manifest = small.write_manifest(folder, storage=small.storage(weed, proxy.endpoint, prefix))
         running: list[small.Run] = []
         hit: list[str] = []
         for moment in MOMENTS:

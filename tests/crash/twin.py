@@ -1,0 +1,34 @@
+"""A client that trains to other bytes when told so: the slow twin of a Job, as a warm program."""
+
+import dataclasses
+import os
+import sys
+from typing import Any
+
+from hansa_client import __main__ as client
+from hansa_client import learners
+
+from hansa import program
+from hansa.local.warm import serve
+
+_real = learners.get
+
+
+def _get(name: str) -> Any:
+    learn = _real(name)
+
+    def other(*args: Any) -> Any:
+        trained = learn(*args)
+        if os.environ.get("HANSA_TEST_TWIN") != "1":
+            return trained
+        tensors = {key: value + 1e-3 for key, value in trained.tensors.items()}
+        return dataclasses.replace(trained, tensors=tensors)
+
+    return other
+
+
+if __name__ == "__main__":
+    learners.get = _get
+    client.warm()
+    serve(lambda: program.run(client.PROGRAM, client.work))
+    sys.exit(0)

@@ -1,0 +1,118 @@
+"""README and the guides do what they say: their commands are typed here, in a fresh clone."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LATER = ("kubectl",)
+"""Commands of the section on where this is going."""
+
+
+def blocks(document: str, language: str) -> list[str]:
+    text = (ROOT / document).read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def commands(document: str) -> list[str]:
+    lines = [line for block in blocks(document, "console") for line in block.splitlines()]
+    typed = [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]
+    return [line for line in typed if not line.startswith(LATER)]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """The committed and uncommitted files of this checkout, as `git clone` would give them."""
+    folder = tmp_path_factory.mktemp("clone") / "hansa"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+            target.chmod((ROOT / name).stat().st_mode)
+    return folder
+
+
+def type_in(clone: Path, command: str) -> str:
+    """Type a command as a newcomer would; what it printed."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    packages = [clone, clone / "client_image", clone / "server_image"]
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=clone,
+        env={
+            **os.environ,
+            "PATH": path,
+            "HANSA_PYTHON": sys.executable,
+            "PYTHONPATH": ":".join(map(str, packages)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def macro(success: dict[str, float]) -> float:
+    return sum(success.values()) / len(success)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_readme_can_be_typed_from_top_to_bottom(clone):
+    typed = commands("README.md")
+    assert typed[:2] == ["git clone <this repository> hansa && cd hansa", "make demo"]
+    said = type_in(clone, "make demo")
+    assert "report:  runs/demo/report.html" in said
+    assert (clone / "runs/demo/report.html").stat().st_size > 10_000
+
+    shown = json.loads(type_in(clone, "hansa status --out runs/demo -o json"))
+    history = shown["status"]["history"]
+    assert [entry["round"] for entry in history] == list(range(len(history)))
+    assert len(history) >= 7, "the base and at least six rounds"
+    first, last = history[0]["success"], history[-1]["success"]
+    assert len(first) == len(last) == 5
+    assert macro(last) - macro(first) >= 0.2
+    assert all(last[world] > first[world] for world in first)
+
+    snippet = blocks("README.md", "python")[0]
+    type_in(clone, f"{shlex.quote(sys.executable)} -c {shlex.quote(snippet)}")
+
+    for command in typed[2:]:
+        type_in(clone, command)
+        if "--print" in command:  # one round says as much about the commands as six
+            manifest = clone / "federation.yaml"
+            manifest.write_text(manifest.read_text().replace("rounds: 6", "rounds: 1"))
+
+
+def test_the_tables_of_the_demo_are_those_of_its_results():
+    printed = subprocess.run(
+        [sys.executable, "bench/local/table.py", "print", "docs/results/demo.json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    page = (ROOT / "docs/demo.md").read_text()
+    assert all(line in page for line in printed.splitlines())
+
+
+def test_every_relative_link_of_the_documents_leads_somewhere():
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"

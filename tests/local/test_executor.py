@@ -1,0 +1,248 @@
+"""The local executor with real processes and a program that does as it is told."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from hansa.assignment import ClientReport, for_environment
+from hansa.jobs import JobRequest, ObservedJob
+from hansa.local import executor as executors
+from hansa.local.capacity import Capacity, measure
+from hansa.local.executor import LocalExecutor
+from hansa.manifest import StartAdapter
+from hansa.spec import Metadata
+from hansa.status import CurrentRound, RoundEnvironment, RoundSettings
+from tests import processes
+from tests.builders import NOW, make_federation
+from tests.processes import until
+
+Make = Callable[..., LocalExecutor]
+FAKE = "tests.local.fake_program"
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes executors whose every program is the fake one."""
+    for role in executors.PROGRAMS:
+        monkeypatch.setitem(executors.PROGRAMS, role, FAKE)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv(processes.MARK, str(tmp_path))
+    with ExitStack() as stack:
+
+        def made(
+            slots: int = 2, gpus: tuple[str, ...] = (), *, own_credentials: bool = False
+        ) -> LocalExecutor:
+            capacity = Capacity(slots=slots, gpus=list(gpus))
+            executor = LocalExecutor(
+                tmp_path / "jobs",
+                lambda name: {} if own_credentials else {"AWS_ACCESS_KEY_ID": f"key-of-{name}"},
+                capacity,
+                own_credentials=own_credentials,
+            )
+            return stack.enter_context(executor)
+
+        yield made
+
+
+def job(does: str, name: str = "", environment: str = "maze") -> JobRequest:
+    """A Job whose program does so."""
+    federation = make_federation("maze", "wordle")
+    federation = federation.model_copy(update={"metadata": Metadata(name=does)})
+    current = CurrentRound(
+        round=1,
+        opened_at=NOW,
+        start=StartAdapter(),
+        settings=RoundSettings(),
+        participation=federation.spec.participation,
+        environments=[RoundEnvironment(name=e, world=e) for e in ("maze", "wordle")],
+    )
+    return JobRequest(
+        name=name or f"{does}-{environment}",
+        role="client",
+        round=1,
+        environment=environment,
+        attempt=1,
+        assignment=for_environment(federation, current, environment),
+    )
+
+
+def find(executor: LocalExecutor, name: str) -> ObservedJob:
+    return next(job for job in executor.observe() if job.name == name)
+
+
+def wait(executor: LocalExecutor, *names: str) -> list[ObservedJob]:
+    """The Jobs, once all of them have ended."""
+
+    def look() -> bool:
+        executor.wait(0.1)
+        return not any(find(executor, name).is_active for name in names)
+
+    until(look, f"{names} to end")
+    return [find(executor, name) for name in names]
+
+
+def wait_until_it_hangs(executor: LocalExecutor, name: str) -> None:
+    def look() -> bool:
+        executor.wait(0.05)
+        return bool(executor.progress(name))
+
+    until(look, f"{name} to hang")
+
+
+def pid_of(tmp_path: Path, name: str) -> int:
+    """The process whose output is the Job's log."""
+    for pid in processes.of_run(tmp_path):
+        if processes.output_of(pid) == tmp_path / "jobs" / name / "log.txt":
+            return pid
+    return 0
+
+
+def test_a_job_that_answers_has_succeeded_with_its_report(make: Make) -> None:
+    executor = make()
+    executor.create(job("answer"))
+    (done,) = wait(executor, "answer-maze")
+    assert (done.state, done.exit_code) == ("succeeded", 0)
+    assert isinstance(done.report, ClientReport)
+    assert done.started_at and done.started_at >= done.created_at
+
+
+@pytest.mark.parametrize(
+    "does, code, message",
+    [
+        pytest.param("crash", 1, "it broke", id="a crash ends with its traceback's last line"),
+        pytest.param("exit", 44, "gpu none", id="an exit code comes through"),
+        pytest.param("kill", 137, "killed (signal 9", id="a kill is told as one"),
+    ],
+)
+def test_a_job_that_fails_tells_how(make: Make, does: str, code: int, message: str) -> None:
+    executor = make()
+    executor.create(job(does))
+    (failed,) = wait(executor, f"{does}-maze")
+    assert (failed.state, failed.exit_code, failed.reason) == ("failed", code, "")
+    assert message in failed.message
+    assert failed.report is None
+
+
+def test_creating_a_job_twice_is_creating_it_once(make: Make, tmp_path: Path) -> None:
+    executor = make()
+    for _ in range(2):
+        executor.create(job("answer"))
+    wait(executor, "answer-maze")
+    executor.create(job("answer"))
+    executor.wait(0)
+    assert (tmp_path / "jobs/answer-maze/log.txt").read_text().count("who") == 1
+
+
+def test_a_report_of_an_earlier_runner_does_not_count(make: Make, tmp_path: Path) -> None:
+    old = tmp_path / "jobs/crash-maze/report.json"
+    old.parent.mkdir(parents=True)
+    old.write_text("{}")
+    executor = make()
+    executor.create(job("crash"))
+    wait(executor, "crash-maze")
+    assert not old.exists()
+
+
+def test_no_more_jobs_run_than_there_are_slots(make: Make) -> None:
+    executor = make(slots=1)
+    executor.create(job("hang"))
+    executor.create(job("answer"))
+    wait_until_it_hangs(executor, "hang-maze")
+    assert find(executor, "answer-maze").state == "queued"
+    executor.delete("hang-maze")
+    wait(executor, "answer-maze")
+    assert [seen.name for seen in executor.observe()] == ["answer-maze"]
+
+
+def test_a_deleted_job_has_no_process_left(make: Make, tmp_path: Path) -> None:
+    executor = make()
+    executor.create(job("hang"))
+    wait_until_it_hangs(executor, "hang-maze")
+    pid = pid_of(tmp_path, "hang-maze")
+    assert pid and not processes.is_gone(pid)
+    executor.delete("hang-maze")
+    until(lambda: processes.is_gone(pid), "the Job to end")
+    assert executor.observe() == []
+
+
+def test_jobs_of_a_killed_warm_process_are_disrupted_and_the_next_ones_run(
+    make: Make, tmp_path: Path
+) -> None:
+    executor = make()
+    executor.create(job("hang"))
+    wait_until_it_hangs(executor, "hang-maze")
+    pid = pid_of(tmp_path, "hang-maze")
+    processes.kill(processes.parent(pid))
+    (failed,) = wait(executor, "hang-maze")
+    assert (failed.state, failed.reason, failed.exit_code) == ("failed", "Disrupted", None)
+    until(lambda: processes.is_gone(pid), "the Job to end with its parent")
+    executor.create(job("answer"))
+    (done,) = wait(executor, "answer-maze")
+    assert done.state == "succeeded"
+
+
+def test_a_program_that_cannot_start_is_told_and_not_tried_for_ever(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSA_TEST_BROKEN", "1")
+    executor = make()
+    executor.create(job("answer"))
+    (failed,) = wait(executor, "answer-maze")
+    assert failed.reason == "CannotStart"
+    assert "No module named 'torch'" in failed.message
+
+
+def test_leaving_ends_everything(make: Make, tmp_path: Path) -> None:
+    executor = make()
+    executor.create(job("hang"))
+    wait_until_it_hangs(executor, "hang-maze")
+    assert len(processes.of_run(tmp_path)) > 1
+    executor.__exit__(None, None, None)
+    until(lambda: not processes.of_run(tmp_path), "all processes to end")
+    executor._programs.clear()
+
+
+def test_every_job_has_its_own_credentials_and_none_of_the_users(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-user")
+    executor = make(gpus=("0", "1"))
+    executor.create(job("answer", environment="maze"))
+    executor.create(job("answer", environment="wordle"))
+    wait(executor, "answer-maze", "answer-wordle")
+    logs = {n: (tmp_path / f"jobs/answer-{n}/log.txt").read_text() for n in ("maze", "wordle")}
+    assert "who key-of-maze" in logs["maze"] and "who key-of-wordle" in logs["wordle"]
+    assert {"gpu 0", "gpu 1"} <= {line for text in logs.values() for line in text.splitlines()}
+
+
+def test_with_a_store_of_their_own_users_credentials_come_through(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-user")
+    executor = make(own_credentials=True)
+    executor.create(job("answer"))
+    wait(executor, "answer-maze")
+    assert "who of-the-user" in (tmp_path / "jobs/answer-maze/log.txt").read_text()
+
+
+def test_garbled_progress_is_no_progress(make: Make, tmp_path: Path) -> None:
+    executor = make()
+    (tmp_path / "jobs/some").mkdir(parents=True)
+    for text in ("", "{", "[1]"):
+        (tmp_path / "jobs/some/progress.json").write_text(text)
+        assert executor.progress("some") == {}
+
+
+def test_the_machine_carries_at_least_one_job_and_as_many_as_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert measure(threads=1, model_bytes=2**50).slots == 1
+    assert measure(threads=10_000).slots == 1
+    assert measure(threads=1, asked=7).slots == 7
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    on_gpus = measure(threads=1)
+    assert on_gpus.gpus == ["2", "5"]
+    assert on_gpus.environ(1) == {"CUDA_VISIBLE_DEVICES": "5"}

@@ -1,0 +1,306 @@
+"""`hansa run` as people use it: watched, stopped, started again, grown, and asked for results."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.manifest import sha256
+from hansa.store.s3 import ENV_PATIENCE
+from tests import processes, small
+from tests.processes import until
+from tests.small import hansa
+
+pytestmark = pytest.mark.slow
+
+
+def read_status(out: Path, *more: str) -> dict[str, Any]:
+    printed = hansa("status", "--out", out, "-o", "json", *more)
+    assert printed.returncode == 0, printed.stderr
+    federation: dict[str, Any] = json.loads(printed.stdout)
+    return federation
+
+
+# A finished run
+
+
+def test_status_has_every_adapter_from_the_base_to_the_last_one(undisturbed: Path) -> None:
+    federation = read_status(undisturbed)
+    assert federation["kind"] == "Federation" and federation["spec"]["rounds"] == 2
+    history = federation["status"]["history"]
+    assert [entry["round"] for entry in history] == [0, 1, 2]
+    assert [entry["outcome"] for entry in history] == ["base", "aggregated", "aggregated"]
+    for entry in history:
+        assert set(entry["success"]) == set(small.ENVIRONMENTS)
+        assert all(0 <= ratio <= 1 for ratio in entry["success"].values())
+
+
+def test_the_whole_history_can_be_read_from_the_store_alone(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(undisturbed, copy)
+    federation = json.loads((copy / "federation.json").read_text())
+    kept = federation["status"]["history"]
+    federation["status"]["history"] = kept[:1]
+    (copy / "federation.json").write_text(json.dumps(federation))
+    read = read_status(copy, "--all")["status"]["history"]
+    facts = ("round", "outcome", "updates", "adapter", "success", "episodes")
+    assert [[entry.get(f) for f in facts] for entry in read] == [
+        [entry.get(f) for f in facts] for entry in kept
+    ]
+
+
+def test_a_table_shows_each_round(undisturbed: Path) -> None:
+    printed = hansa("status", "--out", undisturbed)
+    assert "Succeeded, 2 of 2 rounds" in printed.stdout
+    assert "webshop" in printed.stdout and "aggregated" in printed.stdout
+
+
+def test_logs_are_those_of_the_jobs_asked_for(undisturbed: Path) -> None:
+    every = hansa("logs", "--out", undisturbed).stdout.splitlines()
+    names = list(dict.fromkeys(line.split(" | ")[0] for line in every))
+    assert names[:3] == ["small-r1-maze-a1", "small-r1-webshop-a1", "small-r1-aggregator-a1"]
+    assert names[-2:] == ["small-e2-maze-a1", "small-e2-webshop-a1"]
+    some = hansa("logs", "--out", undisturbed, "-e", "aggregator", "--round", "2").stdout
+    assert {line.split(" | ")[0] for line in some.splitlines()} == {"small-r2-aggregator-a1"}
+    none = hansa("logs", "--out", undisturbed, "-e", "nobody")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr.startswith("error: no Job of this run fits")
+
+
+@pytest.mark.parametrize("asked", ["last", "best", "1"])
+def test_pull_copies_the_adapter_of_a_round(undisturbed: Path, tmp_path: Path, asked: str) -> None:
+    status = read_status(undisturbed)["status"]
+    number = {"last": 2, "best": status["best"]["round"], "1": 1}[asked]
+    to = tmp_path / "adapter"
+    pulled = hansa("pull", "--out", undisturbed, "--round", asked, "--to", to, "-o", "json")
+    assert json.loads(pulled.stdout)["round"] == number
+    digest = sha256((to / "adapter_model.safetensors").read_bytes())
+    assert digest == status["history"][number]["adapter"]
+    assert json.loads((to / "adapter_config.json").read_text())["peft_type"] == "LORA"
+
+
+@pytest.mark.parametrize(
+    "asked, sentence",
+    [
+        pytest.param("99", "--round: got 99, which has no adapter", id="a round that is not"),
+        pytest.param("0", "--round: got 0", id="the base has none"),
+        pytest.param("first", "expected a round's number, `last` or `best`", id="a word"),
+    ],
+)
+def test_pull_of_what_is_not_there_is_one_sentence(
+    undisturbed: Path, tmp_path: Path, asked: str, sentence: str
+) -> None:
+    pulled = hansa("pull", "--out", undisturbed, "--round", asked, "--to", tmp_path / "adapter")
+    assert pulled.returncode == 2
+    assert sentence in pulled.stderr and "Traceback" not in pulled.stderr
+    assert not (tmp_path / "adapter").exists()
+
+
+def test_the_report_is_made_again_on_demand(undisturbed: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    made = hansa("report", "--out", undisturbed, "--page", page)
+    assert made.returncode == 0, made.stderr
+    assert "webshop" in page.read_text()
+
+
+def test_running_a_finished_run_again_does_no_work(undisturbed: Path, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in undisturbed.glob("jobs/*/log.txt")}
+    adapter = small.adapter(undisturbed)
+    with small.Run(small.write_manifest(tmp_path), undisturbed) as run:
+        run.finish()
+    after = {path.name: path.stat().st_mtime_ns for path in undisturbed.glob("jobs/*/log.txt")}
+    assert after == before
+    assert small.adapter(undisturbed) == adapter
+    assert "report:" in run.said and "adapter:" in run.said
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        pytest.param({"seed": 8}, "spec.seed: got 8, expected 7", id="seed"),
+        pytest.param({"rounds": 1}, "spec.rounds: got 1, expected 2 or more", id="rounds"),
+        pytest.param({"adapter": {"rank": 4}}, "spec.adapter.rank: got 4, expected 8", id="rank"),
+    ],
+)
+def test_a_changed_immutable_field_is_refused_by_name(
+    undisturbed: Path, tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    before = (undisturbed / "federation.json").read_bytes()
+    refused = hansa("run", small.write_manifest(tmp_path, **changes), "--out", undisturbed)
+    assert refused.returncode == 2
+    assert f"error: {sentence}" in refused.stderr and "\n\nhint: " in refused.stderr
+    assert (undisturbed / "federation.json").read_bytes() == before
+
+
+def test_a_grown_run_goes_on_and_nobody_has_to_listen(undisturbed: Path, tmp_path: Path) -> None:
+    """Rounds and epochs may change; standard output is closed and standard error's reader gone."""
+    out = tmp_path / "run"
+    shutil.copytree(undisturbed, out)
+    training = {**small.SPEC["training"], "epochs": 2}
+    manifest = small.write_manifest(tmp_path, rounds=3, training=training)
+    read, write = os.pipe()
+    os.close(read)
+    shell = f'exec "{sys.executable}" -m hansa.cli.main run "{manifest}" --out "{out}" >&-'
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", shell],
+        stderr=write,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, processes.MARK: str(out)},
+    )
+    os.close(write)
+    assert process.wait(processes.PATIENCE_SECONDS) == 0
+    until(lambda: not processes.of_run(out), "all its processes to end")
+    old = small.status(undisturbed)["history"]
+    new = small.status(out)["history"]
+    assert [entry["adapter"] for entry in new[1:3]] == [entry["adapter"] for entry in old[1:3]]
+    assert [entry["round"] for entry in new] == [0, 1, 2, 3]
+    assert set(new[3]["success"]) == set(small.ENVIRONMENTS)
+    jobs = {path.name for path in (out / "jobs").iterdir()} - {
+        path.name for path in (undisturbed / "jobs").iterdir()
+    }
+    assert all(name.startswith(("small-r3-", "small-e3-")) for name in jobs), jobs
+
+
+# A run at work
+
+
+def hold_a_job(run: small.Run) -> None:
+    """Stop a Job of the first round, so that the run stays at work while it is watched."""
+    run.wait_for_phase("evaluate")
+
+    def hold() -> bool:
+        for pid in processes.jobs(run.pid).values():
+            processes.kill(pid, signal.SIGSTOP)
+            return not processes.is_gone(pid)
+        return False
+
+    until(hold, "a Job to hold")
+
+
+def test_a_run_can_be_watched_and_stopped_and_goes_on(undisturbed: Path, tmp_path: Path) -> None:
+    manifest, out = small.write_manifest(tmp_path), tmp_path / "run"
+    with small.Run(manifest, out) as run:
+        hold_a_job(run)
+        second = hansa("run", manifest, "--out", out)
+        assert second.returncode == 2
+        assert f"error: --out: got {out}, where another `hansa run` is at work" in second.stderr
+        watching: list[Callable[[], subprocess.CompletedProcess[str]]] = [
+            lambda: hansa("status", "--out", out, "--all", "-o", "json"),
+            lambda: hansa("logs", "--out", out),
+            lambda: hansa("report", "--out", out, "--page", tmp_path / "live.html"),
+        ]
+        for watch in watching:
+            seen = watch()
+            assert seen.returncode == 0, seen.stderr
+        early = hansa("pull", "--out", out, "--round", "99", "--to", tmp_path / "early")
+        assert early.returncode == 2 and "which has no adapter in the store" in early.stderr
+        assert run.kill(signal.SIGINT) == 130
+        assert "nothing is lost: the same command goes on" in run.said
+    assert "Traceback" not in run.said
+    with small.Run(manifest, out) as run:
+        run.finish()
+    assert small.adapter(out) == small.adapter(undisturbed)
+
+
+@pytest.mark.parametrize(
+    "number, code",
+    [
+        pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, 143, id="a system that shuts down"),
+        pytest.param(signal.SIGHUP, 129, id="a terminal that closes"),
+    ],
+)
+def test_a_run_that_has_hardly_begun_stops_at_once(tmp_path: Path, number: int, code: int) -> None:
+    with small.Run(small.write_manifest(tmp_path), tmp_path / "run") as run:
+        until(lambda: "round 1 opened" in run.said, "the first round")
+        assert run.kill(number) == code
+    assert "nothing is lost: the same command goes on" in run.said
+    assert "Traceback" not in run.said
+    assert small.status(tmp_path / "run")["round"] == 1
+
+
+# Folders that cannot be used
+
+
+def test_a_folder_that_is_a_file_or_holds_other_files_is_refused(tmp_path: Path) -> None:
+    manifest = small.write_manifest(tmp_path)
+    refused = hansa("run", manifest, "--out", manifest)
+    assert (refused.returncode, refused.stderr.count("error: ")) == (2, 1)
+    assert f"error: --out: got {manifest}: " in refused.stderr
+    refused = hansa("run", manifest, "--out", tmp_path)
+    assert refused.returncode == 2
+    assert "which holds other files (federation.yaml)" in refused.stderr
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts small or read-only disks, where this user may."""
+    mounted: list[Path] = []
+
+    def make(options: str) -> Path:
+        path = tmp_path / f"disk{len(mounted)}"
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("needs the right to mount")
+        mounted.append(path)
+        return path
+
+    yield make
+    for path in mounted:
+        subprocess.run(["umount", "-l", str(path)], check=False)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, mount: Callable[..., Path]
+) -> None:
+    disk = mount("ro,size=1m")
+    refused = hansa("run", small.write_manifest(tmp_path), "--out", disk / "run")
+    assert refused.returncode == 2
+    assert f"error: --out: got {disk / 'run'}: Read-only file system" in refused.stderr
+
+
+def fill(disk: Path) -> Path:
+    """Leave no byte free; the file to delete again."""
+    ballast = disk / "ballast"
+    file = os.open(ballast, os.O_CREAT | os.O_WRONLY)
+    with suppress(OSError):
+        while os.write(file, bytes(65536)) == 65536:
+            pass
+    with suppress(OSError):
+        while True:
+            os.write(file, b"x")
+    os.close(file)
+    return ballast
+
+
+def test_a_disk_that_fills_up_is_one_sentence_and_the_run_goes_on_with_space(
+    undisturbed: Path, tmp_path: Path, mount: Callable[..., Path]
+) -> None:
+    disk = mount("size=200m")
+    manifest, out = small.write_manifest(tmp_path), disk / "run"
+    with small.Run(manifest, out, **{ENV_PATIENCE: "2"}) as run:
+        run.wait_for_phase("evaluate")
+        ballast = fill(disk)
+        assert run.wait() == 1
+    sentence = f"error: --out: got {out}, whose disk is full\n\nhint: free some space"
+    assert sentence in run.said and "Traceback" not in run.said
+    before = (out / "federation.json").read_bytes()
+    refused = hansa("run", manifest, "--out", out)
+    assert refused.returncode == 2
+    assert "whose disk is full, expected at least" in refused.stderr
+    assert (out / "federation.json").read_bytes() == before, "what was saved stays"
+    ballast.unlink()
+    with small.Run(manifest, out) as run:
+        run.finish()
+    assert small.adapter(out) == small.adapter(undisturbed)

@@ -1,0 +1,184 @@
+"""A run's folder: one run, one runner, and a status that is never half written."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from hansa.api import ANNOTATION_RETRY
+from hansa.errors import InputError
+from hansa.local.rundir import RunDir
+from hansa.plan import plan
+from hansa.status import Federation
+from tests.builders import NOW, later, make_federation, make_job, with_spec, with_status
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    made = RunDir(tmp_path / "run")
+    made.prepare()
+    return made
+
+
+def opened(federation: Federation) -> Federation:
+    """The federation with its first round open and every client at work."""
+    first = plan(federation, [], NOW)
+    federation = with_status(federation, first.status)
+    second = plan(federation, [], NOW)
+    running = [make_job(request, "running") for request in second.create]
+    third = plan(with_status(federation, second.status), running, NOW)
+    return with_status(federation, third.status)
+
+
+def test_what_is_saved_is_loaded(folder: RunDir) -> None:
+    federation = opened(make_federation())
+    folder.save(federation)
+    assert folder.load() == federation
+
+
+def test_a_kill_within_saving_leaves_the_old_object(folder: RunDir) -> None:
+    folder.save(make_federation())
+    folder.object.with_suffix(".tmp").write_text('{"half')
+    assert folder.load() == make_federation()
+    folder.save(opened(make_federation()))
+    assert folder.load().status.round == 1
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match=r"holds other files \(thesis.tex\)"):
+        RunDir(tmp_path).prepare()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_that_a_killed_first_start_left_is_taken(folder: RunDir) -> None:
+    (folder.path / "lock").touch()
+    (folder.path / "federation.tmp").write_text("{")
+    (folder.path / "hansa_client.log").touch()
+    folder.prepare()
+
+
+@pytest.mark.parametrize("below", ["file", "file/run"])
+def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--out: got"):
+        RunDir(tmp_path / below).prepare()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "Pod"}', "\x00\x01"])
+def test_a_damaged_object_is_one_sentence(folder: RunDir, text: str) -> None:
+    folder.object.write_text(text)
+    with pytest.raises(InputError, match="cannot be read"):
+        folder.load()
+
+
+def test_a_folder_without_a_run_says_how_to_start_one(folder: RunDir) -> None:
+    with pytest.raises(InputError, match="holds no run") as caught:
+        folder.load()
+    assert "hansa run" in caught.value.hint
+
+
+def test_two_runners_cannot_hold_one_folder(folder: RunDir) -> None:
+    assert not folder.is_running()
+    with folder.lock():
+        assert folder.is_running()
+        with pytest.raises(InputError, match="another `hansa run` is at work"), folder.lock():
+            pass
+    assert not folder.is_running()
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        pytest.param({"seed": 8}, "spec.seed: got 8, expected 7", id="seed"),
+        pytest.param({"rounds": 1}, "spec.rounds: got 1, expected 2 or more", id="fewer rounds"),
+        pytest.param({"adapter": {"rank": 4}}, "spec.adapter.rank: got 4", id="rank"),
+        pytest.param({"model": {"source": "path:/x"}}, "spec.model.source", id="model"),
+        pytest.param({"environments": [{"name": "maze", "world": "wordle"}]}, "maze", id="a world"),
+    ],
+)
+def test_a_changed_immutable_field_is_refused_by_its_name(
+    folder: RunDir, changes: dict[str, object], sentence: str
+) -> None:
+    folder.save(opened(make_federation()))
+    wanted = with_spec(make_federation(), **changes)
+    with pytest.raises(InputError, match="spec") as caught:
+        folder.adopt(wanted, wanted, NOW)
+    assert sentence in caught.value.message
+    assert str(folder.path) in caught.value.hint
+
+
+def test_another_name_is_another_run(folder: RunDir) -> None:
+    folder.save(opened(make_federation()))
+    other = make_federation()
+    metadata = other.metadata.model_copy(update={"name": "other"})
+    other = other.model_copy(update={"metadata": metadata})
+    with pytest.raises(InputError, match=r"metadata.name: got other, expected fed"):
+        folder.adopt(other, other, NOW)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"rounds": 9}, id="more rounds"),
+        pytest.param({"training": {"epochs": 5}}, id="epochs"),
+        pytest.param({"participation": {"retries": 9}}, id="retries"),
+    ],
+)
+def test_a_changed_mutable_field_is_a_new_generation(
+    folder: RunDir, changes: dict[str, object]
+) -> None:
+    folder.save(opened(make_federation()))
+    wanted = make_federation(**changes)
+    adopted = folder.adopt(wanted, wanted, NOW)
+    assert adopted.spec == wanted.spec
+    assert adopted.metadata.generation == 2
+    assert adopted.status.round == 1
+
+
+def test_an_unchanged_spec_is_the_same_generation(folder: RunDir) -> None:
+    old = opened(make_federation())
+    folder.save(old)
+    assert folder.adopt(make_federation(), make_federation(), NOW).metadata == old.metadata
+
+
+def test_nobody_is_late_because_nobody_ran_the_round(folder: RunDir) -> None:
+    old = opened(make_federation())
+    assert old.status.current and old.status.current.started_at
+    folder.save(old)
+    next_day = NOW + timedelta(days=1)
+    adopted = folder.adopt(make_federation(), make_federation(), next_day)
+    goes_on = plan(adopted, [], next_day)
+    assert not goes_on.status.failed
+    assert len(goes_on.create) == 3
+
+
+def test_the_aggregators_clock_begins_again_too(folder: RunDir) -> None:
+    old = opened(make_federation())
+    assert old.status.current
+    frozen = old.status.current.model_copy(update={"members": [], "frozen_at": NOW})
+    folder.save(with_status(old, old.status.model_copy(update={"current": frozen})))
+    adopted = folder.adopt(make_federation(), make_federation(), later(90_000))
+    assert adopted.status.current and adopted.status.current.frozen_at == later(90_000)
+
+
+def test_running_a_failed_federation_again_asks_for_a_retry(folder: RunDir) -> None:
+    federation = opened(make_federation())
+    requests = plan(federation, [], NOW).create
+    failed = [make_job(request, "failed", exit_code=42) for request in requests]
+    federation = with_status(federation, plan(federation, failed, NOW).status)
+    assert federation.status.failed
+    folder.save(federation)
+    adopted = folder.adopt(make_federation(), make_federation(), NOW)
+    assert adopted.metadata.annotations[ANNOTATION_RETRY] == "after-round-1"
+    again = plan(adopted, [], NOW)
+    assert again.status.failed is None
+    assert again.status.round == 2, "the failed round's number is never used again"
+
+
+def test_the_saved_object_is_what_kubectl_would_print(folder: RunDir) -> None:
+    folder.save(opened(make_federation()))
+    printed = json.loads(folder.object.read_text())
+    assert (printed["apiVersion"], printed["kind"]) == ("hansa.dev/v1alpha1", "Federation")
+    assert printed["status"]["current"]["environments"][0]["state"] == "Running"
