@@ -35,12 +35,10 @@ Reason = Literal[
     "Suspended",
     "TooFewUpdates",
     "AggregationFailed",
-    "EvaluationFailed",
     "Finished",
     # Degraded
     "AllHealthy",
     "EnvironmentFailed",
-    "UpdatesRefused",
     "NothingToLearn",
     # Succeeded
     "Running",

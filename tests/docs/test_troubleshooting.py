@@ -1,0 +1,20 @@
+"""The troubleshooting page knows every way to stand still and every way to stop."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from hansa.api import Reason
+from hansa.exits import Exit
+
+PAGE = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
+HEALTHY = {"Valid", "AllHealthy", "Running", "AllRoundsDone"}
+
+
+def test_every_reason_that_a_person_may_ask_about_has_a_row():
+    rows = set(re.findall(r"^\| \w+ (?:True|False) \| (\w+) \|", PAGE, flags=re.MULTILINE))
+    assert rows == set(get_args(Reason)) - HEALTHY
+
+
+def test_every_exit_has_a_row():
+    assert all(f"| {exit_.name} |" in PAGE for exit_ in Exit)
