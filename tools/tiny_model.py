@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "client_image"), str(ROOT / "tools")]
 
 import torch  # noqa: E402
-from hansa_client.worlds import DEMO_OPTIONS  # noqa: E402
-from tiny import evaluate, play, tokens  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+from hansa_client.worlds import DEMO_OPTIONS  # noqa: E402
+from tiny import evaluate, play, tokens  # noqa: E402
 
 OBSERVED = 0.2
 """Loss weight of tokens that the world wrote: enough to learn its words, not to be led by them."""

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hansa_server.strategies import STRATEGIES
-from hansa_server.strategies.base import Strategy, Update, move
-from hansa_server.strategies.mean import mean
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hansa.adapter import Tensors
 from hansa.spec import Aggregation
+from hansa_server.strategies import STRATEGIES
+from hansa_server.strategies.base import Strategy, Update, move
+from hansa_server.strategies.mean import mean
 
 SHAPES = {"a": (2, 3), "b": (4, 2)}
 values = st.floats(-1e6, 1e6, width=32)

@@ -1,6 +1,7 @@
 """Every world, with its default and its demo options, keeps the contract of worlds."""
 
 import pytest
+
 from hansa_client.worlds import DEMO_OPTIONS, Observation, make, names
 from hansa_client.worlds.contract import CHECKS, BrokenContract
 from hansa_client.worlds.maze import Maze

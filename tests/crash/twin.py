@@ -5,11 +5,10 @@ import os
 import sys
 from typing import Any
 
-from hansa_client import __main__ as client
-from hansa_client import learners
-
 from hansa import program
 from hansa.local.warm import serve
+from hansa_client import __main__ as client
+from hansa_client import learners
 
 _real = learners.get
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from hansa_client.worlds import DEMO_OPTIONS, make
 
+from hansa_client.worlds import DEMO_OPTIONS, make
 from tiny.tokens import Coder
 
 LONGEST_ACTION = 28

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hansa_client import lora, model
-from hansa_client.model import Base
-from hansa_client.worlds import DEMO_OPTIONS
 
 from hansa import adapter
 from hansa.assignment import Assignment
 from hansa.spec import Adapter
 from hansa.status import RoundSettings
+from hansa_client import lora, model
+from hansa_client.model import Base
+from hansa_client.worlds import DEMO_OPTIONS
 from tests.unit.hansa_client import tinymodel
 
 TINY = "builtin:tiny"

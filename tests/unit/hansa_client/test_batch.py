@@ -2,9 +2,10 @@
 
 from collections import Counter
 
-from hansa_client import batch
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hansa_client import batch
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hansa_client.chat import Chat
-from hansa_client.model import Base
 
 from hansa.errors import PermanentError
+from hansa_client.chat import Chat
+from hansa_client.model import Base
 from tests.unit.hansa_client import tinymodel
 
 TEXTS = ["Reach the goal.", "move up", "There are no walls near you.", "move left", "You"]

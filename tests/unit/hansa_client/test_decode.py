@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from hansa_client import decode
 from hansa_client.decode import Decoder
 from hansa_client.model import Base

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from hansa_client import evaluate
-from hansa_client.trajectory import Episode
 
 from hansa.assignment import Assignment
 from hansa.errors import AnotherRun, Corrupt
+from hansa_client import evaluate
+from hansa_client.trajectory import Episode
 from tests.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hansa_client.worlds import DEMO_OPTIONS
 
 from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.cli.main import main as hansa
 from hansa.spec import Adapter
+from hansa_client.worlds import DEMO_OPTIONS
 
 MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
 

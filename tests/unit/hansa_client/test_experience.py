@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import zstandard
-from hansa_client import experience
-from hansa_client.experience import Shard, ShardHeader, Shards
-from hansa_client.trajectory import Episode, Turn
 
 from hansa.assignment import Assignment
 from hansa.errors import AnotherRun, Corrupt
 from hansa.spec import Experience
+from hansa_client import experience
+from hansa_client.experience import Shard, ShardHeader, Shards
+from hansa_client.trajectory import Episode, Turn
 from tests.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hansa_client import explore
-from hansa_client.model import Base
-from hansa_client.trajectory import render
 
 from hansa.assignment import Assignment
 from hansa.errors import PermanentError
+from hansa_client import explore
+from hansa_client.model import Base
+from hansa_client.trajectory import render
 
 Assign = Callable[..., Assignment]
 

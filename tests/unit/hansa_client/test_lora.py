@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hansa_client import lora
-from hansa_client.model import Base
 
 from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.errors import PermanentError
 from hansa.spec import Adapter
+from hansa_client import lora
+from hansa_client.model import Base
 
 IDS = torch.tensor([[1, 5, 9, 22, 17, 4, 30, 12]])
 

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from hansa_client import __main__ as program
 
 from hansa.assignment import Assignment
 from hansa.errors import PermanentError
+from hansa_client import __main__ as program
 
 
 @pytest.mark.slow

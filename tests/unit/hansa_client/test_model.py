@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hansa_client import model
 
 from hansa.errors import HansaError, PermanentError
+from hansa_client import model
 from tests.memory_store import MemoryStore
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from hansa_client import explore, model, rollout, seeds
 from hansa_client.model import Base
 from hansa_client.rollout import Job, Play

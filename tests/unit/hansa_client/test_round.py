@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hansa_client import model
-from hansa_client import round as story
-from hansa_client.experience import Shards
-from hansa_client.round import Client
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
 from hansa.errors import AnotherRun, Corrupt, PermanentError
 from hansa.manifest import FederationDocument, UpdateManifest, canonical, sha256
+from hansa_client import model
+from hansa_client import round as story
+from hansa_client.experience import Shards
+from hansa_client.round import Client
 from tests.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]

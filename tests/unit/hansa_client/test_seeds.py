@@ -1,6 +1,7 @@
 """Seeds differ by everything they are derived from, and by nothing else."""
 
 import pytest
+
 from hansa_client import seeds
 
 

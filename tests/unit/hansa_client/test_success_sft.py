@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 import torch
+
+from hansa import adapter
+from hansa.adapter import Tensors
+from hansa.spec import Adapter, Training
 from hansa_client import explore, learners, lora
 from hansa_client.learners import Lesson
 from hansa_client.learners.success_sft import batch_loss, cosine
 from hansa_client.model import Base
 from hansa_client.trajectory import Sequence, render
 from hansa_client.worlds import DEMO_OPTIONS, make
-
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter, Training
 
 CPU = torch.device("cpu")
 

@@ -1,9 +1,9 @@
 """Trajectories become tokens with a loss on the agent's alone, and lines that read back."""
 
 import pytest
-from hansa_client.trajectory import Episode, Turn, decode, encode, render
 
 from hansa.errors import Corrupt
+from hansa_client.trajectory import Episode, Turn, decode, encode, render
 
 
 def episode(*turns: tuple[str, list[int]]) -> Episode:

@@ -3,6 +3,7 @@
 from importlib.metadata import EntryPoint
 
 import pytest
+
 from hansa_client.worlds import OptionError, WorldError, make, names, registry
 from hansa_client.worlds.base import Options, Task, TaskList, parse_action, rng, share
 

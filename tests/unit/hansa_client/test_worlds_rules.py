@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from hansa_client.worlds import DEMO_OPTIONS, Task, make
 from hansa_client.worlds.babyai import BabyAI
 from hansa_client.worlds.maze import MOVES, Maze, distances, generate

@@ -5,8 +5,9 @@ import random
 from pathlib import Path
 
 import pytest
-from hansa_client.worlds import DEMO_OPTIONS, make, registry
 from tokenizers import Tokenizer
+
+from hansa_client.worlds import DEMO_OPTIONS, make, registry
 
 TINY = Path(registry.__file__).parents[1] / "builtin" / "tiny"
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hansa_server.round import aggregate
 
 from hansa import adapter, keys, manifest
 from hansa.assignment import AggregatorReport, Assignment
@@ -13,6 +12,7 @@ from hansa.logs import Log
 from hansa.manifest import Counts, FileEntry, Member, StartAdapter, UpdateManifest
 from hansa.spec import S3, Adapter, Aggregation, ModelSource
 from hansa.status import RoundSettings
+from hansa_server.round import aggregate
 from tests.memory_store import MemoryStore
 
 RANK = 2

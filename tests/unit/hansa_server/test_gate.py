@@ -4,13 +4,13 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hansa_server import gate
-from hansa_server.stream import TooFewMembers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa import adapter, keys, manifest
 from hansa.manifest import StartAdapter
+from hansa_server import gate
+from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import RANK, SHAPES, Round, full_round, tensors
 
 FIRST = min(SHAPES)

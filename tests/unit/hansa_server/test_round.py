@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from hansa_server.gate import HELP
-from hansa_server.stream import TooFewMembers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +12,8 @@ from hansa.assignment import REPORT_LIMIT, encode_report
 from hansa.errors import AnotherRun, Corrupt, PermanentError
 from hansa.exits import Exit
 from hansa.manifest import FederationDocument, GlobalManifest, Member, StartAdapter
+from hansa_server.gate import HELP
+from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import (
     BASE_MODEL,
     ENVIRONMENTS,

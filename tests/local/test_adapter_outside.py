@@ -1,0 +1,77 @@
+"""The adapter that a run leaves is an ordinary PEFT folder, and as good as the run says."""
+
+import json
+
+import pytest
+
+from hansa import keys
+from tests import small
+
+TASKS = 40
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run whose adapter was measured on enough tasks to mean something."""
+    folder = tmp_path_factory.mktemp("outside")
+    manifest = small.write_manifest(folder, rounds=1, evaluation={"tasks": TASKS})
+    with small.Run(manifest, folder / "run") as run:
+        run.finish()
+    return folder / "run"
+
+
+@pytest.mark.slow
+def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claims(finished):
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from hansa_client import explore, model, rollout, seeds
+    from hansa_client.chat import Chat
+    from hansa_client.evaluate import wilson
+    from hansa_client.worlds import make
+
+    folder = model.resolve("builtin:tiny")
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    agent = PeftModel.from_pretrained(base, finished / "adapter").eval()
+    chat = Chat(AutoTokenizer.from_pretrained(folder))
+    playing = model.Base(agent, chat, agent.device)
+
+    claimed = json.loads((finished / "federation.json").read_text())["status"]["history"][-1]
+    for environment in small.SPEC["environments"]:
+        name, options = environment["name"], environment["options"]
+        jobs = explore.held_out_jobs(
+            make(environment["world"], options).tasks("test"),
+            TASKS,
+            seeds.derive(small.SPEC["seed"], name, 0, "evaluate"),
+        )
+        how = rollout.Play(
+            temperature=1.0, max_length=512, batch_episodes=7, round=1, source="evaluation"
+        )
+        played = rollout.play(
+            playing, lambda world=environment: make(world["world"], world["options"]), jobs, how
+        )
+        assert claimed["episodes"][name] == len(played.episodes) == TASKS
+        low, high = wilson(round(claimed["success"][name] * TASKS), TASKS)
+        assert low <= played.successes / TASKS <= high
+
+
+@pytest.mark.slow
+def test_the_adapter_changes_what_the_base_says(finished):
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    from hansa_client import model
+
+    base = AutoModelForCausalLM.from_pretrained(model.resolve("builtin:tiny"))
+    tokens = torch.arange(10, 30)[None]
+    with torch.inference_mode():
+        before = base(tokens).logits
+        after = PeftModel.from_pretrained(base, finished / "adapter")(tokens).logits
+    assert not torch.allclose(before, after)
+
+
+@pytest.mark.slow
+def test_the_folder_holds_what_its_manifest_names(finished):
+    manifest = json.loads((finished / "adapter" / keys.MANIFEST).read_text())
+    assert set(manifest["files"]) == set(small.FILES)
