@@ -1,0 +1,46 @@
+"""The runner looks after its store: a dead one comes back, and so does one that answers nobody."""
+
+import signal
+
+import pytest
+
+from hansa.exits import Exit
+from hansa.jobs import ObservedJob
+from hansa.local.loop import _look_after
+from hansa.local.objectstore import LocalStore
+from tests import processes
+from tests.builders import NOW
+
+
+def job(name: str, exit_code: int) -> ObservedJob:
+    return ObservedJob(
+        name=name,
+        role="client",
+        round=1,
+        state="failed",
+        created_at=NOW,
+        exit_code=exit_code,
+    )
+
+
+@pytest.mark.slow
+def test_a_store_that_sent_a_job_away_is_restarted_once_for_that_job(tmp_path):
+    complaints: set[str] = set()
+    with LocalStore(tmp_path, ["maze"], prefix="fed") as store:
+        store.store().put_if_absent("fed/global/x", b"kept")
+        first, address = store.pid, store.s3.endpoint
+
+        _look_after(store, [job("crashed", Exit.CRASHED)], complaints)
+        assert store.pid == first
+
+        assert first is not None
+        processes.kill(first, signal.SIGSTOP)  # it lives, and answers nobody
+        sent_away = [job("sent-away", Exit.STORAGE_UNREACHABLE)]
+        _look_after(store, sent_away, complaints)
+        second = store.pid
+        assert second not in (None, first)
+        assert store.s3.endpoint == address
+        assert store.store().get("fed/global/x") == b"kept"
+
+        _look_after(store, sent_away, complaints)
+        assert store.pid == second
