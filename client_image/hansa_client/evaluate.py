@@ -1,6 +1,5 @@
 """Evaluation: how the global adapter does on held-out tasks, written once per adapter."""
 
-import math
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -12,8 +11,6 @@ from hansa.errors import Corrupt, NotFound
 from hansa.manifest import EvaluationDocument, canonical, check_same_run, fingerprint
 from hansa.store.base import ObjectStore, put_once
 from hansa_client.trajectory import Episode
-
-_Z = 1.959963984540054
 
 
 def find(store: ObjectStore, assignment: Assignment) -> EvaluationDocument | None:
@@ -53,17 +50,6 @@ def report(document: EvaluationDocument) -> EvaluationReport:
         episodes=document.episodes,
         successes=document.successes,
     )
-
-
-def wilson(successes: int, episodes: int) -> tuple[float, float]:
-    """The 95 % interval of a success ratio; honest for few episodes and near 0 or 1."""
-    if not episodes:
-        return 0.0, 1.0
-    ratio, z2 = successes / episodes, _Z * _Z
-    middle = ratio + z2 / (2 * episodes)
-    spread = _Z * math.sqrt(ratio * (1 - ratio) / episodes + z2 / (4 * episodes**2))
-    scale = 1 + z2 / episodes
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
 def _by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:

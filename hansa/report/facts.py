@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hansa.report.intervals import Interval, mean, wilson
+from hansa.intervals import Interval, mean, wilson
 from hansa.status import Federation
 
 

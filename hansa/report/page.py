@@ -7,10 +7,10 @@ escaping could neither run nor fetch anything.
 from importlib.resources import files
 from typing import Any
 
+from hansa.intervals import difference
 from hansa.report import reference, replay, success, work
 from hansa.report.charts import marker_shapes
 from hansa.report.facts import Part, ReportData, Round, phases
-from hansa.report.intervals import difference
 from hansa.report.markup import (
     Child,
     Html,

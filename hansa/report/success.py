@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from hansa.intervals import Interval, difference
 from hansa.report.charts import SHAPES, Axes, Flag, Series, legend, lines, nice_top
 from hansa.report.facts import Part, ReportData, Round
-from hansa.report.intervals import Interval, difference
 from hansa.report.markup import Child, Html, details, percent, points, table, tag
 
 MOST_LINES = len(SHAPES)

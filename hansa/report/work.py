@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hansa.intervals import Interval
 from hansa.report.charts import Column, Series, columns, legend, nice_top
 from hansa.report.facts import Part, ReportData, phases
-from hansa.report.intervals import Interval
 from hansa.report.markup import Child, Html, details, duration, short, table, tag, whole
 from hansa.report.success import environment_legend, part_lines
 

@@ -25,9 +25,9 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from hansa.intervals import wilson
     from hansa_client import explore, model, rollout, seeds
     from hansa_client.chat import Chat
-    from hansa_client.evaluate import wilson
     from hansa_client.worlds import make
 
     folder = model.resolve("builtin:tiny")
@@ -51,8 +51,8 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
             playing, lambda world=environment: make(world["world"], world["options"]), jobs, how
         )
         assert claimed["episodes"][name] == len(played.episodes) == TASKS
-        low, high = wilson(round(claimed["success"][name] * TASKS), TASKS)
-        assert low <= played.successes / TASKS <= high
+        interval = wilson(round(claimed["success"][name] * TASKS), TASKS)
+        assert interval.low <= played.successes / TASKS <= interval.high
 
 
 @pytest.mark.slow

@@ -113,8 +113,8 @@ def _load(source: str, adapter: Path | None, threads: int) -> Base:
 def _measure(
     base: Base, world: World, tasks: int, temperature: float, seed: int, batch: int
 ) -> dict[str, Any]:
+    from hansa.intervals import wilson
     from hansa_client import explore, rollout
-    from hansa_client.evaluate import wilson
     from hansa_client.worlds import make
 
     jobs = explore.held_out_jobs(world.tasks("test"), tasks, seed)
@@ -127,11 +127,12 @@ def _measure(
     )
     played = rollout.play(base, lambda: make(world.name, world.options), jobs, how)
     episodes = len(played.episodes)
+    interval = wilson(played.successes, episodes)
     return {
         "decoding": f"temperature {temperature:g}" if temperature else "greedy",
         "temperature": temperature,
         "episodes": episodes,
         "successes": played.successes,
         "success": played.successes / episodes,
-        "interval": list(wilson(played.successes, episodes)),
+        "interval": [interval.low, interval.high],
     }

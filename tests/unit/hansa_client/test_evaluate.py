@@ -23,19 +23,6 @@ def episodes(*outcomes: bool) -> list[Episode]:
     ]
 
 
-@pytest.mark.parametrize(
-    "successes, trials, low, high",
-    [
-        pytest.param(50, 100, 0.4038, 0.5962, id="half"),
-        pytest.param(0, 10, 0.0, 0.2775, id="none"),
-        pytest.param(10, 10, 0.7225, 1.0, id="all"),
-        pytest.param(0, 0, 0.0, 1.0, id="nothing played says nothing"),
-    ],
-)
-def test_wilsons_interval(successes: int, trials: int, low: float, high: float) -> None:
-    assert evaluate.wilson(successes, trials) == pytest.approx((low, high), abs=1e-4)
-
-
 def test_an_evaluation_is_written_once(assign: Assign) -> None:
     store = MemoryStore()
     assert evaluate.find(store, assign()) is None

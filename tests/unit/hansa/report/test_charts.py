@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from hansa.intervals import Interval
 from hansa.report.charts import Axes, Column, Series, columns, lines, nice_top, round_ticks
-from hansa.report.intervals import Interval
 
 
 @pytest.mark.parametrize(

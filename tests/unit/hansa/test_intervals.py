@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa.report.intervals import Interval, difference, mean, wilson
+from hansa.intervals import Interval, difference, mean, wilson
 
 
 @pytest.mark.parametrize(
