@@ -1,0 +1,269 @@
+"""Jobs of a plan as Kubernetes objects: a pure builder, so that a golden file can show each one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hansa import api
+from hansa.assignment import ENV_ASSIGNMENT, ENV_MODEL_CACHE, TERMINATION_LOG
+from hansa.errors import PermanentError
+from hansa.exits import Exit
+from hansa.jobs import JobRequest
+from hansa.logs import ENV_LOG
+from hansa.spec import Participation, SecretKey
+from hansa.status import Federation
+from hansa_operator.podshapes import Refusal
+from hansa_operator.podtemplate import (
+    CLIENT,
+    SERVER,
+    ca_secret,
+    credentials_secret,
+    merge,
+    refusals,
+    stops,
+)
+from hansa_operator.settings import Settings
+
+CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER}
+COMMANDS = {CLIENT: ["hansa-client"], SERVER: ["hansa-server"]}
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+SCRATCH = "/tmp"  # noqa: S108  # the Pod's own
+SCRATCH_VOLUME = "hansa-scratch"
+CA_VOLUME = "hansa-ca"
+CA_FOLDER = "/etc/hansa/ca"
+CA_FILE = "ca.crt"
+CACHE_VOLUME = "model-cache"
+"""A volume of this name, the user's or the operator's, keeps base models between Jobs."""
+CACHE_FOLDER = "/var/cache/hansa"
+CACHE_GROUP = 65532
+VARIABLE_LIMIT = 128 * 1024 - len(ENV_ASSIGNMENT) - 2
+"""Linux starts no program with a variable longer than 128 KiB, its name and ends included."""
+
+Data = dict[str, Any]
+
+
+class Refused(PermanentError):
+    """No Job can be made from the federation as it is; its refusals say why."""
+
+    def __init__(self, found: list[Refusal]) -> None:
+        super().__init__("; ".join(refusal.sentence for refusal in found))
+        self.refusals = found
+
+
+def build(request: JobRequest, federation: Federation, settings: Settings) -> Data:
+    """The batch/v1 Job of a request; Refused when its Pod template or assignment cannot be.
+
+    Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
+    a memory limit mends the open round. Jobs that exist are never changed.
+    """
+    found = stops(refusals(federation, settings), request.environment)
+    if request.role == "aggregator":
+        found = [r for r in found if r.path.startswith("spec.storage")]
+    if found:
+        raise Refused(found)
+    labels = _labels(request, federation)
+    queue = _queue(request, federation)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": request.name,
+            "namespace": federation.metadata.namespace,
+            "labels": {**labels, **({QUEUE_LABEL: queue} if queue else {})},
+            "ownerReferences": [_owner(federation)],
+        },
+        "spec": {
+            **({"suspend": True} if queue else {}),
+            "completions": 1,
+            "parallelism": 1,
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": _deadline_seconds(request, federation),
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": _failure_policy(CONTAINERS[request.role]),
+            "template": _template(request, federation, settings, labels),
+        },
+    }
+
+
+def _labels(request: JobRequest, federation: Federation) -> dict[str, str]:
+    labels = {
+        "app.kubernetes.io/name": "hansa",
+        "app.kubernetes.io/component": CONTAINERS[request.role],
+        "app.kubernetes.io/managed-by": "hansa-operator",
+        api.LABEL_FEDERATION: federation.metadata.name,
+        api.LABEL_ROLE: request.role,
+        api.LABEL_ROUND: str(request.round),
+        api.LABEL_ATTEMPT: str(request.attempt),
+    }
+    return {
+        **labels,
+        **({api.LABEL_ENVIRONMENT: request.environment} if request.environment else {}),
+    }
+
+
+def _owner(federation: Federation) -> Data:
+    """Children go with their federation; they never hold it back (blockOwnerDeletion)."""
+    return {
+        "apiVersion": api.API_VERSION,
+        "kind": api.KIND,
+        "name": federation.metadata.name,
+        "uid": federation.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _queue(request: JobRequest, federation: Federation) -> str:
+    if not request.environment:
+        return ""
+    return federation.spec.environment(request.environment).queue_name or ""
+
+
+def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
+    """A last resort for Jobs that no operator looks after any more.
+
+    Both waits together: the plan's own clocks, which start later, always run out first.
+    """
+    current = federation.status.current
+    rules: Participation = federation.spec.participation
+    if current and current.round == request.round:
+        rules = current.participation
+    return rules.start_timeout_seconds + rules.round_timeout_seconds
+
+
+def _failure_policy(container: str) -> Data:
+    permanent = {"containerName": container, "operator": "In", "values": [int(Exit.PERMANENT)]}
+    disrupted = [{"type": "DisruptionTarget", "status": "True"}]
+    return {
+        "rules": [
+            {"action": "FailJob", "onExitCodes": permanent},
+            {"action": "Ignore", "onPodConditions": disrupted},
+        ]
+    }
+
+
+# -- the Pod --------------------------------------------------------------------------------------
+
+
+def _template(
+    request: JobRequest, federation: Federation, settings: Settings, labels: dict[str, str]
+) -> Data:
+    container = CONTAINERS[request.role]
+    base: Data = {"spec": _pod(request, federation, settings)}
+    layers: list[Mapping[str, Any]] = [settings.server_pod_template]
+    if container == CLIENT:
+        own = federation.spec.environment(request.environment).pod_template
+        layers = [settings.client_pod_template, federation.spec.pod_template, own]
+    merged = merge(base, layers)
+    metadata = merged.get("metadata", {})
+    metadata = {**metadata, "labels": {**metadata.get("labels", {}), **labels}}
+    return {"metadata": metadata, "spec": _finished(merged["spec"], container)}
+
+
+def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Data:
+    spec, container = federation.spec, CONTAINERS[request.role]
+    authority = ca_secret(spec, request.environment)
+    volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
+    security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if authority:
+        volumes.append(_ca_volume(authority))
+    if settings.model_cache_claim and container == CLIENT:
+        claim = {"claimName": settings.model_cache_claim}
+        volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": claim})
+        security |= {"fsGroup": CACHE_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": security,
+        "containers": [_container(request, federation, settings)],
+        "volumes": volumes,
+    }
+
+
+def _container(request: JobRequest, federation: Federation, settings: Settings) -> Data:
+    container = CONTAINERS[request.role]
+    mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
+    if ca_secret(federation.spec, request.environment):
+        mounts.append({"name": CA_VOLUME, "mountPath": CA_FOLDER, "readOnly": True})
+    return {
+        "name": container,
+        "image": settings.client_image if container == CLIENT else settings.server_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": COMMANDS[container],
+        "env": _variables(request, federation, settings),
+        "securityContext": {"readOnlyRootFilesystem": True},
+        "volumeMounts": mounts,
+        "terminationMessagePath": TERMINATION_LOG,
+        # A Job that fails leaves no report; its last log line then tells the user what to mend.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _variables(request: JobRequest, federation: Federation, settings: Settings) -> list[Data]:
+    variables: list[Data] = [
+        {"name": ENV_ASSIGNMENT, "value": _assignment(request, federation)},
+        {"name": "HOME", "value": SCRATCH},
+        {"name": "USER", "value": "hansa"},  # some libraries ask who runs them; no passwd knows
+    ]
+    if settings.job_log != "text":
+        variables.append({"name": ENV_LOG, "value": settings.job_log})
+    secret = credentials_secret(federation.spec, request.environment)
+    if secret:
+        variables += [
+            _from_secret(secret, "AWS_ACCESS_KEY_ID"),
+            _from_secret(secret, "AWS_SECRET_ACCESS_KEY"),
+            _from_secret(secret, "AWS_SESSION_TOKEN", optional=True),
+        ]
+    if ca_secret(federation.spec, request.environment):
+        variables.append({"name": "AWS_CA_BUNDLE", "value": f"{CA_FOLDER}/{CA_FILE}"})
+    return variables
+
+
+def _assignment(request: JobRequest, federation: Federation) -> str:
+    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
+    if len(text.encode()) > VARIABLE_LIMIT:
+        names = [e.name for e in federation.spec.environments]
+        refusal = Refusal(
+            path=f"spec.environments[{names.index(request.environment)}].options",
+            got=f"an assignment of {len(text.encode())} bytes",
+            expected=f"at most {VARIABLE_LIMIT}",
+            environment=request.environment,
+        )
+        raise Refused([refusal])
+    # The kubelet replaces $(NAME) in values and reads $$ as one $; options may hold either.
+    return text.replace("$", "$$")
+
+
+def _from_secret(secret: str, key: str, *, optional: bool = False) -> Data:
+    reference = {"name": secret, "key": key, **({"optional": True} if optional else {})}
+    return {"name": key, "valueFrom": {"secretKeyRef": reference}}
+
+
+def _ca_volume(authority: SecretKey) -> Data:
+    items = [{"key": authority.key, "path": CA_FILE}]
+    return {"name": CA_VOLUME, "secret": {"secretName": authority.name, "items": items}}
+
+
+def _finished(pod: Data, container: str) -> Data:
+    """What no template changes: privileges stay dropped, and a model cache is found by its name."""
+    pod = {**pod, "containers": [_hardened(c) for c in pod["containers"]]}
+    if "initContainers" in pod:
+        pod["initContainers"] = [_hardened(c) for c in pod["initContainers"]]
+    if container == CLIENT and any(v["name"] == CACHE_VOLUME for v in pod["volumes"]):
+        pod["containers"] = [_with_cache(c) for c in pod["containers"]]
+    return pod
+
+
+def _hardened(container: Data) -> Data:
+    fixed = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {**container, "securityContext": {**container.get("securityContext", {}), **fixed}}
+
+
+def _with_cache(container: Data) -> Data:
+    mounts = container["volumeMounts"]
+    mounted = next((m for m in mounts if m.get("name") == CACHE_VOLUME), None)
+    if mounted is None:
+        mounted = {"name": CACHE_VOLUME, "mountPath": CACHE_FOLDER}
+        mounts = [*mounts, mounted]
+    variable = {"name": ENV_MODEL_CACHE, "value": mounted["mountPath"]}
+    return {**container, "volumeMounts": mounts, "env": [*container["env"], variable]}

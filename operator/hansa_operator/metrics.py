@@ -1,0 +1,232 @@
+"""The operator's metrics: verbs that record what a pass over a federation brought about.
+
+Everything is read off the step from the old status to the new one, so a pass that changes nothing
+counts nothing, however often it is made. Record after the status was written: a conflict repeats
+the pass. Counters start at zero with the operator, as Prometheus expects.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from hansa import metrics as table
+from hansa import names
+from hansa.assignment import AggregatorReport, ClientReport
+from hansa.exits import Exit
+from hansa.jobs import ObservedJob, Plan
+from hansa.metrics import Metric
+from hansa.status import (
+    CurrentRound,
+    Federation,
+    FederationStatus,
+    HistoryEntry,
+    RoundEnvironment,
+)
+
+Family = Counter | Gauge | Histogram
+Key = tuple[str, str]
+CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
+ANSWERED = frozenset({"Updated", "Empty"})
+
+
+class Recorder:
+    """All metrics of one operator, in a registry of its own."""
+
+    def __init__(self) -> None:
+        # A second series per counter that nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._families = {metric.name: _family(metric, self.registry) for metric in table.METRICS}
+        self._environments: dict[tuple[str, str], set[str]] = {}
+
+    def exposition(self) -> bytes:
+        """What /metrics answers."""
+        return generate_latest(self.registry)
+
+    def record(self, federation: Federation, plan: Plan, observed: Sequence[ObservedJob]) -> None:
+        """What a plan has changed; `federation` still has the status from before it."""
+        key = (federation.metadata.namespace, federation.metadata.name)
+        old, new = federation.status, plan.status
+        self._gauge(table.ROUND, *key).set(new.round)
+        for entry in _closed(old, new):
+            self._record_round(key, entry)
+        self._record_environments(key, new)
+        if old.current:
+            jobs = {job.name: job for job in observed}
+            for environment in old.current.environments:
+                job = jobs.get(_client_job(key[1], old.current, environment))
+                if job and environment.state not in CONCLUDED:
+                    self._record_step(key, old.current, new, environment, job)
+            self._record_aggregator(key, old.current, new, jobs)
+
+    def reconciled(self, namespace: str, federation: str, seconds: float) -> None:
+        """A pass over a federation was made and took this long."""
+        self._histogram(table.RECONCILE_SECONDS, namespace, federation).observe(seconds)
+
+    def waiting(self, namespace: str, federation: str, passes: int) -> None:
+        """So many passes over a federation wait to be made."""
+        self._gauge(table.QUEUE_DEPTH, namespace, federation).set(passes)
+
+    def forget(self, namespace: str, federation: str) -> None:
+        """Drop the series of a federation that was deleted."""
+        self._environments.pop((namespace, federation), None)
+        for family in self._families.values():
+            family.remove_by_labels({"namespace": namespace, "federation": federation})
+
+    def _record_round(self, key: Key, entry: HistoryEntry) -> None:
+        if entry.outcome != "aggregated":
+            return
+        self._counter(table.ROUNDS_COMPLETED, *key).inc()
+        if entry.opened_at and entry.closed_at:
+            seconds = (entry.closed_at - entry.opened_at).total_seconds()
+            self._histogram(table.ROUND_SECONDS, *key).observe(seconds)
+
+    def _record_environments(self, key: Key, new: FederationStatus) -> None:
+        """Gauges of every environment; those that left the federation lose theirs."""
+        present = {environment.name for environment in new.environments}
+        gone = self._environments.get(key, set()) - present
+        self._environments[key] = present
+        for environment in new.environments:
+            self._gauge(table.EXPERIENCE, *key, environment.name).set(environment.experience)
+            if environment.success:
+                ratio = float(environment.success)
+                self._gauge(table.SUCCESS, *key, environment.name).set(ratio)
+        labels = dict(zip(table.COMMON_LABELS, key, strict=True))
+        for name in sorted(gone):
+            for metric in (table.EXPERIENCE, table.SUCCESS, table.UPDATE_NORM):
+                self._families[metric.name].remove_by_labels({**labels, "environment": name})
+
+    def _record_step(
+        self,
+        key: Key,
+        current: CurrentRound,
+        new: FederationStatus,
+        environment: RoundEnvironment,
+        job: ObservedJob,
+    ) -> None:
+        """What became of one environment's Job, in the pass that took note of it."""
+        closed = _is_closed(new, current)
+        after = None if closed else _find(new, environment.name)
+        answered = closed or (after is not None and after.state in ANSWERED)
+        given_up = job.state == "failed" if closed else after and _gave_up(environment, after)
+        if job.state == "succeeded" and job.report and answered:
+            self._record_answer(key, environment.name, job)
+        elif given_up:
+            self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
+
+    def _record_answer(self, key: Key, environment: str, job: ObservedJob) -> None:
+        report = job.report
+        if report is None or isinstance(report, AggregatorReport):
+            return
+        for phase, seconds in sorted(report.seconds.items()):
+            self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
+        if not isinstance(report, ClientReport):
+            return
+        counts = report.counts
+        outcomes = {"success": counts.succeeded, "failure": counts.explored - counts.succeeded}
+        for outcome, count in outcomes.items():
+            self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
+        if report.trained:
+            self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
+            self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)
+
+    def _record_aggregator(
+        self,
+        key: Key,
+        current: CurrentRound,
+        new: FederationStatus,
+        jobs: dict[str, ObservedJob],
+    ) -> None:
+        """Refused updates and failed attempts of the aggregator that this pass took note of."""
+        attempt = current.aggregator.attempt
+        job = jobs.get(names.aggregator_job(key[1], current.round, attempt))
+        closed = _is_closed(new, current)
+        moved = new.current is not None and new.current.aggregator.attempt != attempt
+        if current.members is None or job is None or not (closed or moved):
+            return
+        if closed and isinstance(job.report, AggregatorReport):
+            self._record_refused(key, current, job.report.refused)
+        if moved or job.state != "succeeded":
+            self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
+
+    def _record_refused(
+        self, key: Key, current: CurrentRound, refused: Iterable[tuple[int, str]]
+    ) -> None:
+        for index, reason in refused:
+            if 0 <= index < len(current.environments):
+                name = current.environments[index].name
+                self._counter(table.UPDATES_REJECTED, *key, name, reason).inc()
+
+    def _counter(self, metric: Metric, *labels: str) -> Counter:
+        family = self._families[metric.name]
+        assert isinstance(family, Counter)  # noqa: S101  # the table says so
+        return family.labels(*labels)
+
+    def _gauge(self, metric: Metric, *labels: str) -> Gauge:
+        family = self._families[metric.name]
+        assert isinstance(family, Gauge)  # noqa: S101
+        return family.labels(*labels)
+
+    def _histogram(self, metric: Metric, *labels: str) -> Histogram:
+        family = self._families[metric.name]
+        assert isinstance(family, Histogram)  # noqa: S101
+        return family.labels(*labels)
+
+
+def _family(metric: Metric, registry: CollectorRegistry) -> Family:
+    if metric.type == "histogram":
+        return Histogram(
+            metric.name, metric.help, metric.labels, registry=registry, buckets=metric.buckets
+        )
+    kind = Counter if metric.type == "counter" else Gauge
+    return kind(metric.name, metric.help, metric.labels, registry=registry)
+
+
+def _closed(old: FederationStatus, new: FederationStatus) -> list[HistoryEntry]:
+    """Rounds that ended with this step."""
+    known = {entry.round for entry in old.history}
+    newest = max(known, default=-1)
+    return [entry for entry in new.history if entry.round > newest and entry.round > 0]
+
+
+def _client_job(federation: str, current: CurrentRound, environment: RoundEnvironment) -> str:
+    build = names.client_job if current.kind == "round" else names.evaluate_job
+    return build(federation, current.round, environment.name, environment.attempt)
+
+
+def _is_closed(new: FederationStatus, current: CurrentRound) -> bool:
+    """Whether the step has ended what was open."""
+    after = new.current
+    return after is None or (after.kind, after.round) != (current.kind, current.round)
+
+
+def _find(new: FederationStatus, name: str) -> RoundEnvironment | None:
+    """The environment in the open round; nothing when it has left the federation."""
+    environments = new.current.environments if new.current else []
+    return next((e for e in environments if e.name == name), None)
+
+
+def _gave_up(before: RoundEnvironment, after: RoundEnvironment) -> bool:
+    """Whether the present attempt ended without a result."""
+    return after.attempt != before.attempt or after.state == "Failed"
+
+
+def _failure(job: ObservedJob) -> str:
+    """The name of a failure, as the troubleshooting page lists it."""
+    if job.reason:
+        return job.reason
+    if job.state == "succeeded":
+        return "ReportLost"
+    if job.state != "failed":
+        return "Timeout"
+    try:
+        return Exit(job.exit_code if job.exit_code is not None else Exit.CRASHED).name
+    except ValueError:
+        return Exit.CRASHED.name

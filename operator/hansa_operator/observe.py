@@ -1,0 +1,315 @@
+"""Jobs and Pods as Kubernetes shows them, turned into the Jobs that a plan sees."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hansa import api
+from hansa.assignment import decode_report
+from hansa.exits import Exit, facts
+from hansa.jobs import AnyReport, FailureReason, JobState, ObservedJob
+from hansa_operator.jobs import CONTAINERS, QUEUE_LABEL
+from hansa_operator.podstate import (
+    Data,
+    Delay,
+    clip,
+    delay,
+    event_delay,
+    is_true,
+    status,
+)
+
+OWN_WORDS = frozenset({Exit.PERMANENT, Exit.TOO_FEW_UPDATES})
+"""Exits whose last log line is a sentence of Hansa's; a crash's could quote a trajectory."""
+SIGNALS = 128
+_NO_POD = "no Pod was made yet; `kubectl describe job` says why (quota, admission, ServiceAccount)"
+_STOPPED = re.compile(r"\bstopped - (.+)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What the objects of one Job show."""
+
+    state: JobState
+    created_at: datetime
+    started_at: datetime | None = None
+    exit_code: int | None = None
+    reason: FailureReason = ""
+    message: str = ""
+    report: AnyReport | None = None
+
+
+def observe_all(
+    jobs: Iterable[Data],
+    pods: Iterable[Data],
+    events: Iterable[Data] = (),
+    *,
+    nodes_may_come: bool = False,
+) -> list[ObservedJob]:
+    """All Jobs of Hansa's making, by name; Pods and events are told apart by their owner."""
+    by_job: dict[str, list[Data]] = {}
+    for pod in pods:
+        by_job.setdefault(_owner(pod), []).append(pod)
+    told = list(events)
+    seen = [
+        observe(job, by_job.get(_meta(job, "uid"), []), told, nodes_may_come=nodes_may_come)
+        for job in jobs
+    ]
+    return sorted((job for job in seen if job), key=lambda job: job.name)
+
+
+def observe(
+    job: Data, pods: Sequence[Data], events: Iterable[Data] = (), *, nodes_may_come: bool = False
+) -> ObservedJob | None:
+    """A Job with its Pods as a plan sees it; nothing when its labels are not Hansa's.
+
+    A container's exit 0 counts at once. A failure counts when the Job controller has judged it,
+    since only that knows whether a disrupted Pod is replaced.
+    """
+    who = _identity(job)
+    if who is None:
+        return None
+    container = CONTAINERS[who["role"]]
+    ordered = sorted(pods, key=lambda pod: (_meta(pod, "creationTimestamp"), _meta(pod, "name")))
+    seen = _see(job, ordered, container, list(events), nodes_may_come)
+    return ObservedJob(**who, **vars(seen))
+
+
+def lingers(job: Data, observed: ObservedJob) -> bool:
+    """Whether a Job counts as failed although Kubernetes still tries to run it.
+
+    It is to be deleted once the status has been written, or it may start behind the plan's back.
+    """
+    return observed.state == "failed" and not is_true(job, "Failed", "FailureTarget", "Complete")
+
+
+def _identity(job: Data) -> dict[str, Any] | None:
+    labels: Mapping[str, str] = (job.get("metadata") or {}).get("labels") or {}
+    role = labels.get(api.LABEL_ROLE)
+    numbers = [labels.get(label, "") for label in (api.LABEL_ROUND, api.LABEL_ATTEMPT)]
+    if role not in CONTAINERS or not all(re.fullmatch(r"[0-9]{1,9}", n) for n in numbers):
+        return None
+    return {
+        "name": _meta(job, "name"),
+        "role": role,
+        "round": int(numbers[0]),
+        "environment": labels.get(api.LABEL_ENVIRONMENT, ""),
+        "attempt": int(numbers[1]),
+    }
+
+
+def _see(
+    job: Data, pods: Sequence[Data], container: str, events: list[Data], nodes_may_come: bool
+) -> _Seen:
+    pod = pods[-1] if pods else None
+    created, started = _created(job, pod), _first_start(pods, container)
+    done = next((p for p in pods if _exit_code(p, container) == 0), None)
+    if done or is_true(job, "Complete", "SuccessCriteriaMet"):
+        report = _report(done, container) if done else None
+        started = started or _time(status(job).get("startTime"))
+        return _Seen(state="succeeded", created_at=created, started_at=started, report=report)
+    verdict = is_true(job, "Failed", "FailureTarget")
+    if verdict:
+        started = started or _time(status(job).get("startTime"))
+        return _failed(job, verdict, pod, container, created, started)
+    if (job.get("spec") or {}).get("suspend") or is_true(job, "Suspended"):
+        queue = ((job.get("metadata") or {}).get("labels") or {}).get(QUEUE_LABEL)
+        why = f"waits in queue {queue}" if queue else "suspended by somebody"
+        return _Seen(state="queued", created_at=created, message=why)
+    if pod is None:
+        return _delayed(event_delay(_about(events, job)) or Delay(_NO_POD), created)
+    return _active(pod, container, _about(events, pod), nodes_may_come, created, started)
+
+
+def _active(
+    pod: Data,
+    container: str,
+    events: list[Data],
+    nodes_may_come: bool,
+    created: datetime,
+    started: datetime | None,
+) -> _Seen:
+    since = _disrupted_at(pod)
+    if since:
+        # The wait for another Pod is bounded from here: on a dead node it would never end.
+        why = f"{_disruption(pod)}; Kubernetes makes another once it has ended"
+        return _Seen(state="starting", created_at=since, reason="Disrupted", message=why)
+    if _state(pod, container, "running") or _state(pod, container, "terminated"):
+        return _Seen(state="running", created_at=created, started_at=started)
+    node = (pod.get("spec") or {}).get("nodeName")
+    spare = f"its Pod is being prepared on node {node}" if node else "its Pod waits for a node"
+    return _delayed(delay(pod, events, nodes_may_come=nodes_may_come, spare=spare), created)
+
+
+def _delayed(found: Delay, created: datetime) -> _Seen:
+    if found.forever:
+        return _Seen(
+            state="failed", created_at=created, reason="CannotStart", message=clip(found.why)
+        )
+    return _Seen(state="starting", created_at=created, message=clip(found.why))
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+def _failed(
+    job: Data,
+    verdict: Data,
+    pod: Data | None,
+    container: str,
+    created: datetime,
+    started: datetime | None,
+) -> _Seen:
+    code = _exit_code(pod, container) if pod else None
+    if code is None and verdict.get("reason") == "PodFailurePolicy":
+        code = int(Exit.PERMANENT)  # the only exit that the policy fails a Job for
+    reason, message = _why(job, verdict, pod, container, code)
+    return _Seen(
+        state="failed",
+        created_at=created,
+        started_at=started,
+        exit_code=None if reason in ("Disrupted", "CannotStart") else code,
+        reason=reason,
+        message=clip(message),
+        report=_report(pod, container) if pod else None,
+    )
+
+
+def _why(
+    job: Data, verdict: Data, pod: Data | None, container: str, code: int | None
+) -> tuple[FailureReason, str]:
+    if verdict.get("reason") == "DeadlineExceeded":
+        seconds = (job.get("spec") or {}).get("activeDeadlineSeconds")
+        return "DeadlineExceeded", f"did not finish within {seconds} s of its start"
+    if code == Exit.PERMANENT:
+        return "", (_own_words(pod, container) if pod else "") or facts(code).help
+    if pod is None:
+        return "Disrupted", "its Pod is gone: it was deleted before its exit code was read"
+    if _disrupted_at(pod):
+        return "Disrupted", _disruption(pod)
+    return _why_container(pod, container, code)
+
+
+def _why_container(pod: Data, container: str, code: int | None) -> tuple[FailureReason, str]:
+    ended = _state(pod, container, "terminated") or {}
+    if code is None:
+        both = [status(pod).get("reason"), status(pod).get("message")]
+        said = ": ".join(clip(word) for word in both if word)
+        return "", f"its Pod failed before its container ran ({said or 'no reason was given'})"
+    if ended.get("reason") in ("StartError", "ContainerCannotRun"):
+        words = clip(ended.get("message"))
+        return "CannotStart", f"container {container} cannot be started ({words})"
+    if ended.get("reason") == "OOMKilled":
+        return "", f"killed for want of memory ({_memory(pod, container)}): raise it"
+    if status(pod).get("reason") == "Evicted":
+        return "", f"its Pod was evicted ({clip(status(pod).get('message'))})"
+    if code > SIGNALS:
+        return "", f"its container was killed by signal {code - SIGNALS}"
+    words = _own_words(pod, container) if code in OWN_WORDS else ""
+    return "", words or facts(code).help
+
+
+def _memory(pod: Data, container: str) -> str:
+    for each in (pod.get("spec") or {}).get("containers") or ():
+        limits = (each.get("resources") or {}).get("limits") or {}
+        if each.get("name") == container and "memory" in limits:
+            return f"resources.limits.memory of container {container} is {limits['memory']}"
+    return "its node had no more"
+
+
+def _own_words(pod: Data, container: str) -> str:
+    """The sentence that the program stopped with, from the tail of its log."""
+    ended = _state(pod, container, "terminated") or {}
+    for line in reversed(str(ended.get("message") or "").splitlines()):
+        match = _STOPPED.search(line)
+        if match:
+            return match[1]
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("event") == "stopped":
+            hint = f" (hint: {event['hint']})" if event.get("hint") else ""
+            return f"{event.get('message', '')}{hint}"
+    return ""
+
+
+def _disrupted_at(pod: Data) -> datetime | None:
+    """Since when a Pod is being taken away: by an eviction, a preemption, a lost node, a person."""
+    target = is_true(pod, "DisruptionTarget")
+    if target:
+        return _time(target.get("lastTransitionTime")) or _created(pod, None)
+    return _time(_meta(pod, "deletionTimestamp"))
+
+
+def _disruption(pod: Data) -> str:
+    target = is_true(pod, "DisruptionTarget")
+    if target is None:
+        return "its Pod was deleted"
+    return f"its Pod was disrupted ({target.get('reason') or 'no reason was given'})"
+
+
+# -- reading objects ------------------------------------------------------------------------------
+
+
+def _meta(thing: Data, name: str) -> str:
+    return str((thing.get("metadata") or {}).get(name) or "")
+
+
+def _owner(pod: Data) -> str:
+    """UID of the Job that made a Pod."""
+    owners = (pod.get("metadata") or {}).get("ownerReferences") or ()
+    return next((str(o.get("uid")) for o in owners if o.get("controller")), "")
+
+
+def _about(events: Iterable[Data], thing: Data) -> list[Data]:
+    uid = _meta(thing, "uid")
+    return [e for e in events if uid and (e.get("involvedObject") or {}).get("uid") == uid]
+
+
+def _time(value: Any) -> datetime | None:
+    if not value:
+        return None
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _created(job: Data, pod: Data | None) -> datetime:
+    """When the wait for a start began: with the newest Pod, or when a queue let the Job go."""
+    moments = (
+        _meta(pod, "creationTimestamp") if pod else None,
+        status(job).get("startTime"),
+        _meta(job, "creationTimestamp"),
+    )
+    known = [moment for moment in (_time(value) for value in moments) if moment]
+    return known[0] if known else datetime.fromtimestamp(0, UTC)
+
+
+def _state(pod: Data, container: str, kind: str) -> Data | None:
+    for each in status(pod).get("containerStatuses") or ():
+        if each.get("name") == container:
+            state: Data | None = (each.get("state") or {}).get(kind)
+            return state
+    return None
+
+
+def _exit_code(pod: Data, container: str) -> int | None:
+    code = (_state(pod, container, "terminated") or {}).get("exitCode")
+    return code if isinstance(code, int) else None
+
+
+def _first_start(pods: Iterable[Data], container: str) -> datetime | None:
+    starts = [
+        _time((_state(pod, container, kind) or {}).get("startedAt"))
+        for pod in pods
+        for kind in ("running", "terminated")
+    ]
+    return min((start for start in starts if start), default=None)
+
+
+def _report(pod: Data, container: str) -> AnyReport | None:
+    message = (_state(pod, container, "terminated") or {}).get("message")
+    return decode_report(str(message).encode()) if message else None

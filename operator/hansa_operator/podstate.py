@@ -1,0 +1,145 @@
+"""Why a Pod does not run, in a sentence: whether it waits, or can never start as it is."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+Data = Mapping[str, Any]
+
+SHOWN = 500
+"""Characters of Kubernetes' own words that a sentence repeats."""
+
+
+class Delay(NamedTuple):
+    """What keeps a Pod from running."""
+
+    why: str
+    """A sentence."""
+    forever: bool = False
+    """Whether only a person can change it."""
+
+
+IMAGE_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "SignatureValidationFailed",
+    }
+)
+_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError"})
+_PASSING = re.compile(
+    r"time(d )?out|deadline exceeded|connection (refused|reset)|no such host|\bEOF\b"
+    r"|too ?many ?requests|QPS exceeded|server misbehaving|network is unreachable|no route to host"
+    r"|service unavailable|bad gateway|internal server error|context canceled|already reserved",
+    re.IGNORECASE,
+)
+"""A registry or runtime that may answer the next time; a start timeout ends the wait."""
+_NEVER = re.compile(
+    r'(secret|configmap|serviceaccount|runtimeclass) "[^"]*" not found'
+    r"|references non-existent (secret|config) key|violates PodSecurity|no PriorityClass with name",
+    re.IGNORECASE,
+)
+_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
+_NO_MATCH = re.compile(r"didn't match Pod's node affinity/selector")
+# Kubernetes 1.36 names the taint no more ("taint(s)"): one of a node that starts would look alike.
+_TAINT = re.compile(r"had untolerated taint \{(?!node\.(cloudprovider\.)?kubernetes\.io/)")
+
+
+def delay(
+    pod: Data, events: Iterable[Data] = (), *, nodes_may_come: bool = False, spare: str = ""
+) -> Delay:
+    """Why this Pod does not run yet, by its containers, the scheduler or, at last, its events."""
+    for image, waiting in _waiting(pod):
+        found = _container_delay(image, waiting)
+        if found:
+            return found
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled and scheduled.get("status") == "False":
+        return _scheduler_delay(scheduled, nodes_may_come)
+    return event_delay(events) or Delay(spare or "its Pod is being prepared")
+
+
+def condition(thing: Data, *types: str) -> Data | None:
+    """The first of these conditions that the object has."""
+    found = {c.get("type"): c for c in status(thing).get("conditions") or ()}
+    return next((found[type_] for type_ in types if type_ in found), None)
+
+
+def is_true(thing: Data, *types: str) -> Data | None:
+    """The first of these conditions that holds."""
+    for type_ in types:
+        found = condition(thing, type_)
+        if found and found.get("status") == "True":
+            return found
+    return None
+
+
+def status(thing: Data) -> Data:
+    """The object's status; a new object has none."""
+    return thing.get("status") or {}
+
+
+def clip(text: object) -> str:
+    """Kubernetes' own words on one line, not too many of them."""
+    line = " ".join(str(text or "").split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+def event_delay(events: Iterable[Data]) -> Delay | None:
+    """What the newest warning says; missing volumes and refused Pods show nowhere else."""
+    warnings = [e for e in events if e.get("type") == "Warning" and e.get("message")]
+    if not warnings:
+        return None
+    newest = max(warnings, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
+    words = clip(newest["message"])
+    return Delay(f"{newest.get('reason', 'Warning')}: {words}", bool(_NEVER.search(words)))
+
+
+def _waiting(pod: Data) -> Iterator[tuple[str, Data]]:
+    """Containers that wait, with their images; sidecars first, since they start first."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status(pod).get(kind) or ():
+            waiting = (container.get("state") or {}).get("waiting")
+            if waiting:
+                yield (
+                    str(container.get("image") or ""),
+                    {
+                        **waiting,
+                        "container": container.get("name"),
+                    },
+                )
+
+
+def _container_delay(image: str, waiting: Data) -> Delay | None:
+    reason, words = waiting.get("reason") or "", clip(waiting.get("message"))
+    who = waiting["container"]
+    if reason in IMAGE_REASONS:
+        # Some versions leave the cause out while they back off; it is back with the next try.
+        unclear = reason == "ImagePullBackOff" and ": " not in words
+        why = f"image '{image}' of container {who} cannot be pulled ({reason}: {words})"
+        return Delay(why, not unclear and not _PASSING.search(words))
+    if reason in _CONFIG_REASONS:
+        return Delay(f"container {who} cannot be made ({words})", not _PASSING.search(words))
+    if reason == "CrashLoopBackOff":
+        return Delay(f"sidecar {who} crashes again and again ({words})")
+    return None
+
+
+def _scheduler_delay(scheduled: Data, nodes_may_come: bool) -> Delay:
+    """A busy GPU is worth waiting for; a selector that fits no node is not."""
+    words = " ".join(str(scheduled.get("message") or "").split())
+    if scheduled.get("reason") == "SchedulingGated":
+        return Delay("its Pod is held back by a scheduling gate")
+    head = words.split(". ")[0].rstrip(".")
+    if _MISSING_CLAIM.search(head):
+        return Delay(f"its Pod cannot be scheduled ({head})", forever=True)
+    _, _, causes = head.partition("nodes are available: ")
+    never = bool(causes) and all(
+        _NO_MATCH.search(cause) or _TAINT.search(cause) for cause in causes.split(", ")
+    )
+    if never and not nodes_may_come:
+        return Delay(f"no node fits its nodeSelector, affinity and tolerations ({head})", True)
+    return Delay(f"waits for a node ({head or 'no reason was given'})")

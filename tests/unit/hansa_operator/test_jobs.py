@@ -1,0 +1,283 @@
+"""Jobs as the cluster gets them, each shown whole in a golden file.
+
+HANSA_UPDATE_GOLDEN=1 writes the files anew; read their diff before you keep it.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa.assignment import decode_assignment
+from hansa.spec import Participation
+from hansa_operator.jobs import VARIABLE_LIMIT, Refused, build
+from hansa_operator.settings import Settings
+from tests.unit.hansa_operator.objects import (
+    advance,
+    build_job,
+    container,
+    make_federation,
+    make_request,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+STORE = {
+    "s3": {
+        "endpoint": "https://minio.silos.svc:9000",
+        "bucket": "bucket",
+        "prefix": "run",
+        "credentialsSecret": {"name": "hansa-s3"},
+        "caSecret": {"name": "minio-tls", "key": "public.crt"},
+    }
+}
+GPU = {"spec": {"containers": [{"name": "client", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
+DEFAULTS = {
+    "metadata": {"annotations": {"team": "silos"}},
+    "spec": {
+        "nodeSelector": {"pool": "cpu", "zone": "a"},
+        "tolerations": [{"key": "batch", "operator": "Exists"}],
+        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "containers": [
+            {
+                "name": "client",
+                "resources": {"limits": {"memory": "4Gi"}, "requests": {"cpu": "1"}},
+                "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}, {"name": "MODE", "value": "a"}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }
+        ],
+    },
+}
+OWN = {
+    "metadata": {"labels": {"silo": "a"}},
+    "spec": {
+        "runtimeClassName": "nvidia",
+        "priorityClassName": "research",
+        "serviceAccountName": "silo-a",
+        "imagePullSecrets": [{"name": "regcred"}],
+        "nodeSelector": {"pool": "gpu"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "silo-a-data"}}],
+        "initContainers": [
+            {
+                "name": "proxy",
+                "image": "proxy:1",
+                "restartPolicy": "Always",
+                "env": [{"name": "AWS_REGION", "value": "eu-1"}],
+                "startupProbe": {"httpGet": {"path": "/ready", "port": 8080}},
+            }
+        ],
+        "containers": [
+            {
+                "name": "client",
+                "image": "silo-a-client:3",
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+                "env": [
+                    {"name": "MODE", "value": "b"},
+                    {
+                        "name": "HF_TOKEN",
+                        "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}},
+                    },
+                ],
+            }
+        ],
+    },
+}
+ADMIN = Settings(
+    allowed_secrets=("regcred", "hub"),
+    allowed_service_accounts=("silo-*",),
+    model_cache_claim="models",
+    job_log="json",
+    client_pod_template={"spec": {"terminationGracePeriodSeconds": 10}},
+    server_pod_template={
+        "spec": {
+            "imagePullSecrets": [{"name": "admin"}],
+            "containers": [{"name": "server", "resources": {"requests": {"memory": "1Gi"}}}],
+        }
+    },
+)
+MAZE = {"name": "maze", "world": "maze"}
+FULL = make_federation(
+    {
+        **MAZE,
+        "credentialsSecret": {"name": "hansa-maze"},
+        "queueName": "silo-a",
+        "podTemplate": OWN,
+    },
+    storage=STORE,
+    podTemplate=DEFAULTS,
+)
+
+CASES: dict[str, tuple[Any, Settings, str]] = {
+    "smallest-client": (make_federation(), Settings(), "client"),
+    "smallest-aggregator": (make_federation(), Settings(), "aggregator"),
+    "smallest-evaluate": (make_federation(rounds=1), Settings(), "evaluate"),
+    "gpu-client": (make_federation({**MAZE, "podTemplate": GPU}), Settings(), "client"),
+    "full-client": (FULL, ADMIN, "client"),
+    "full-aggregator": (FULL, ADMIN, "aggregator"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_job_is_exactly_its_golden_file(name: str) -> None:
+    federation, settings, role = CASES[name]
+    images = {"client_image": "hansa-client:golden", "server_image": "hansa-server:golden"}
+    job = build_job(federation, replace(settings, **images), role)
+    told = container(job)["env"][0]
+    assert decode_assignment(told["value"]) == make_request(federation, role).assignment
+    told["value"] = "<the assignment>"
+    file = GOLDEN / f"{name}.yaml"
+    if os.environ.get("HANSA_UPDATE_GOLDEN") == "1":
+        file.write_text(yaml.safe_dump(job, sort_keys=False, width=100))
+    assert job == yaml.safe_load(file.read_text())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kubernetes_knows_every_field_of_a_job(name: str) -> None:
+    from kubernetes import client
+
+    assert _unknown(build_job(*CASES[name]), client.V1Job, client) == []
+
+
+def _unknown(data: Any, kind: Any, client: Any, path: str = "") -> list[str]:
+    """Paths of a Job that the official client's models do not have."""
+    wrong = []
+    names = {json_name: name for name, json_name in kind.attribute_map.items()}
+    for key, value in data.items():
+        if key not in names:
+            wrong.append(f"{path}.{key}")
+            continue
+        inner = kind.openapi_types[names[key]]
+        values = value if inner.startswith("list[") else [value]
+        model = getattr(client, inner.removeprefix("list[").rstrip("]"), None)
+        for each in values if model else []:
+            wrong += _unknown(each, model, client, f"{path}.{key}")
+    return wrong
+
+
+def test_building_twice_gives_equal_jobs_and_changes_no_input() -> None:
+    before = FULL.model_dump_json()
+    assert build_job(FULL, ADMIN) == build_job(FULL, ADMIN)
+    assert FULL.model_dump_json() == before
+
+
+@pytest.mark.parametrize("text", ["$(HOME)", "cost $$5", "^a$", "$($x"])
+def test_the_kubelet_hands_on_dollar_signs_as_they_were(text: str) -> None:
+    environment = {**MAZE, "options": {"text": text}}
+    job = build_job(make_federation(environment))
+    told = _expanded(container(job)["env"][0]["value"], {"HOME": "/tmp"})
+    assert decode_assignment(told).options == {"text": text}
+
+
+def _expanded(value: str, known: dict[str, str]) -> str:
+    """Kubernetes' third_party/forked/golang/expansion, in short."""
+    out, i = "", 0
+    while i < len(value):
+        if value[i] == "$" and i + 1 < len(value):
+            if value[i + 1] == "$":
+                out, i = out + "$", i + 2
+                continue
+            end = value.find(")", i)
+            if value[i + 1] == "(" and end > 0:
+                name = value[i + 2 : end]
+                out, i = out + known.get(name, f"$({name})"), end + 1
+                continue
+        out, i = out + value[i], i + 1
+    return out
+
+
+def test_an_assignment_that_no_process_could_start_with_is_refused() -> None:
+    environment = {**MAZE, "options": {"text": "x" * VARIABLE_LIMIT}}
+    with pytest.raises(Refused, match=r"spec\.environments\[0\]\.options: got an assignment of"):
+        build_job(make_federation(environment))
+
+
+def test_the_largest_aggregator_fits_into_a_variable() -> None:
+    environments = [{"name": f"{'e' * 27}{i:03d}", "world": "maze"} for i in range(100)]
+    job = build_job(make_federation(*environments), role="aggregator")
+    assert len(container(job)["env"][0]["value"]) < VARIABLE_LIMIT / 4
+
+
+def test_the_deadline_is_that_of_the_open_round_not_of_a_later_edit() -> None:
+    ready, request = advance(make_federation(), "client")
+    longer = Participation(round_timeout_seconds=9999)
+    edited = ready.model_copy(
+        update={"spec": ready.spec.model_copy(update={"participation": longer})}
+    )
+    assert build(request, edited, Settings())["spec"]["activeDeadlineSeconds"] == 3600 + 600
+
+
+def test_a_new_attempt_uses_the_newest_pod_template() -> None:
+    ready, request = advance(make_federation(), "client")
+    edited = ready.model_copy(
+        update={"spec": ready.spec.model_copy(update={"pod_template": DEFAULTS})}
+    )
+    assert container(build(request, edited, Settings()))["resources"]["limits"]["memory"] == "4Gi"
+
+
+def test_an_environments_own_credentials_come_before_the_stores() -> None:
+    own = {**MAZE, "credentialsSecret": {"name": "own"}}
+    federation = make_federation(own, {"name": "wordle", "world": "wordle"}, storage=STORE)
+    ready, request = advance(federation, "client")
+    other = build(
+        next(r for r in _requests(federation) if r.environment == "wordle"), ready, Settings()
+    )
+    assert _secrets(build(request, ready, Settings())) == {"own"}
+    assert _secrets(other) == {"hansa-s3"}
+    assert _secrets(build_job(federation, role="aggregator")) == {"hansa-s3"}
+
+
+def _requests(federation: Any) -> list[Any]:
+    from hansa.plan import plan
+    from tests.builders import NOW, with_status
+
+    opened = with_status(federation, plan(federation, [], NOW).status)
+    return plan(opened, [], NOW).create
+
+
+def _secrets(job: dict[str, Any]) -> set[str]:
+    env = container(job)["env"]
+    return {v["valueFrom"]["secretKeyRef"]["name"] for v in env if "valueFrom" in v}
+
+
+def test_no_secret_value_and_no_credential_is_in_a_job() -> None:
+    text = json.dumps(build_job(FULL, ADMIN))
+    assert "AWS_SECRET_ACCESS_KEY" in text
+    assert all(
+        "value" not in v for v in container(build_job(FULL, ADMIN))["env"] if "AWS_A" in v["name"]
+    )
+
+
+def test_a_model_cache_is_used_where_the_user_mounts_it() -> None:
+    template = {
+        "spec": {
+            "volumes": [{"name": "model-cache", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": "client",
+                    "volumeMounts": [{"name": "model-cache", "mountPath": "/models"}],
+                }
+            ],
+        }
+    }
+    made = container(build_job(make_federation({**MAZE, "podTemplate": template})))
+    assert {"name": "HANSA_MODEL_CACHE", "value": "/models"} in made["env"]
+    assert [m["mountPath"] for m in made["volumeMounts"]] == ["/tmp", "/models"]
+
+
+def test_a_refused_template_stops_its_environment_and_no_other() -> None:
+    bad = {"spec": {"hostNetwork": True}}
+    wordle = {"name": "wordle", "world": "wordle"}
+    federation = make_federation({**MAZE, "podTemplate": bad}, wordle)
+    ready, _ = advance(federation, "client")
+    maze, other = _requests(federation)
+    with pytest.raises(Refused) as refused:
+        build(maze, ready, Settings())
+    assert [r.environment for r in refused.value.refusals] == ["maze"]
+    assert "hostNetwork: got true" in refused.value.message
+    assert build(other, ready, Settings())
+    assert build_job(federation, role="aggregator")

@@ -1,0 +1,148 @@
+"""Metrics of the operator: each fact is counted once, by the pass that took note of it."""
+
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hansa.assignment import AggregatorReport
+from hansa.jobs import ObservedJob
+from hansa.metrics import METRICS
+from hansa.plan import plan
+from hansa_operator.metrics import Recorder
+from tests.builders import later, make_federation, make_job, make_report, with_spec, with_status
+
+WHOSE = {"namespace": "default", "federation": "fed"}
+
+
+class Run:
+    """A federation whose Jobs end as told; every pass is recorded, some of them twice."""
+
+    def __init__(self, *environments: str, **fields: Any) -> None:
+        self.federation = make_federation(*environments, **fields)
+        self.recorder = Recorder()
+        self.jobs: dict[str, ObservedJob] = {}
+        self.seconds = 0.0
+
+    def passes(self, count: int = 30, **ends: Any) -> "Run":
+        """So many passes; a Job whose name is among `ends` becomes what is given there."""
+        for _ in range(count):
+            self.seconds += 5
+            next_ = plan(self.federation, list(self.jobs.values()), later(self.seconds))
+            self.recorder.record(self.federation, next_, list(self.jobs.values()))
+            self.federation = with_status(self.federation, next_.status)
+            for name in next_.delete:
+                self.jobs.pop(name)
+            for request in next_.create:
+                end = ends.get(request.name.replace("-", "_"), {"state": "succeeded"})
+                if end.get("state") == "succeeded" and "report" not in end:
+                    end = {**end, "report": _timed(make_report(request))}
+                self.jobs[request.name] = make_job(request, **end)
+        return self
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.recorder.registry.get_sample_value(name, {**WHOSE, **labels})
+
+
+def _timed(report: Any) -> Any:
+    known = {"seconds": {"explore": 4.0}, "norm": 2.5, "bytes": 100}
+    return report.model_copy(update={k: v for k, v in known.items() if hasattr(report, k)})
+
+
+def test_every_metric_of_the_table_is_exposed_and_parses() -> None:
+    run = Run("maze").passes()
+    run.recorder.reconciled("default", "fed", 0.02)
+    run.recorder.waiting("default", "fed", 1)
+    text = run.recorder.exposition().decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    for metric in METRICS:
+        family = families[metric.name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.type, metric.help)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels)
+    assert "_created" not in text
+
+
+def test_a_run_is_counted_once_however_many_passes_it_takes() -> None:
+    run = Run("maze", "wordle").passes(60)
+    assert run.federation.status.phase == "Succeeded"
+    assert run.value("hansa_round") == 2
+    assert run.value("hansa_rounds_completed_total") == 2
+    assert run.value("hansa_round_seconds_count") == 2
+    assert run.value("hansa_trajectories_total", environment="maze", outcome="success") == 8
+    assert run.value("hansa_trajectories_total", environment="maze", outcome="failure") == 12
+    assert run.value("hansa_experience_trajectories", environment="wordle") == 14
+    assert run.value("hansa_success_ratio", environment="maze") == 0.5
+    assert run.value("hansa_update_norm", environment="maze") == 2.5
+    assert run.value("hansa_update_bytes") == 100
+    # two rounds, and the evaluation after the last one
+    phase = {"environment": "maze", "phase": "explore"}
+    assert run.value("hansa_phase_seconds_count", **phase) == 3
+    assert run.value("hansa_phase_seconds_sum", **phase) == 12
+
+
+@pytest.mark.parametrize(
+    "end, reason",
+    [
+        ({"state": "failed", "exit_code": 1}, "CRASHED"),
+        ({"state": "failed", "exit_code": 137}, "CRASHED"),
+        ({"state": "failed", "exit_code": None}, "CRASHED"),
+        ({"state": "failed", "exit_code": 42}, "PERMANENT"),
+        ({"state": "failed", "exit_code": 44}, "STORAGE_UNREACHABLE"),
+        ({"state": "failed", "reason": "Disrupted"}, "Disrupted"),
+        ({"state": "failed", "reason": "CannotStart"}, "CannotStart"),
+        ({"state": "failed", "reason": "DeadlineExceeded"}, "DeadlineExceeded"),
+        ({"state": "succeeded", "report": None}, "ReportLost"),
+    ],
+)
+def test_a_failed_job_is_counted_once_under_its_reason(end: Any, reason: str) -> None:
+    run = Run("maze", "wordle", rounds=1).passes(fed_r1_maze_a1=end)
+    assert run.value("hansa_jobs_failed_total", reason=reason) == 1
+
+
+def test_a_failed_aggregator_is_counted() -> None:
+    run = Run("maze").passes(fed_r1_aggregator_a1={"state": "failed", "exit_code": 1})
+    assert run.value("hansa_jobs_failed_total", reason="CRASHED") == 1
+
+
+def test_a_job_that_did_not_start_in_time_is_counted() -> None:
+    run = Run("maze", rounds=1).passes(200, fed_r1_maze_a1={"state": "starting"})
+    assert run.value("hansa_jobs_failed_total", reason="Timeout") == 1
+
+
+@pytest.mark.parametrize(
+    "end", [{"state": "succeeded"}, {"state": "failed", "exit_code": 43}], ids=["enough", "too few"]
+)
+def test_refused_updates_are_counted_by_environment_and_reason(end: Any) -> None:
+    report = AggregatorReport(
+        round=1, manifest="a" * 64, adapter="b" * 64, bytes=1, members=[0], refused=[(1, "shape")]
+    )
+    run = Run("maze", "wordle", rounds=1)
+    run.passes(fed_r1_aggregator_a1={**end, "report": report})
+    labels = {"environment": "wordle", "reason": "shape"}
+    assert run.value("hansa_updates_rejected_total", **labels) == 1
+
+
+def test_a_suspended_federation_counts_nothing() -> None:
+    run = Run("maze").passes(2)
+    run.federation = with_spec(run.federation, suspend=True)
+    run.passes(5)
+    assert run.value("hansa_trajectories_total", environment="maze", outcome="success") is None
+
+
+def test_an_environment_that_left_loses_its_gauges() -> None:
+    run = Run("maze", "wordle").passes(4)
+    assert run.value("hansa_experience_trajectories", environment="wordle") is not None
+    environments = [{"name": "maze", "world": "maze"}]
+    run.federation = with_spec(run.federation, environments=environments)
+    run.passes(1)
+    assert run.value("hansa_experience_trajectories", environment="wordle") is None
+    assert run.value("hansa_experience_trajectories", environment="maze") is not None
+
+
+def test_a_deleted_federation_leaves_no_series() -> None:
+    run = Run("maze").passes()
+    run.recorder.reconciled("default", "fed", 0.02)
+    run.recorder.forget("default", "fed")
+    families = text_string_to_metric_families(run.recorder.exposition().decode())
+    assert [sample for family in families for sample in family.samples] == []

@@ -1,0 +1,234 @@
+"""Pod templates: what is refused and with which sentence, and how the others are merged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hansa_operator import podrules
+from hansa_operator.jobs import Refused
+from hansa_operator.podshapes import Permit
+from hansa_operator.podtemplate import merge, refusals, settings_refusals, stops
+from hansa_operator.settings import Settings
+from tests.unit.hansa_operator.objects import build_job, container, make_federation
+
+ADMIN = Settings(allowed_secrets=("regcred", "hansa-*"), allowed_service_accounts=("irsa",))
+SIDECAR = {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}
+
+
+def client(**fields: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "client", **fields}]}
+
+
+def secured(**fields: Any) -> dict[str, Any]:
+    return client(securityContext=fields)
+
+
+def volume(**kind: Any) -> dict[str, Any]:
+    return {"volumes": [{"name": "v", **kind}]}
+
+
+def two_silos(spec: Any, default: Any = None) -> Any:
+    """Environment maze with this Pod spec, and wordle with Secrets of its own."""
+    private = {"bucket": "private", "credentialsSecret": {"name": "hansa-wordle"}}
+    return make_federation(
+        {
+            "name": "maze",
+            "world": "maze",
+            "credentialsSecret": {"name": "hansa-maze"},
+            "podTemplate": {"spec": spec},
+        },
+        {
+            "name": "wordle",
+            "world": "wordle",
+            "credentialsSecret": {"name": "hansa-wordle"},
+            "experienceStorage": {"s3": private},
+        },
+        storage={"s3": {"bucket": "bucket", "credentialsSecret": {"name": "hansa-s3"}}},
+        podTemplate=default or {},
+    )
+
+
+def cases(file: str) -> list[Any]:
+    """Rows of a table, one mapping each."""
+    rows = yaml.safe_load((Path(__file__).parent / file).read_text())
+    return [pytest.param(row, id=row["case"]) for row in rows]
+
+
+@pytest.mark.parametrize("row", cases("refusals.yaml"))
+def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) -> None:
+    found = refusals(two_silos(row["spec"]), ADMIN)
+    assert len(found) == 1
+    assert found[0].sentence.startswith(f"spec.environments[0].podTemplate.spec.{row['says']}")
+    assert found[0].environment == "maze"
+
+
+@pytest.mark.parametrize(
+    "metadata, path",
+    [
+        ({"labels": {"hansa.dev/round": "9"}}, "labels.hansa.dev/round"),
+        ({"labels": {"job-name": "x"}}, "labels.job-name"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "labels.kueue.x-k8s.io/queue-name"),
+        (
+            {
+                "annotations": {
+                    "container.apparmor.security.beta.kubernetes.io/client": "unconfined"
+                }
+            },
+            "annotations.container.apparmor.security.beta.kubernetes.io/client",
+        ),
+        ({"name": "mine"}, "name"),
+    ],
+)
+def test_metadata_that_others_own_is_refused(metadata: Any, path: str) -> None:
+    template = {"metadata": metadata}
+    found = podrules.check(template, Permit(container="client"), "spec.podTemplate")
+    assert [refusal.path for refusal in found] == [f"spec.podTemplate.metadata.{path}"]
+
+
+ALLOWED_SPECS = {
+    "everything off": {"hostNetwork": False, "hostPID": False, "securityContext": None},
+    "own Secret": volume(secret={"secretName": "hansa-maze"}),
+    "listed Secret": volume(secret={"secretName": "hansa-data"}),
+    "pull Secret": {"imagePullSecrets": [{"name": "regcred"}]},
+    "ServiceAccount": {"serviceAccountName": "irsa"},
+    "user": secured(runAsUser=1000, runAsGroup=0, capabilities={"drop": ["ALL"], "add": []}),
+    "writable root": secured(readOnlyRootFilesystem=False),
+    "claim": volume(persistentVolumeClaim={"claimName": "x"}),
+    "shared memory": client(volumeMounts=[{"name": "v", "mountPath": "/dev/shm"}]),
+    "sidecar": {
+        "initContainers": [{**SIDECAR, "command": ["run"], "ports": [{"containerPort": 1}]}]
+    },
+    "device claim": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]},
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED_SPECS)
+def test_what_is_harmless_is_taken(name: str) -> None:
+    assert refusals(two_silos(ALLOWED_SPECS[name]), ADMIN) == []
+
+
+def test_the_federations_default_may_name_no_silos_secret() -> None:
+    default = {"spec": volume(secret={"secretName": "hansa-maze"})}
+    found = refusals(two_silos({}, default), ADMIN)
+    assert [(r.path, r.environment) for r in found] == [
+        ("spec.podTemplate.spec.volumes[0].secret.secretName", "")
+    ]
+    assert stops(found, "wordle") == found
+
+
+def test_all_refusals_are_told_at_once() -> None:
+    spec = {"hostNetwork": True, "hostPID": True, **client(command=["sh"], args=["x"])}
+    assert len(refusals(two_silos(spec), ADMIN)) == 4
+
+
+def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> None:
+    template = {"spec": {"serviceAccountName": "any", "imagePullSecrets": [{"name": "any"}]}}
+    assert settings_refusals(Settings(server_pod_template=template)) == []
+    bad = Settings(client_pod_template={"spec": {"hostNetwork": True}})
+    assert settings_refusals(bad)[0].path == "HANSA_CLIENT_POD_TEMPLATE.spec.hostNetwork"
+
+
+@pytest.mark.parametrize(
+    "storage, private, sentence",
+    [
+        (
+            {"caSecret": {"name": "db", "key": "password"}},
+            {},
+            "spec.storage.s3.caSecret.key: got 'password', "
+            "expected the key of a certificate, ending in .crt or .cer or .pem",
+        ),
+        (
+            {},
+            {"caSecret": {"name": "db", "key": "password"}},
+            "spec.environments[0].experienceStorage.s3.caSecret.key: got 'password', "
+            "expected the key of a certificate, ending in .crt or .cer or .pem",
+        ),
+        (
+            {"caSecret": {"name": "a", "key": "ca.crt"}},
+            {"caSecret": {"name": "b", "key": "ca.crt"}},
+            "spec.environments[0].experienceStorage.s3.caSecret.name: got 'b', "
+            "expected a, as spec.storage.s3.caSecret (a client has one bundle)",
+        ),
+        (
+            {"credentialsSecret": {"name": "a"}},
+            {"credentialsSecret": {"name": "b"}},
+            "spec.environments[0].experienceStorage.s3.credentialsSecret.name: got 'b', "
+            "expected a, as credentialsSecret (a client has one identity)",
+        ),
+    ],
+)
+def test_a_client_has_one_identity_and_one_certificate_file(
+    storage: Any, private: Any, sentence: str
+) -> None:
+    federation = make_federation(
+        {
+            "name": "maze",
+            "world": "maze",
+            "experienceStorage": {"s3": {"bucket": "private", **private}},
+        },
+        storage={"s3": {"bucket": "bucket", **storage}},
+    )
+    assert [refusal.sentence for refusal in refusals(federation, ADMIN)] == [sentence]
+
+
+def test_the_certificates_of_a_private_store_alone_are_mounted() -> None:
+    private = {"bucket": "private", "caSecret": {"name": "own", "key": "ca.crt"}}
+    environment = {"name": "maze", "world": "maze", "experienceStorage": {"s3": private}}
+    job = build_job(make_federation(environment))
+    assert job["spec"]["template"]["spec"]["volumes"][1]["secret"]["secretName"] == "own"
+    aggregator = build_job(make_federation(environment), role="aggregator")
+    assert len(aggregator["spec"]["template"]["spec"]["volumes"]) == 1
+
+
+def test_no_template_can_take_the_hardening_away() -> None:
+    template = {"spec": secured(capabilities={"drop": []}, allowPrivilegeEscalation=False)}
+    environment = {"name": "maze", "world": "maze", "podTemplate": template}
+    security = container(build_job(make_federation(environment)))["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["allowPrivilegeEscalation"] is False
+
+
+@pytest.mark.parametrize("row", cases("merges.yaml"))
+def test_templates_merge(row: dict[str, Any]) -> None:
+    assert merge({"spec": row["earlier"]}, [{"spec": row["later"]}]) == {"spec": row["merged"]}
+
+
+def test_merging_changes_no_template() -> None:
+    old = {"spec": client(env=[{"name": "A", "value": "1"}])}
+    new = {"spec": client(env=[{"name": "A", "value": "2"}])}
+    before = json.dumps([old, new])
+    merge(old, [new])
+    assert json.dumps([old, new]) == before
+
+
+WORDS = """
+metadata spec containers initContainers name client volumes env value secret secretName labels
+securityContext capabilities add volumeMounts mountPath projected sources imagePullSecrets ports
+startupProbe envFrom valueFrom secretRef tolerations restartPolicy Always model-cache emptyDir
+"""
+KEYS = st.sampled_from(WORDS.split())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=25,
+)
+POD = st.dictionaries(
+    KEYS, st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=2) | JSON, max_size=4
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(template=st.fixed_dictionaries({"spec": POD | JSON}) | st.dictionaries(KEYS, JSON))
+def test_any_template_is_refused_or_gives_a_job_and_never_crashes(template: Any) -> None:
+    federation = make_federation({"name": "maze", "world": "maze", "podTemplate": template})
+    try:
+        job = build_job(federation)
+    except Refused as refused:
+        assert all(refusal.sentence for refusal in refused.refusals)
+    else:
+        assert container(job)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
