@@ -1,9 +1,9 @@
 # Each target is one line of a script below tools/; they make the environment themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-full lint format lock clean
+.PHONY: help setup demo test test-fast test-full lint format lock cluster-up cluster-down clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
 	@tools/setup
@@ -31,6 +31,12 @@ format: setup ## Format the code
 
 lock: setup ## Pin the newest versions in constraints.txt
 	@tools/setup --lock
+
+cluster-up: ## Start a real Kubernetes on this machine (Linux, root, no Docker)
+	@tools/cluster up
+
+cluster-down: ## End it and remove all it made
+	@tools/cluster down
 
 clean: ## Remove the environment and all caches; runs/ stays
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist

@@ -1,0 +1,101 @@
+"""A cluster as tests see it: tools/cluster, kubectl and a Pod in one line."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "tools" / "cluster"
+PROBE = "devkube.local/probe:1"
+PATIENCE_SECONDS = 120.0
+"""A bound against hanging tests, never a measure of anything."""
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A cluster and its kubectl, in one namespace."""
+
+    state: str = ""
+    """devkube's state folder; empty means the usual one."""
+    namespace: str = "default"
+    """Where everything is looked for and made."""
+
+    def script(self, *args: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
+        """Run tools/cluster on this cluster; the caller judges how it ended."""
+        environment = {**os.environ, **({"HANSA_CLUSTER": self.state} if self.state else {})}
+        done = subprocess.run(
+            [str(SCRIPT), *args], env=environment, input=stdin, capture_output=True, timeout=1800
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def kubectl(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run kubectl in the namespace; the caller judges how it ended."""
+        return self.script("kubectl", "-n", self.namespace, *args, stdin=stdin.encode())
+
+    def apply(self, *manifests: Manifest) -> None:
+        """Apply these objects, or fail with what the apiserver said."""
+        done = self.kubectl("apply", "--validate=strict", "-f", "-", stdin=_documents(manifests))
+        assert done.returncode == 0, done.stderr
+
+    def refusal(self, manifest: Manifest) -> str:
+        """What the apiserver says to an object that it must not take."""
+        done = self.kubectl("apply", "--validate=strict", "-f", "-", stdin=_documents([manifest]))
+        assert done.returncode != 0, "was taken"
+        return done.stderr
+
+    def get(self, kind: str, name: str) -> Manifest:
+        """One object; an empty one where it is not there or nobody answers."""
+        done = self.kubectl("get", kind, name, "-o", "json")
+        return json.loads(done.stdout) if done.returncode == 0 else {}
+
+    def until(self, is_so: Callable[[], object], what: str) -> None:
+        """Return when it is so; fail with a sentence when that takes too long."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_so():
+            assert time.monotonic() < deadline, f"waited in vain: {what}"
+            time.sleep(0.3)
+
+    def finished(self, pod: str) -> str:
+        """The log of a Pod once it has ended, whichever way."""
+        self.until(lambda: self.phase(pod) in ("Succeeded", "Failed"), f"{pod} ends")
+        return self.kubectl("logs", pod).stdout.strip()
+
+    def phase(self, pod: str) -> str:
+        """The phase of a Pod, or nothing."""
+        return str(self.get("pod", pod).get("status", {}).get("phase", ""))
+
+
+def _documents(manifests: Iterable[Manifest]) -> str:
+    return str(yaml.safe_dump_all(manifests))
+
+
+def make_pod(name: str, *args: str, **fields: Any) -> Manifest:
+    """A Pod that runs the probe once, as restricted as Pod Security can ask for."""
+    limits = fields.pop("limits", {})
+    container = {
+        "name": "probe",
+        "image": PROBE,
+        "imagePullPolicy": "Never",
+        "args": list(args),
+        "resources": {"limits": limits},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec = {"restartPolicy": "Never", "containers": [container], **fields}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,49 @@
+// Probe is what the cluster's tests run in Pods: it says what it can see from there.
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	switch verb, rest := os.Args[1], os.Args[2:]; verb {
+	case "say":
+		fmt.Println(strings.Join(rest, " "))
+	case "exit":
+		code, _ := strconv.Atoi(rest[0])
+		os.Exit(code)
+	case "sleep":
+		time.Sleep(time.Hour)
+	case "serve": // address, text
+		_ = http.ListenAndServe(rest[0], http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, rest[1]) }))
+	case "get":
+		get(rest[0])
+	}
+}
+
+// get prints the answer's status and text; with a ServiceAccount's token where the Pod has one.
+func get(url string) {
+	request, _ := http.NewRequest(http.MethodGet, url, nil)
+	if token, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
+		request.Header.Set("Authorization", "Bearer "+string(token))
+	}
+	client := http.Client{
+		Timeout:   5 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	text, _ := io.ReadAll(response.Body)
+	fmt.Println(response.StatusCode, string(text))
+}
