@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.status import Folder
+from hansa.cli.status import Credentials, Folder
 
 
 def pull(
@@ -17,6 +17,7 @@ def pull(
     round_: Annotated[
         str, typer.Option("--round", help="A round's number, `last` or `best`.")
     ] = "last",
+    credentials: Credentials = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Copy a global adapter out of a run's store; PeftModel.from_pretrained loads the folder."""
@@ -26,7 +27,7 @@ def pull(
     folder = RunDir(out)
     federation = folder.load()
     number = choose_round(federation, round_)
-    with open_store(federation, folder) as store:
+    with open_store(federation, folder, credentials) as store:
         manifest = pull_adapter(federation, folder, store, number, to or folder.adapter)
     where = to or folder.adapter
     if output is not Format.TABLE:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.cli.status import Folder
+from hansa.cli.status import Credentials, Folder
 
 
 def report(
@@ -17,6 +17,7 @@ def report(
     episodes: Annotated[
         bool, typer.Option(help="Show replayed episodes, which are private data of the silos.")
     ] = True,
+    credentials: Credentials = None,
 ) -> None:
     """Write one self-contained HTML page about a run."""
     from hansa.local.results import open_store, write_page
@@ -24,6 +25,6 @@ def report(
 
     folder = RunDir(out)
     federation = folder.load()
-    with open_store(federation, folder) as store:
+    with open_store(federation, folder, credentials) as store:
         written = write_page(federation, folder, store, page, replays=episodes)
     say(f"report: {written}")

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from hansa.status import Federation
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
+Credentials = Annotated[
+    Path | None,
+    typer.Option(help="The file that `hansa run` was given, where the store is your own."),
+]
 
 
 def status(
@@ -19,6 +23,7 @@ def status(
     all_: Annotated[
         bool, typer.Option("--all", help="Every round, read from the manifests in the store.")
     ] = False,
+    credentials: Credentials = None,
 ) -> None:
     """Show how far a run is; -o json prints the whole Federation object as kubectl would."""
     from hansa.local.rundir import RunDir
@@ -28,7 +33,7 @@ def status(
     if all_:
         from hansa.local.results import whole_history
 
-        federation = whole_history(federation, folder)
+        federation = whole_history(federation, folder, credentials)
     if output is not Format.TABLE:
         print_data(federation.to_json(), output)
         return

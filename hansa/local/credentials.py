@@ -6,6 +6,11 @@ from pathlib import Path
 from hansa.errors import InputError
 
 
+def of_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Whose variables take results out of a store: the default's, or the aggregator's."""
+    return given.get("default") or given.get("aggregator") or {}
+
+
 def read_credentials(path: Path) -> dict[str, dict[str, str]]:
     """AWS_* variables by identity, from a JSON file; values are never repeated in messages."""
     expected = 'expected {"maze": {"AWS_ACCESS_KEY_ID": "...", ...}, "aggregator": {...}}'

@@ -10,6 +10,7 @@ from hansa.errors import InputError, StoreError
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
 from hansa.local.capacity import Capacity, measure
+from hansa.local.credentials import of_reader
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
@@ -194,8 +195,8 @@ class _Credentials:
         return self.source(name)
 
     def reader(self) -> dict[str, str]:
-        """Whose the runner uses to take results out: the default's, or the aggregator's."""
-        return self._all.get("default") or self._all.get("aggregator") or {}
+        """Whose the runner uses to take results out."""
+        return of_reader(self._all)
 
     def _given(self, name: str) -> dict[str, str]:
         """The identity's own, or the file's default; none: the usual AWS chain."""

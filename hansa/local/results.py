@@ -7,6 +7,7 @@ from typing import Any
 
 from hansa import keys
 from hansa.errors import Corrupt, InputError, NotFound
+from hansa.local.credentials import of_reader, read_credentials
 from hansa.local.executor import now
 from hansa.local.loop import embedded_spec, open_embedded, own_store
 from hansa.local.objectstore import attach
@@ -28,10 +29,13 @@ def write_results(federation: Federation, folder: RunDir, store: ObjectStore) ->
 
 
 @contextmanager
-def open_store(federation: Federation, folder: RunDir) -> Iterator[ObjectStore]:
+def open_store(
+    federation: Federation, folder: RunDir, credentials: Path | None = None
+) -> Iterator[ObjectStore]:
     """The run's store: the live run's, or started for as long as it is read, or the user's own."""
     if not folder.store.exists():
-        yield own_store(federation.spec)
+        variables = of_reader(read_credentials(credentials)) if credentials else None
+        yield own_store(federation.spec, variables)
         return
     live = attach(folder.store) if folder.is_running() else None
     if live:
@@ -101,11 +105,13 @@ def pull_adapter(
     return {name: entry.to_json() for name, entry in sorted(manifest.files.items())}
 
 
-def whole_history(federation: Federation, folder: RunDir) -> Federation:
+def whole_history(
+    federation: Federation, folder: RunDir, credentials: Path | None = None
+) -> Federation:
     """The object with every round in its history, from the documents in the store."""
     prefix = _s3(federation, folder).prefix
     known = {entry.round: entry for entry in federation.status.history}
-    with open_store(federation, folder) as store:
+    with open_store(federation, folder, credentials) as store:
         for round_ in range(federation.status.round + 1):
             if round_ not in known:
                 known[round_] = _entry(federation, store, prefix, round_)
