@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hansa.errors import Precondition
-from hansa.manifest import sha256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +57,3 @@ def put_once(store: ObjectStore, key: str, data: bytes) -> bytes:
     except Precondition:
         return store.get(key)
     return data
-
-
-def same_bytes(stored: bytes, own: bytes) -> bool:
-    """Whether an earlier writer's object is what this program would have written."""
-    return sha256(stored) == sha256(own)
