@@ -27,6 +27,7 @@ Phase = Literal["Pending", "Running", "Suspended", "Failed", "Succeeded"]
 Reason = Literal[
     # Accepted
     "Valid",
+    "Invalid",
     "ImmutableFieldChanged",
     # Progressing
     "RoundOpen",

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hansa import api
@@ -25,6 +25,8 @@ from hansa_operator.podstate import (
 OWN_WORDS = frozenset({Exit.PERMANENT, Exit.TOO_FEW_UPDATES})
 """Exits whose last log line is a sentence of Hansa's; a crash's could quote a trajectory."""
 SIGNALS = 128
+QUIET_REASONS = frozenset({"ContainerCreating", "PodInitializing"})
+"""What a container waits for while nobody says what keeps it."""
 _NO_POD = "no Pod was made yet; `kubectl describe job` says why (quota, admission, ServiceAccount)"
 _STOPPED = re.compile(r"\bstopped - (.+)$")
 
@@ -52,7 +54,7 @@ def observe_all(
     """All Jobs of Hansa's making, by name; Pods and events are told apart by their owner."""
     by_job: dict[str, list[Data]] = {}
     for pod in pods:
-        by_job.setdefault(_owner(pod), []).append(pod)
+        by_job.setdefault(controller(pod), []).append(pod)
     told = list(events)
     seen = [
         observe(job, by_job.get(_meta(job, "uid"), []), told, nodes_may_come=nodes_may_come)
@@ -84,6 +86,37 @@ def lingers(job: Data, observed: ObservedJob) -> bool:
     It is to be deleted once the status has been written, or it may start behind the plan's back.
     """
     return observed.state == "failed" and not is_true(job, "Failed", "FailureTarget", "Complete")
+
+
+def has_ended(job: Data) -> bool:
+    """Whether the Job controller has judged a Job, one way or the other."""
+    return bool(is_true(job, "Complete", "SuccessCriteriaMet", "Failed", "FailureTarget"))
+
+
+def controller(thing: Data) -> str:
+    """UID of what owns and controls an object: a Job's federation, or a Pod's Job."""
+    owners = (thing.get("metadata") or {}).get("ownerReferences") or ()
+    return next((str(o.get("uid")) for o in owners if o.get("controller")), "")
+
+
+def stuck(
+    jobs: Iterable[Data], pods: Iterable[Data], now: datetime, patience_seconds: float
+) -> list[Data]:
+    """Jobs without a Pod and Pods that a node prepares for too long: only events say why."""
+    pods = list(pods)
+    with_pod = {controller(pod) for pod in pods}
+    lonely = [job for job in jobs if not has_ended(job) and _meta(job, "uid") not in with_pod]
+    prepared = [pod for pod in pods if _is_prepared(pod)]
+    since = now - timedelta(seconds=patience_seconds)
+    return [thing for thing in (*lonely, *prepared) if _created(thing, None) <= since]
+
+
+def _is_prepared(pod: Data) -> bool:
+    """Whether a Pod has a node and no container that ran or said what it waits for."""
+    if status(pod).get("phase") != "Pending" or not (pod.get("spec") or {}).get("nodeName"):
+        return False
+    states = [c.get("state") or {} for c in status(pod).get("containerStatuses") or ()]
+    return all((s.get("waiting") or {}).get("reason") in QUIET_REASONS for s in states)
 
 
 def _identity(job: Data) -> dict[str, Any] | None:
@@ -257,12 +290,6 @@ def _disruption(pod: Data) -> str:
 
 def _meta(thing: Data, name: str) -> str:
     return str((thing.get("metadata") or {}).get(name) or "")
-
-
-def _owner(pod: Data) -> str:
-    """UID of the Job that made a Pod."""
-    owners = (pod.get("metadata") or {}).get("ownerReferences") or ()
-    return next((str(o.get("uid")) for o in owners if o.get("controller")), "")
 
 
 def _about(events: Iterable[Data], thing: Data) -> list[Data]:

@@ -1,0 +1,158 @@
+"""The Jobs and Pods of a federation: seen through the index, made and deleted through the API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from hansa import api
+from hansa.cluster.client import ApiError, Kube
+from hansa.jobs import ObservedJob
+from hansa_operator import observe
+from hansa_operator.index import Family, Index, Key, selector
+from hansa_operator.settings import Settings
+
+Data = dict[str, Any]
+
+PATIENCE_SECONDS = 5.0
+"""A Pod that is prepared for longer than this is asked for its events."""
+ASK_SECONDS = 10.0
+"""How long an answer about events counts as fresh."""
+
+
+class Sight(NamedTuple):
+    """What is seen of a federation's Jobs."""
+
+    jobs: list[ObservedJob]
+    """As a plan sees them."""
+    lingering: list[str]
+    """Jobs that count as failed although Kubernetes still tries to run them."""
+    is_doubtful: bool
+    """Whether a Job has ended and its Pod's last word was not seen: the watch may be behind."""
+
+
+class Problem(NamedTuple):
+    """Why the API server did not take a Job."""
+
+    message: str
+    may_pass: bool
+
+
+@dataclass
+class _Notes:
+    """What was learned from the API about objects, by UID."""
+
+    certain: set[str] = field(default_factory=set)
+    """Jobs that had ended when the Pods were read: what those do not say is lost."""
+    told: dict[str, tuple[datetime, list[Data]]] = field(default_factory=dict)
+    """Events, and when they were read."""
+
+    def keep(self, present: set[str]) -> None:
+        """Objects that are gone need no notes."""
+        self.certain &= present
+        self.told = {uid: told for uid, told in self.told.items() if uid in present}
+
+
+class Children:
+    """Reads and writes the children of federations; deterministic names make both repeatable."""
+
+    def __init__(self, kube: Kube, index: Index, settings: Settings) -> None:
+        self._kube = kube
+        self._index = index
+        self._settings = settings
+        self._notes: dict[Key, _Notes] = {}
+
+    def refresh(self, key: Key) -> None:
+        """Read all Jobs and Pods of a federation from the API: what they show is certain."""
+        jobs = self._kube.list(_jobs_path(key.namespace), labelSelector=selector(key))["items"]
+        pods = self._kube.list(_pods_path(key.namespace), labelSelector=selector(key))["items"]
+        self._index.replace(key, "jobs", jobs)
+        self._index.replace(key, "pods", pods)
+        self._notes.setdefault(key, _Notes()).certain |= {
+            _uid(job) for job in jobs if observe.has_ended(job)
+        }
+
+    def forget(self, key: Key) -> None:
+        """A federation is gone."""
+        self._notes.pop(key, None)
+
+    def observe(self, key: Key, family: Family, now: datetime) -> Sight:
+        """The Jobs of this very federation, not those of an earlier one of its name."""
+        owner, notes = _uid(family.federation or {}), self._notes.setdefault(key, _Notes())
+        jobs = [job for job in family.jobs.values() if observe.controller(job) == owner]
+        pods = list(family.pods.values())
+        notes.keep({_uid(thing) for thing in (*jobs, *pods)})
+        events = self._events(notes, jobs, pods, now)
+        seen = observe.observe_all(jobs, pods, events, nodes_may_come=self._settings.nodes_may_come)
+        bodies = {job["metadata"]["name"]: job for job in jobs}
+        lingering = [job.name for job in seen if observe.lingers(bodies[job.name], job)]
+        silent = [bodies[job.name] for job in seen if job.report is None]
+        unsure = {_uid(job) for job in silent if observe.has_ended(job)} - notes.certain
+        return Sight(seen, lingering, bool(unsure))
+
+    def create(self, manifest: Data) -> Problem | None:
+        """Make a Job; one that is there already is as good, if it is this federation's."""
+        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        try:
+            self._index.see("jobs", self._kube.create(_jobs_path(namespace), manifest))
+        except ApiError as error:
+            if error.is_conflict:
+                return self._adopt(namespace, name, manifest)
+            if error.status == 403:  # a quota, an admission policy, a namespace that goes away
+                return Problem(error.message, may_pass=True)
+            if error.status in (400, 422):
+                return Problem(error.message, may_pass=False)
+            raise
+        return None
+
+    def _adopt(self, namespace: str, name: str, manifest: Data) -> Problem | None:
+        there = self._kube.get(f"{_jobs_path(namespace)}/{name}")
+        if observe.controller(there) == observe.controller(manifest):
+            self._index.see("jobs", there)
+            return None
+        return Problem(f"Job {name} belongs to another object and must go first", may_pass=True)
+
+    def delete(self, key: Key, name: str) -> None:
+        """Delete a Job with its Pod; one that is gone or going is left alone."""
+        job = self._index.get(key).jobs.get(name)
+        if job is None or job["metadata"].get("deletionTimestamp"):
+            return
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": _uid(job)}}
+        try:
+            self._kube.delete(f"{_jobs_path(key.namespace)}/{name}", options)
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict):
+                raise
+        self._index.forget("jobs", job)
+
+    def _events(
+        self, notes: _Notes, jobs: list[Data], pods: list[Data], now: datetime
+    ) -> list[Data]:
+        """Events of whatever has been prepared for too long: nothing else says what is missing."""
+        found: list[Data] = []
+        for thing in observe.stuck(jobs, pods, now, PATIENCE_SECONDS):
+            told = notes.told.get(_uid(thing))
+            if told is None or (now - told[0]).total_seconds() >= ASK_SECONDS:
+                path = f"/api/v1/namespaces/{thing['metadata']['namespace']}/events"
+                chosen = f"involvedObject.uid={_uid(thing)}"
+                told = (now, self._kube.list(path, fieldSelector=chosen)["items"])
+                notes.told[_uid(thing)] = told
+            found += told[1]
+        return found
+
+
+def _jobs_path(namespace: str) -> str:
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+
+
+def _pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def federation_path(key: Key) -> str:
+    """Where a federation is."""
+    return f"/apis/{api.API_VERSION}/namespaces/{key.namespace}/{api.PLURAL}/{key.name}"
+
+
+def _uid(thing: Mapping[str, Any]) -> str:
+    return str((thing.get("metadata") or {}).get("uid") or "")

@@ -1,0 +1,67 @@
+"""The watches: kopf shows federations, Jobs and Pods, and each event asks for one pass.
+
+Only raw events are used: kopf's other handlers write annotations and finalizers, and a finalizer
+would keep federations from being deleted once the operator is uninstalled.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import kopf
+
+from hansa import api
+from hansa_operator.index import Index
+from hansa_operator.workqueue import WorkQueue
+
+COALESCE_SECONDS = 0.05
+"""Events come in bunches: a Job's last state and its Pod's are one reason for one pass."""
+WATCH_SECONDS = 300
+DELETED = "DELETED"
+
+
+class _Endless:
+    """Pauses between tries that never run out: an API server may be away for a long time."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (0.2, 0.5, 1, 2)
+        while True:
+            yield 3
+
+
+def make_settings() -> kopf.OperatorSettings:
+    """kopf as a watcher: no peering, no Events or scans of its own, only what bears our label."""
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.watching.client_timeout = WATCH_SECONDS + 30
+    settings.watching.connect_timeout = 10
+    settings.watching.label_selectors["jobs.batch"] = api.LABEL_FEDERATION
+    settings.watching.label_selectors["pods"] = api.LABEL_FEDERATION
+    settings.networking.error_backoffs = _Endless()
+    settings.networking.request_timeout = 60
+    settings.queueing.idle_timeout = 0.5  # how long a stop waits for workers without work
+    settings.queueing.exit_timeout = 0.5
+    return settings
+
+
+def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) -> None:
+    """Connect the watches with the queue."""
+
+    @kopf.on.event(api.GROUP, api.VERSION, api.PLURAL, registry=registry)
+    def federation_changed(event: Any, **_: Any) -> None:
+        note = index.forget_federation if event["type"] == DELETED else index.see_federation
+        queue.add(note(dict(event["object"])), COALESCE_SECONDS)
+
+    @kopf.on.event("batch", "v1", "jobs", registry=registry)
+    def job_changed(event: Any, **_: Any) -> None:
+        note = index.forget if event["type"] == DELETED else index.see
+        if key := note("jobs", dict(event["object"])):
+            queue.add(key, COALESCE_SECONDS)
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    def pod_changed(event: Any, **_: Any) -> None:
+        note = index.forget if event["type"] == DELETED else index.see
+        if key := note("pods", dict(event["object"])):
+            queue.add(key, COALESCE_SECONDS)

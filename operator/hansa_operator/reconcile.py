@@ -1,0 +1,248 @@
+"""One pass over one federation: see, plan, make Jobs, write the status, tell.
+
+The order makes every moment a safe one to die in. Jobs are only made for a status that is stored
+already, and only deleted after the status that no longer wants them is; what a pass has not done,
+the next one does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from hansa import load
+from hansa.cluster.client import ApiError
+from hansa.errors import HansaError, InputError
+from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob, Plan
+from hansa.plan import plan
+from hansa.status import Federation, FederationStatus
+from hansa_operator import publish
+from hansa_operator.children import Children, Sight
+from hansa_operator.index import Family, Index, Key
+from hansa_operator.jobs import Refused, build
+from hansa_operator.metrics import Recorder
+from hansa_operator.settings import Settings
+
+SETTLE_SECONDS = 2.0
+"""A status that only tells how far Jobs are is written this often at most."""
+LOOK_AGAIN_SECONDS = 10.0
+"""How often a Job that does not start is asked why: no watch shows a volume that is missing."""
+MOST_STEPS = 12
+"""A plan that never rests is a fault; the next pass goes on instead of this one for ever."""
+
+Data = dict[str, Any]
+
+
+@dataclass
+class Step:
+    """Plans that follow one another without a Job between them: one status write for all."""
+
+    links: list[tuple[Federation, Plan]] = field(default_factory=list)
+    """Each plan with the federation it was made for."""
+    goes_on: bool = False
+    """Whether the next plan asks for Jobs, once this status is stored."""
+    is_blocked: bool = False
+    """Whether the API server would not take a Job for now."""
+
+    @property
+    def status(self) -> FederationStatus:
+        """The status after the last plan."""
+        return self.links[-1][1].status
+
+    @property
+    def create(self) -> list[JobRequest]:
+        """Jobs to make: only a first plan has any, since its status is stored."""
+        return self.links[-1][1].create
+
+    @property
+    def delete(self) -> list[str]:
+        """Jobs that nobody waits for any more."""
+        return sorted({name for _, link in self.links for name in link.delete})
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether its status has to be stored at once."""
+        return self.goes_on or any(link.events for _, link in self.links)
+
+
+def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
+    """Plan until the plan rests or asks for Jobs that need a stored status."""
+    made = Step()
+    for _ in range(MOST_STEPS):
+        next_ = plan(federation, observed, now)
+        if next_.create and made.links:
+            made.goes_on = True
+            return made
+        made.links.append((federation, next_))
+        federation = federation.model_copy(update={"status": next_.status})
+        if next_.create or next_.wake_at is None or next_.wake_at > now:
+            return made
+    made.goes_on = True
+    return made
+
+
+class Reconciler:
+    """Brings federations forward; one of them is never in two threads at once."""
+
+    def __init__(
+        self,
+        index: Index,
+        children: Children,
+        publisher: publish.Publisher,
+        recorder: Recorder,
+        settings: Settings,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._index = index
+        self._children = children
+        self._publisher = publisher
+        self._recorder = recorder
+        self._settings = settings
+        self._clock = clock
+        self._written: dict[Key, datetime] = {}
+
+    def reconcile(self, key: Key, *, afresh: bool = False) -> float | None:
+        """Bring a federation forward; seconds until the next look, or None: when a watch asks.
+
+        `afresh` reads its Jobs and Pods from the API first, in case a watch has missed one.
+        """
+        if afresh:
+            self._children.refresh(key)
+        for _ in range(MOST_STEPS):
+            family = self._index.get(key)
+            if family.federation is None:
+                self._forget(key)
+                return None
+            if family.federation["metadata"].get("deletionTimestamp"):
+                return None  # its children go with it
+            seconds = self._pass(key, family)
+            if seconds != 0:
+                return seconds
+        return 0.0
+
+    def _forget(self, key: Key) -> None:
+        self._written.pop(key, None)
+        self._children.forget(key)
+        self._recorder.forget(*key)
+
+    def _pass(self, key: Key, family: Family) -> float | None:
+        now = self._clock()
+        try:
+            federation = read(family.federation or {})
+            seen = self._children.observe(key, family, now)
+            made = step(federation, seen.jobs, now)
+            if seen.is_doubtful or made.create:
+                # Acting on what is absent needs a look at what is there now, not what was shown.
+                self._children.refresh(key)
+                seen = self._children.observe(key, self._index.get(key), now)
+                made = step(federation, seen.jobs, now)
+            made = self._create(federation, made, seen.jobs, now)
+        except HansaError as error:
+            if isinstance(error, ApiError):
+                raise
+            self._publisher.reject(key, family.federation or {}, error.message, now)
+            return None
+        return self._publish(key, family, made, seen, now)
+
+    def _create(
+        self, federation: Federation, made: Step, jobs: list[ObservedJob], now: datetime
+    ) -> Step:
+        """Make the Jobs asked for; those that cannot be made count as failed, with the reason."""
+        unmade = []
+        for request in made.create:
+            try:
+                problem = self._children.create(build(request, federation, self._settings))
+            except Refused as error:
+                unmade.append(_cannot_start(request, error.message, now))
+                continue
+            if problem and problem.may_pass:
+                unmade.append(_waits(request, federation, problem.message, now))
+            elif problem:
+                unmade.append(_cannot_start(request, problem.message, now))
+        if not unmade:
+            return made
+        made = step(federation, [*jobs, *unmade], now)
+        made.is_blocked = any(job.state == "starting" for job in unmade)
+        return made
+
+    def _publish(
+        self, key: Key, family: Family, made: Step, seen: Sight, now: datetime
+    ) -> float | None:
+        old = made.links[0][0]
+        changed = made.status != old.status
+        pause = self._settling(key, now)
+        if changed and pause and not made.is_pressing:
+            return pause
+        if changed:
+            self._publisher.write_status(key, family.federation or {}, made.status.to_json())
+            self._written[key] = now
+        for name in [*made.delete, *seen.lingering]:
+            self._children.delete(key, name)
+        for link_federation, link in made.links:
+            self._publisher.tell(link_federation, link.events, now)
+            self._recorder.record(link_federation, link, seen.jobs)
+        return 0.0 if made.goes_on else self._rest(made, seen, now)
+
+    def _settling(self, key: Key, now: datetime) -> float:
+        """Seconds until a status that is not pressing may be written."""
+        since = self._written.get(key)
+        if since is None:
+            return 0.0
+        return max(0.0, SETTLE_SECONDS - (now - since).total_seconds())
+
+    def _rest(self, made: Step, seen: Sight, now: datetime) -> float | None:
+        moments = [moment for _, link in made.links if (moment := link.wake_at)]
+        if made.is_blocked or any(job.state == "starting" for job in seen.jobs):
+            moments.append(now + timedelta(seconds=LOOK_AGAIN_SECONDS))
+        if not moments:
+            return None
+        return max(0.01, (min(moments) - now).total_seconds())
+
+
+def read(thing: Data) -> Federation:
+    """The federation in an object of the API; an InputError names the field that does not fit.
+
+    The schema of the CRD is looser than the models in a few places, and may be an older one.
+    """
+    document = {name: value for name, value in thing.items() if value is not None}
+    try:
+        return Federation.model_validate(document)
+    except ValidationError as error:
+        load.build(document, "the object")  # tells what is wrong with all but the status
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {first['msg']}") from None
+
+
+def _cannot_start(request: JobRequest, why: str, now: datetime) -> ObservedJob:
+    """A Job that can never be made as things are, as a plan sees one that cannot start."""
+    return _never_made(request, "failed", why, now, reason="CannotStart")
+
+
+def _waits(request: JobRequest, federation: Federation, why: str, now: datetime) -> ObservedJob:
+    """A Job that the API server does not take yet; its start timeout runs all the same."""
+    current = federation.status.current
+    return _never_made(request, "starting", why, current.opened_at if current else now)
+
+
+def _never_made(
+    request: JobRequest,
+    state: JobState,
+    why: str,
+    since: datetime,
+    reason: FailureReason = "",
+) -> ObservedJob:
+    return ObservedJob(
+        name=request.name,
+        role=request.role,
+        round=request.round,
+        environment=request.environment,
+        attempt=request.attempt,
+        state=state,
+        created_at=since,
+        reason=reason,
+        message=why,
+    )
