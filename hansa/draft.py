@@ -60,8 +60,12 @@ class Draft:
         keep = (
             {job.name for job in self._observed} if refusals else self._wanted if wanted else set()
         )
+        concluded = conclude(status, self.federation, refusals, self.now)
+        is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
+        if concluded.phase == "Succeeded":
+            self.tell_once(is_new, "Succeeded", f"{concluded.completed} rounds done")
         return Plan(
-            status=conclude(status, self.federation, refusals, self.now),
+            status=concluded,
             create=self._create,
             delete=retention.to_delete(self._observed, keep, status.round),
             events=self._events,

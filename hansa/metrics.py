@@ -36,6 +36,12 @@ def _with(*labels: str) -> tuple[str, ...]:
     return (*COMMON_LABELS, *labels)
 
 
+FEDERATION_PHASE = Metric(
+    name="hansa_federation_phase",
+    type="gauge",
+    labels=_with("phase"),
+    help="1 for the phase a federation is in, 0 for the others.",
+)
 ROUND = Metric(name="hansa_round", type="gauge", help="Newest round that was opened.")
 ROUNDS_COMPLETED = Metric(
     name="hansa_rounds_completed_total",
@@ -105,6 +111,7 @@ QUEUE_DEPTH = Metric(
 )
 
 METRICS: tuple[Metric, ...] = (
+    FEDERATION_PHASE,
     ROUND,
     ROUNDS_COMPLETED,
     SUCCESS,

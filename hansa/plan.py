@@ -84,7 +84,6 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
         current = _new_current(draft, status, "evaluate", status.adapter.round)
         draft.wake(draft.now)
         return status.model_copy(update={"current": current})
-    draft.tell_once(status.phase != "Succeeded", "Succeeded", f"{status.completed} rounds done")
     return status
 
 

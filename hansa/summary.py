@@ -121,7 +121,7 @@ def conclude(
             "best": best,
             "history": bounded(status.history, best.round if best else None),
             "success": _newest_success(status.history, wanted),
-            "updates": _answers(status.current) if status.current else status.updates,
+            "updates": _answers(status),
         }
     )
     return _conditions(status, federation, refusals, now)
@@ -145,7 +145,11 @@ def _mirror(status: FederationStatus, current: CurrentRound, federation: str) ->
     return status
 
 
-def _answers(current: CurrentRound) -> str:
+def _answers(status: FederationStatus) -> str:
+    """Answers in the open round; an evaluation leaves the last round's as they were."""
+    current = status.current
+    if current is None or current.kind != "round":
+        return status.updates
     answered = sum(e.state in ("Updated", "Empty") for e in current.environments)
     return f"{answered}/{len(current.environments)}"
 

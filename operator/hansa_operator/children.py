@@ -106,10 +106,10 @@ class Children:
         return None
 
     def _adopt(self, namespace: str, name: str, manifest: Data) -> Problem | None:
-        there = self._kube.get(f"{_jobs_path(namespace)}/{name}")
-        if observe.controller(there) == observe.controller(manifest):
-            self._index.see("jobs", there)
-            return None
+        for there in named(self._kube, _jobs_path(namespace), name):
+            if observe.controller(there) == observe.controller(manifest):
+                self._index.see("jobs", there)
+                return None
         return Problem(f"Job {name} belongs to another object and must go first", may_pass=True)
 
     def delete(self, key: Key, name: str) -> None:
@@ -149,9 +149,15 @@ def _pods_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
-def federation_path(key: Key) -> str:
-    """Where a federation is."""
-    return f"/apis/{api.API_VERSION}/namespaces/{key.namespace}/{api.PLURAL}/{key.name}"
+def federations_path(namespace: str) -> str:
+    """Where the federations of a namespace are."""
+    return f"/apis/{api.API_VERSION}/namespaces/{namespace}/{api.PLURAL}"
+
+
+def named(kube: Kube, collection: str, name: str) -> list[Data]:
+    """The object of that name, or nothing; by a list, since that right is needed anyway."""
+    found: list[Data] = kube.list(collection, fieldSelector=f"metadata.name={name}")["items"]
+    return found
 
 
 def _uid(thing: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ the pass. Counters start at zero with the operator, as Prometheus expects.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +19,7 @@ from prometheus_client import (
 
 from hansa import metrics as table
 from hansa import names
+from hansa.api import Phase
 from hansa.assignment import AggregatorReport, ClientReport
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
@@ -54,6 +56,8 @@ class Recorder:
         """What a plan has changed; `federation` still has the status from before it."""
         key = (federation.metadata.namespace, federation.metadata.name)
         old, new = federation.status, plan.status
+        for phase in get_args(Phase):
+            self._gauge(table.FEDERATION_PHASE, *key, phase).set(phase == new.phase)
         self._gauge(table.ROUND, *key).set(new.round)
         for entry in _closed(old, new):
             self._record_round(key, entry)

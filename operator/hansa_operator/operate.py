@@ -78,10 +78,14 @@ class Operator:
         log.info("started", version=__version__, identity=self._identity)
         if self._settings.metrics_port:
             serve(self._settings.metrics_port, self._health, self._exposition)
+        self._take_signals()
         beating = asyncio.create_task(self._beat())
         self._health.is_ready = True  # to wait for the Lease is what a second replica is for
         await self._hold_first()
         await self._wait_for_crd()
+        if self._stop.is_set():
+            await self._end([beating])
+            return 0
         tasks = [beating, asyncio.create_task(self._hold())]
         tasks += [asyncio.create_task(self._resync())]
         tasks += [asyncio.create_task(self._work()) for _ in range(self._settings.workers)]
@@ -107,10 +111,11 @@ class Operator:
         registry = kopf.get_default_registry()
         handlers.register(registry, self._index, self._queue)
         namespaces, ready = self._settings.namespaces, asyncio.Event()
-        signals = asyncio.create_task(self._take_signals(ready))
+        signals = asyncio.create_task(self._take_signals_back(ready))
         await kopf.operator(
             registry=registry,
             settings=handlers.make_settings(),
+            identity=self._identity,  # type: ignore[arg-type]  # or it asks who the user is
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
@@ -119,22 +124,33 @@ class Operator:
         )
         signals.cancel()
 
-    async def _take_signals(self, ready: asyncio.Event) -> None:
-        """Stop by our own order: the Lease goes first. kopf has taken the signals until now."""
-        await ready.wait()
+    def _take_signals(self) -> None:
+        """Stop by our own order, in which the Lease goes first."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+
+    async def _take_signals_back(self, ready: asyncio.Event) -> None:
+        """kopf takes the signals when it starts."""
+        await ready.wait()
+        self._take_signals()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the operator is to stop."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
 
     # -- the Lease --------------------------------------------------------------------------------
 
     async def _hold_first(self) -> None:
         waits = False
-        while not await self._try_hold():
+        while not self._stop.is_set():
+            if await self._try_hold():
+                log.info("leading", identity=self._identity)
+                return
             if not waits:
                 log.info("standby", message="another replica holds the Lease")
                 waits = True
-            await asyncio.sleep(self._settings.lease_seconds / 5)
-        log.info("leading", identity=self._identity)
+            await self._pause(self._settings.lease_seconds / 5)
 
     async def _hold(self) -> None:
         while True:
@@ -156,7 +172,7 @@ class Operator:
     async def _wait_for_crd(self) -> None:
         """Before the first watch: kopf looks only once which resources there are."""
         path, told = f"/apis/{api.API_VERSION}", False
-        while True:
+        while not self._stop.is_set():
             try:
                 await asyncio.to_thread(self._kube.get, path)
                 return
@@ -166,7 +182,7 @@ class Operator:
                     told = True
             if not await self._try_hold() and not self._lease.is_held:
                 await self._hold_first()
-            await asyncio.sleep(min(CRD_SECONDS, self._settings.lease_seconds / 5))
+            await self._pause(min(CRD_SECONDS, self._settings.lease_seconds / 5))
 
     # -- passes -----------------------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from hansa import api, logs
 from hansa.cluster.client import ApiError, Kube
+from hansa.errors import InputError
 from hansa.jobs import Event
 from hansa.status import Condition, Federation, set_condition
-from hansa_operator.children import federation_path
+from hansa_operator.children import federations_path, named
 from hansa_operator.index import Index, Key
 
 COMPONENT = "hansa-operator"
@@ -35,12 +36,19 @@ class Publisher:
 
     def write_status(self, key: Key, planned_on: Data, status: Data) -> None:
         """Store a status; a conflict is raised, since the plan was made on something older."""
-        path = federation_path(key)
+        collection = federations_path(key.namespace)
+        body = {**planned_on, "status": status}
         try:
-            stored = self._kube.replace(f"{path}/status", {**planned_on, "status": status})
+            stored = self._kube.replace(f"{collection}/{key.name}/status", body)
         except ApiError as error:
             if error.is_conflict:  # the next pass plans on the newest, however slow the watch is
-                self._index.see_federation(self._kube.get(path))
+                for newest in named(self._kube, collection, key.name):
+                    self._index.see_federation(newest)
+            if error.status == 413 or "too large" in error.message:
+                raise InputError(
+                    "spec.environments: got options that make the status too long "
+                    f"({error.message}), expected shorter ones: every round keeps a copy of them"
+                ) from error
             raise
         self._index.see_federation(stored)
 

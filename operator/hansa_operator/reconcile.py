@@ -83,6 +83,17 @@ def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> 
     return made
 
 
+def _plan(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
+    """A step; a status that somebody else wrote and that no plan fits is told in a sentence."""
+    try:
+        return step(federation, observed, now)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"status: got values that no plan can go on from ({error!r}), expected what the "
+            "operator wrote; mend them, or delete the federation and apply it again"
+        ) from error
+
+
 class Reconciler:
     """Brings federations forward; one of them is never in two threads at once."""
 
@@ -133,19 +144,19 @@ class Reconciler:
         try:
             federation = read(family.federation or {})
             seen = self._children.observe(key, family, now)
-            made = step(federation, seen.jobs, now)
+            made = _plan(federation, seen.jobs, now)
             if seen.is_doubtful or made.create:
                 # Acting on what is absent needs a look at what is there now, not what was shown.
                 self._children.refresh(key)
                 seen = self._children.observe(key, self._index.get(key), now)
-                made = step(federation, seen.jobs, now)
+                made = _plan(federation, seen.jobs, now)
             made = self._create(federation, made, seen.jobs, now)
+            return self._publish(key, family, made, seen, now)
         except HansaError as error:
             if isinstance(error, ApiError):
                 raise
             self._publisher.reject(key, family.federation or {}, error.message, now)
             return None
-        return self._publish(key, family, made, seen, now)
 
     def _create(
         self, federation: Federation, made: Step, jobs: list[ObservedJob], now: datetime

@@ -1,5 +1,6 @@
 """The cluster that the tests in this folder use: one devkube for all, a namespace for each."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -7,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.kube import PROBE, SCRIPT, Cluster
+from tests import small
+from tests.cluster.cli import Typist
+from tests.cluster.installed import Hansa, build_images, install
+from tests.cluster.kills import KILLS
+from tests.cluster.kube import PROBE, SCRIPT, Cluster, Manifest
+
+FEDERATIONS = ("evolves", "again", "disturbed", "disturbed2", "rules", "rules2", "other", "third")
+FEDERATIONS += tuple(f"killed-{kind}" for kind in KILLS)
+"""Names of federations that tests may use; each has users, policies and Secrets of its own."""
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +58,67 @@ def cluster(devkube: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluste
     own.until(lambda: own.get("serviceaccount", "default"), "the default ServiceAccount")
     yield own
     devkube.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def hansa(devkube: Cluster) -> Hansa:
+    """Hansa installed by its chart, with MinIO, real images and pretended GPUs."""
+    build_images(Path(devkube.state) if devkube.state else None)
+    assert devkube.script("gpus", "8").returncode == 0
+    return install(devkube, FEDERATIONS)
+
+
+@pytest.fixture(scope="session")
+def local_adapter(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What `hansa run --embedded-store` makes of the same federation on this machine."""
+    folder = tmp_path_factory.mktemp("local")
+    with small.Run(small.write_manifest(folder), folder / "run", "--embedded-store") as run:
+        run.finish()
+    return small.adapter(folder / "run")
+
+
+@pytest.fixture(scope="session")
+def defined(devkube: Cluster) -> Cluster:
+    """The cluster, which knows what a Federation is."""
+    crd = str(SCRIPT.parents[1] / "crds" / "federation.yaml")
+    for args in (
+        ("apply", "--server-side", "--force-conflicts", "-f", crd),
+        ("wait", "--for=condition=Established", "crd/federations.hansa.dev"),
+    ):
+        done = devkube.kubectl(*args)
+        assert done.returncode == 0, done.stderr
+    return devkube
+
+
+@pytest.fixture(scope="module")
+def unattended(defined: Cluster) -> Iterator[Cluster]:
+    """The cluster while no operator acts, so that a test can write what one would write."""
+    chosen = "app.kubernetes.io/name=hansa,app.kubernetes.io/component=operator"
+    listed = defined.kubectl("get", "deployments", "-A", "-l", chosen, "-o", "json")
+    found = json.loads(listed.stdout)["items"]
+    for each in found:
+        scale(defined, each, 0)
+    yield defined
+    for each in found:
+        scale(defined, each, each["spec"]["replicas"])
+
+
+def scale(cluster: Cluster, deployment: Manifest, replicas: int) -> None:
+    """Give a Deployment so many Pods, and wait until it has them."""
+    meta = deployment["metadata"]
+    own = Cluster(state=cluster.state, namespace=meta["namespace"])
+    done = own.kubectl("scale", "deployment", meta["name"], f"--replicas={replicas}")
+    assert done.returncode == 0, done.stderr
+
+    def is_so() -> bool:
+        status = own.get("deployment", meta["name"]).get("status", {"replicas": -1})
+        return bool(status.get("replicas", 0) == status.get("readyReplicas", 0) == replicas)
+
+    own.until(is_so, f"{meta['name']} has {replicas} Pods")
+
+
+@pytest.fixture
+def typist(unattended: Cluster, cluster: Cluster, tmp_path: Path) -> Typist:
+    """Somebody who types `hansa ...` on a cluster that no operator looks after."""
+    kubeconfig = unattended.script("kubeconfig").stdout.strip()
+    return Typist(cluster=cluster, kubeconfig=kubeconfig, folder=tmp_path)

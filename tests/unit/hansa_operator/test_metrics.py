@@ -1,10 +1,11 @@
 """Metrics of the operator: each fact is counted once, by the pass that took note of it."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hansa.api import Phase
 from hansa.assignment import AggregatorReport
 from hansa.jobs import ObservedJob
 from hansa.metrics import METRICS
@@ -146,3 +147,11 @@ def test_a_deleted_federation_leaves_no_series() -> None:
     run.recorder.forget("default", "fed")
     families = text_string_to_metric_families(run.recorder.exposition().decode())
     assert [sample for family in families for sample in family.samples] == []
+
+
+def test_a_federation_is_in_one_phase_at_a_time() -> None:
+    run = Run("maze", rounds=1)
+    for count, phase in ((1, "Running"), (30, "Succeeded")):
+        run.passes(count)
+        values = {p: run.value("hansa_federation_phase", phase=p) for p in get_args(Phase)}
+        assert values == {p: float(p == phase) for p in get_args(Phase)}

@@ -1,0 +1,243 @@
+"""The MinIO for trying out: policies as `hansa policy` prints them, and keys that stay."""
+
+import base64
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa.cli.common import Format
+from hansa.cli.policy import policy
+from hansa.errors import Denied
+from hansa.spec import S3
+from hansa.store.base import Credentials
+from hansa.store.s3 import Retry, S3Store
+from tests.chart.charts import NAMESPACE, Objects, find_tool, refusal, render
+
+FEDERATIONS: list[dict[str, Any]] = [
+    {"name": "five-worlds", "environments": ["maze", "wordle"]},
+    {
+        "name": "other",
+        "namespace": "team-b",
+        "bucket": "second",
+        "prefix": "",
+        "environments": ["maze"],
+        "modelSource": "s3://models/qwen/",
+    },
+    {"name": "third", "prefix": "a/b", "environments": ["x"], "modelSource": "s3://hansa/m"},
+]
+LONGEST: dict[str, Any] = {"name": "f" * 40, "environments": ["e" * 30]}
+
+
+@pytest.fixture(scope="module")
+def made() -> Objects:
+    """A store for three federations, and one with the longest names."""
+    return render(minio={"enabled": True, "federations": [*FEDERATIONS, LONGEST]})
+
+
+def manifest(federation: dict[str, Any]) -> dict[str, Any]:
+    """The federation that a user of the chart's store writes."""
+    storage = {
+        "endpoint": "http://hansa-minio.hansa-system.svc:9000",
+        "bucket": federation.get("bucket", "hansa"),
+        "prefix": federation.get("prefix", federation["name"]),
+    }
+    return {
+        "apiVersion": "hansa.dev/v1alpha1",
+        "kind": "Federation",
+        "metadata": {"name": federation["name"]},
+        "spec": {
+            "rounds": 1,
+            "model": {"source": federation.get("modelSource", "builtin:tiny")},
+            "storage": {"s3": storage},
+            "environments": [{"name": n, "world": "maze"} for n in federation["environments"]],
+        },
+    }
+
+
+@pytest.mark.parametrize("federation", FEDERATIONS, ids=lambda each: str(each["name"]))
+def test_policies_are_those_that_hansa_policy_prints(
+    made: Objects,
+    federation: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "federation.yaml"
+    file.write_text(yaml.safe_dump(manifest(federation)))
+    data = made.one("ConfigMap", "hansa-minio-provision")["data"]
+    for party in ("aggregator", *federation["environments"]):
+        policy(party, file, output=Format.JSON)
+        rendered = json.loads(data[f"{federation['name']}-{party}.json"])
+        assert rendered == json.loads(capsys.readouterr().out), party
+
+
+def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None:
+    users = made.one("Secret", "hansa-minio-users")["data"]
+    secrets = [each for each in made.of("Secret") if "AWS_ACCESS_KEY_ID" in each["data"]]
+    where = {each["metadata"]["name"]: each["metadata"]["namespace"] for each in secrets}
+    assert where == {
+        "five-worlds-aggregator": NAMESPACE,
+        "five-worlds-maze": NAMESPACE,
+        "five-worlds-wordle": NAMESPACE,
+        "other-aggregator": "team-b",
+        "other-maze": "team-b",
+        "third-aggregator": NAMESPACE,
+        "third-x": NAMESPACE,
+        f"{LONGEST['name']}-aggregator": NAMESPACE,
+        f"{LONGEST['name']}-{LONGEST['environments'][0]}": NAMESPACE,
+    }
+    for each in secrets:
+        name, data = each["metadata"]["name"], each["data"]
+        assert base64.b64decode(data["AWS_ACCESS_KEY_ID"]).decode() == name
+        assert data["AWS_SECRET_ACCESS_KEY"] == users[name]
+    assert len(set(users.values())) == len(users) == 9
+
+
+@pytest.mark.parametrize(
+    "federations, words",
+    [
+        pytest.param(
+            [{"name": "a-b", "environments": ["c"]}, {"name": "a", "environments": ["b-c"]}],
+            "minio.federations[1]: got a second Secret a-b-c",
+            id="two names that join to one",
+        ),
+        pytest.param(
+            [{"name": "a", "environments": ["aggregator"]}],
+            "minio.federations[0].environments: got aggregator",
+            id="the aggregator is no environment",
+        ),
+    ],
+)
+def test_names_that_cannot_be_told_apart_are_refused(
+    federations: list[dict[str, Any]], words: str
+) -> None:
+    assert words in refusal(minio={"enabled": True, "federations": federations})
+
+
+def test_the_data_is_on_a_volume_that_stays_unless_told_otherwise() -> None:
+    def volume(**persistence: Any) -> tuple[Objects, dict[str, Any]]:
+        objects = render(minio={"enabled": True, "persistence": persistence})
+        pod = objects.one("Deployment", "hansa-minio")["spec"]["template"]["spec"]
+        return objects, next(v for v in pod["volumes"] if v["name"] == "data")
+
+    objects, data = volume(size="3Gi", storageClass="-")
+    claim = objects.one("PersistentVolumeClaim")
+    assert data["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["spec"]["storageClassName"] == ""
+    assert claim["spec"]["resources"]["requests"] == {"storage": "3Gi"}
+    objects, data = volume(existingClaim="mine")
+    assert objects.of("PersistentVolumeClaim") == []
+    assert data["persistentVolumeClaim"]["claimName"] == "mine"
+    objects, data = volume(enabled=False)
+    assert objects.of("PersistentVolumeClaim") == []
+    assert data["emptyDir"] == {}
+
+
+# -- the real server ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A MinIO on this machine, and the folder for the script that makes its users."""
+
+    url: str
+    folder: Path
+
+    def provision(self, objects: Objects, **broken: str) -> subprocess.CompletedProcess[str]:
+        """Run the chart's script with what the chart would mount."""
+        config = {**objects.one("ConfigMap", "hansa-minio-provision")["data"], **broken}
+        users = objects.one("Secret", "hansa-minio-users")["data"]
+        _write(self.folder / "config", config)
+        _write(self.folder / "keys", {n: base64.b64decode(k).decode() for n, k in users.items()})
+        return subprocess.run(
+            ["sh", str(self.folder / "config" / "provision.sh")],
+            env={
+                "PATH": f"{Path(find_tool('mc')).parent}:{os.environ['PATH']}",
+                "TMPDIR": str(self.folder),
+                "PROVISION_CONFIG": str(self.folder / "config"),
+                "PROVISION_KEYS": str(self.folder / "keys"),
+                "MINIO_URL": self.url,
+                **ROOT_KEYS,
+            },
+            capture_output=True,
+            text=True,
+        )
+
+    def store(self, objects: Objects, user: str, bucket: str, prefix: str) -> S3Store:
+        """The bucket as one of the users sees it."""
+        data = objects.one("Secret", user)["data"]
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        keys = [base64.b64decode(data[name]).decode() for name in names]
+        s3 = S3(endpoint=self.url, bucket=bucket, prefix=prefix)
+        who = Credentials(access_key=keys[0], secret_key=keys[1])
+        return S3Store(s3, credentials=who, retry=Retry(patience_seconds=1.0))
+
+
+ROOT_KEYS = {"MINIO_ROOT_USER": "root-user", "MINIO_ROOT_PASSWORD": "root p@ss:word/1"}
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    if folder.exists():
+        for old in folder.iterdir():
+            old.unlink()
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A MinIO of its own, on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [find_tool("minio"), "server", str(tmp_path / "data"), "--address", f"127.0.0.1:{port}"],
+        env={**os.environ, **ROOT_KEYS, "MINIO_BROWSER": "off", "HOME": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield Server(url=f"http://127.0.0.1:{port}", folder=tmp_path)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_real_minio_lets_each_party_do_its_part_and_no_more(server: Server) -> None:
+    made = render(minio={"enabled": True, "federations": [FEDERATIONS[0], LONGEST]})
+    done = server.provision(made)
+    assert done.returncode == 0, done.stdout + done.stderr
+    keys = made.one("Secret", "hansa-minio-users")["data"].values()
+    assert not any(base64.b64decode(key).decode() in done.stdout + done.stderr for key in keys)
+    maze = server.store(made, "five-worlds-maze", "hansa", "five-worlds")
+    aggregator = server.store(made, "five-worlds-aggregator", "hansa", "five-worlds")
+    maze.put_if_absent("five-worlds/updates/maze/00001/x", b"1")
+    assert aggregator.get("five-worlds/updates/maze/00001/x") == b"1"
+    for store, key in (
+        (maze, "five-worlds/updates/wordle/00001/x"),
+        (maze, "five-worlds/global/00001/x"),
+        (maze, "other/updates/maze/00001/x"),
+        (aggregator, "five-worlds/experience/maze/00001.jsonl.zst"),
+    ):
+        with pytest.raises(Denied):
+            store.put_if_absent(key, b"1")
+    again = render(minio={"enabled": True, "federations": [LONGEST]})
+    done = server.provision(again)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with pytest.raises(Denied):
+        maze.get("five-worlds/updates/maze/00001/x")
+    name, (environment,) = LONGEST["name"], LONGEST["environments"]
+    other = server.store(again, f"{name}-{environment}", "hansa", name)
+    other.put_if_absent(f"{name}/updates/{environment}/00001/x", b"1")
+    name = f"{name}-aggregator.json"
+    assert server.provision(again, **{name: "no policy"}).returncode != 0, "a failure is one"

@@ -1,0 +1,62 @@
+"""The API server's audit log: who asked for what, told by the one who answered."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.cluster.kube import Cluster
+
+OPERATOR = "system:serviceaccount:hansa:hansa-operator"
+
+
+class Use(NamedTuple):
+    """One right that was used."""
+
+    verb: str
+    resource: str
+
+
+def entries(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """All answered requests that the log has."""
+    folder = Path(cluster.script("kubeconfig").stdout.strip()).parent
+    with (folder / "logs" / "audit.log").open() as log:
+        for line in log:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # being written
+            if entry.get("stage") == "ResponseComplete":
+                yield entry
+
+
+def created_jobs(cluster: Cluster, federation: str) -> list[str]:
+    """Names of a federation's Jobs, once for each time that one was made."""
+    found = []
+    for entry in entries(cluster):
+        what, code = entry.get("objectRef") or {}, entry["responseStatus"].get("code")
+        is_job = (entry["verb"], what.get("resource"), what.get("subresource")) == (
+            "create",
+            "jobs",
+            None,
+        )
+        if is_job and code == 201 and str(what.get("name")).startswith(f"{federation}-"):
+            found.append(what["name"])
+    return found
+
+
+def uses(cluster: Cluster, user: str = OPERATOR) -> set[Use]:
+    """Every right that a user has used with success."""
+    found = set()
+    for entry in entries(cluster):
+        what = entry.get("objectRef") or {}
+        if entry["user"]["username"] != user or not what.get("resource"):
+            continue
+        if entry["responseStatus"].get("code", 0) < 400 or entry["responseStatus"]["code"] in (
+            404,
+            409,
+        ):
+            group = f".{what['apiGroup']}" if what.get("apiGroup") else ""
+            sub = f"/{what['subresource']}" if what.get("subresource") else ""
+            found.add(Use(entry["verb"], f"{what['resource']}{group}{sub}"))
+    return found

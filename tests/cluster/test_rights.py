@@ -1,0 +1,105 @@
+"""The operator may do what it does, and nothing else."""
+
+import json
+
+import pytest
+
+from hansa import api
+from tests.cluster import audit
+from tests.cluster.audit import OPERATOR, Use
+from tests.cluster.installed import NAMESPACE, RELEASE, Hansa
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+GRANTED = {
+    *(Use(verb, f"{api.PLURAL}.{api.GROUP}") for verb in ("list", "watch")),
+    Use("update", f"{api.PLURAL}.{api.GROUP}/status"),
+    *(Use(verb, "jobs.batch") for verb in ("create", "delete", "list", "watch")),
+    *(Use(verb, "pods") for verb in ("list", "watch")),
+    *(Use(verb, "events") for verb in ("create", "list")),
+    *(Use(verb, "leases.coordination.k8s.io") for verb in ("create", "get", "update")),
+}
+
+
+def granted(hansa: Hansa) -> set[Use]:
+    """What the roles bound to the operator's account say, read from the cluster."""
+    found = set()
+    for kind in ("rolebindings", "clusterrolebindings"):
+        listed = hansa.cluster.kubectl("get", kind, "-A", "-o", "json")
+        for binding in json.loads(listed.stdout)["items"]:
+            subjects = {(s["kind"], s["name"]) for s in binding.get("subjects") or ()}
+            if ("ServiceAccount", OPERATOR.rpartition(":")[2]) in subjects:
+                found |= _rules(hansa, binding)
+    return found
+
+
+def _rules(hansa: Hansa, binding: dict) -> set[Use]:
+    role = binding["roleRef"]
+    namespace = binding["metadata"].get("namespace", NAMESPACE)
+    got = hansa.cluster.kubectl("get", role["kind"], role["name"], "-n", namespace, "-o", "json")
+    return {
+        Use(verb, _named(resource, group))
+        for rule in json.loads(got.stdout)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _named(resource: str, group: str) -> str:
+    name, _, sub = resource.partition("/")
+    return f"{name}{'.' + group if group else ''}{'/' + sub if sub else ''}"
+
+
+def test_its_roles_say_exactly_this(hansa: Hansa) -> None:
+    assert granted(hansa) == GRANTED
+
+
+def test_it_can_read_no_secret_and_make_nothing_but_jobs_events_and_its_lease(hansa: Hansa) -> None:
+    told = hansa.cluster.kubectl("auth", "can-i", "--list", f"--as={OPERATOR}").stdout
+    assert "secrets" not in told
+    assert "*" not in told.replace("[*]", "*").split("Non-Resource")[0] or "[*]" not in told
+    for verb in ("get", "list", "watch", "create"):
+        answer = hansa.cluster.kubectl("auth", "can-i", verb, "secrets", f"--as={OPERATOR}")
+        assert answer.stdout.strip() == "no"
+    makes = [line.split()[0] for line in told.splitlines() if "create" in line]
+    allowed = {"jobs.batch", "events", "leases.coordination.k8s.io"}
+    assert {m for m in makes if not m.startswith("selfsubject")} == allowed
+
+
+def test_every_right_is_used_and_none_beside(hansa: Hansa) -> None:
+    """A clash, a missing volume, a suspension and a lost Lease bring forth the rarer requests."""
+    name = "other"
+    clash = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{name}-r1-maze-a1"},
+        "spec": {
+            "suspend": True,
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "any", "image": "any:1"}],
+                }
+            },
+        },
+    }
+    hansa.cluster.apply(clash)
+    manifest = hansa.manifest(name)
+    volume = {"name": "lost", "configMap": {"name": "is-not-there"}}
+    mount = {"name": "lost", "mountPath": "/lost"}
+    manifest["spec"]["environments"][1]["podTemplate"] = {
+        "spec": {"volumes": [volume], "containers": [{"name": "client", "volumeMounts": [mount]}]}
+    }
+    hansa.apply(manifest)
+    hansa.wait(name, lambda s: "belongs to another object" in str(s), "the clash is told")
+    hansa.wait(name, lambda s: "is-not-there" in str(s), "the missing volume is told")
+    hansa.patch(name, {"suspend": True})
+    hansa.wait(name, lambda s: s.get("phase") == "Suspended", "it is suspended")
+    hansa.delete(name)
+    lease = f"{RELEASE}-operator"
+    assert hansa.cluster.kubectl("delete", "lease", lease).returncode == 0
+    hansa.cluster.until(lambda: hansa.cluster.get("lease", lease), "the Lease is made anew")
+    hansa.cluster.kubectl("delete", "job", f"{name}-r1-maze-a1")
+    used = {use for use in audit.uses(hansa.cluster) if not use.resource.startswith("selfsubject")}
+    assert used == granted(hansa)
