@@ -31,11 +31,20 @@ def load(path: Path | str, *, here: bool = True) -> Federation:
 
     `here` also checks what only this machine can tell: worlds, their options and model folders.
     """
-    name = "standard input" if str(path) == STDIN else str(path)
-    federation = build(_one(yamltext.parse(_read(path, name), name), name), name)
+    federation = build(read(path), _name(path))
     if here:
         check_here(federation)
     return federation
+
+
+def read(path: Path | str) -> Any:
+    """The one document in a file as it was written, not checked yet."""
+    name = _name(path)
+    return _one(yamltext.parse(_read(path, name), name), name)
+
+
+def _name(path: Path | str) -> str:
+    return "standard input" if str(path) == STDIN else str(path)
 
 
 def build(document: Any, name: str = "the manifest") -> Federation:

@@ -1,28 +1,99 @@
-"""`hansa logs`: what the Jobs of a run said."""
+"""`hansa logs`: what the Jobs of a federation said."""
 
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.status import Folder
+from hansa.cli.common import say
+from hansa.cli.target import (
+    Context,
+    KubeconfigFile,
+    Namespace,
+    OptionalFolder,
+    OptionalName,
+    one_of,
+    open_federations,
+)
 from hansa.errors import InputError
+
+if TYPE_CHECKING:
+    from hansa.cluster.federations import Federations
+    from hansa.cluster.podlogs import Choice, Line
 
 _ORDER = ("client", "aggregator", "evaluate")
 """How the Jobs of a round follow one another."""
 
 
 def logs(
-    out: Folder,
+    name: OptionalName = None,
+    out: OptionalFolder = None,
     environment: Annotated[
         str | None, typer.Option("--environment", "-e", help="Only this one, or `aggregator`.")
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more, through retries and rounds.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Print the logs of a run's Jobs, oldest first."""
+    """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first."""
+    one_of(name, out)
+    if out:
+        _show_run(out, environment, round_, follow)
+        return
+    from hansa.cluster.podlogs import Choice
+
+    federations = open_federations(namespace, context, kubeconfig)
+    choice = Choice(environment=environment, round=round_)
+    _show_pods(federations, name or "", choice, follow)
+
+
+def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: bool) -> None:
+    from hansa.cluster.podlogs import Follower, has_started, in_order, job_of, read
+    from hansa.cluster.view import pod_state
+
+    federation = federations.get(name)
+    _check_environment(federation["spec"], choice.environment)
+    if follow:
+        for line in Follower(federations, name, choice).run():
+            _print_line(line)
+        return
+    pods = in_order(federations.pods(name, choice.labels()))
+    if not pods:
+        raise InputError(
+            f"federation {name}: no Pod fits",
+            hint=f"`hansa status {federations.call(name)}` shows what there is now",
+        )
+    for pod in pods:
+        if not has_started(pod):
+            say(f"{job_of(pod)}: not started ({pod_state(pod)})")
+            continue
+        for line in read(federations, pod):
+            _print_line(line)
+
+
+def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
+    listed = spec.get("environments")
+    names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
+    if wanted not in (None, "aggregator", *names):
+        from hansa.cluster.errors import offer
+
+        raise InputError(
+            f"--environment: got {wanted}, which is not in spec.environments",
+            hint=offer(str(wanted), [*names, "aggregator"]),
+        )
+
+
+def _print_line(line: "Line") -> None:
+    print(f"{line.job} | {line.text}", flush=True)
+
+
+def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)

@@ -42,14 +42,35 @@ COMMANDS: dict[str, Listing] = {
     "run": Listing(
         target="hansa.cli.run:run", summary="Run a federation on this machine, or go on with it."
     ),
+    "apply": Listing(
+        target="hansa.cli.apply:apply", summary="Create or change a federation on a cluster."
+    ),
     "status": Listing(
-        target="hansa.cli.status:status", summary="Show how far a run is and how well it does."
+        target="hansa.cli.status:status", summary="Show how far it is, and why it stands still."
+    ),
+    "watch": Listing(
+        target="hansa.cli.watch:watch", summary="Show a federation on a cluster until it ends."
+    ),
+    "wait": Listing(
+        target="hansa.cli.wait:wait", summary="Return when a federation has come so far."
     ),
     "report": Listing(target="hansa.cli.report:report", summary="Write one HTML page about a run."),
     "pull": Listing(
-        target="hansa.cli.pull:pull", summary="Copy an adapter out of a run, ready for PEFT."
+        target="hansa.cli.pull:pull", summary="Copy an adapter out of the store, ready for PEFT."
     ),
-    "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of a run's Jobs."),
+    "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of the Jobs."),
+    "suspend": Listing(
+        target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."
+    ),
+    "resume": Listing(
+        target="hansa.cli.resume:resume", summary="Let a suspended federation go on."
+    ),
+    "retry": Listing(
+        target="hansa.cli.retry:retry", summary="Go on after a round that has failed."
+    ),
+    "delete": Listing(
+        target="hansa.cli.delete:delete", summary="Delete a federation; its bucket is untouched."
+    ),
     "validate": Listing(
         target="hansa.cli.validate:validate", summary="Check a manifest and say what is wrong."
     ),
@@ -168,7 +189,12 @@ def hansa(
     """Federated self-evolution of LLM agents: several worlds make one shared agent better."""
 
 
-def main(args: list[str] | None = None) -> None:
+def kubectl_main() -> None:
+    """The same program as a plugin: kubectl runs `kubectl-hansa` for `kubectl hansa`."""
+    main(program="kubectl hansa")
+
+
+def main(args: list[str] | None = None, program: str = "hansa") -> None:
     """Run the program and leave with its exit code."""
     given = sys.argv[1:] if args is None else args
     # `--debug` counts wherever it stands: people add it at the end of the line that failed.
@@ -177,7 +203,7 @@ def main(args: list[str] | None = None) -> None:
     rest = [word for i, word in enumerate(given) if not (word == "--debug" and i < len(words))]
     command = typer.main.get_command(app)
     sys.exit(
-        run_guarded(lambda: command.main(rest, prog_name="hansa", standalone_mode=False), debug)
+        run_guarded(lambda: command.main(rest, prog_name=program, standalone_mode=False), debug)
     )
 
 

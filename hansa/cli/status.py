@@ -1,13 +1,27 @@
-"""`hansa status`: how far a run is and how well it does."""
+"""`hansa status`: how far a federation is, how well it does, and why it stands still."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.common import Format, Output, console, print_data
+from hansa.cli.common import Format, console, print_data
+from hansa.cli.target import (
+    Context,
+    KubeconfigFile,
+    Namespace,
+    OptionalFolder,
+    OptionalName,
+    Wide,
+    WideOutput,
+    now,
+    one_of,
+    open_federations,
+)
+from hansa.errors import InputError
 
 if TYPE_CHECKING:
+    from hansa.cluster.federations import Federations
     from hansa.status import Federation
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
@@ -18,14 +32,66 @@ Credentials = Annotated[
 
 
 def status(
-    out: Folder,
-    output: Output = Format.TABLE,
+    name: OptionalName = None,
+    out: OptionalFolder = None,
+    output: WideOutput = Wide.TABLE,
     all_: Annotated[
-        bool, typer.Option("--all", help="Every round, read from the manifests in the store.")
+        bool, typer.Option("--all", help="Every round, from the manifests in the store (--out).")
     ] = False,
     credentials: Credentials = None,
+    namespace: Namespace = None,
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="Federations of all namespaces.")
+    ] = False,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Show how far a run is; -o json prints the whole Federation object as kubectl would."""
+    """Show how far a federation on the cluster is, all of them, or a run on this machine (--out).
+
+    -o json and -o yaml print the whole Federation object, as kubectl would.
+    """
+    if out:
+        if name:
+            one_of(name, out)
+        _show_run(out, output, all_, credentials)
+        return
+    if all_:
+        raise InputError("--all: got it without --out; on a cluster, -o wide shows all rounds")
+    if name and everywhere:
+        raise InputError(f"got NAME ({name}) and --all-namespaces, expected one of them")
+    federations = open_federations(namespace, context, kubeconfig, everywhere=everywhere)
+    if name:
+        _show_one(federations, name, output)
+    else:
+        _show_all(federations, output, everywhere)
+
+
+def _show_one(federations: "Federations", name: str, output: Wide) -> None:
+    if output in (Wide.JSON, Wide.YAML):
+        print_data(federations.get(name), Format(output.value))
+        return
+    from hansa.cli.screen import render, show
+    from hansa.cluster.view import screen
+
+    show(render(screen(federations.look(name), now(), wide=output is Wide.WIDE)))
+
+
+def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
+    found = federations.all()
+    if output in (Wide.JSON, Wide.YAML):
+        print_data({"apiVersion": "v1", "kind": "List", "items": found}, Format(output.value))
+        return
+    if not found:
+        where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
+        console(stderr=True).print(f"no federation {where}: `hansa apply -f FILE` makes one")
+        return
+    from hansa.cli.screen import show, table
+    from hansa.cluster.view import listing
+
+    show(table(listing(found, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+
+
+def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
@@ -34,8 +100,8 @@ def status(
         from hansa.local.results import whole_history
 
         federation = whole_history(federation, folder, credentials)
-    if output is not Format.TABLE:
-        print_data(federation.to_json(), output)
+    if output in (Wide.JSON, Wide.YAML):
+        print_data(federation.to_json(), Format(output.value))
         return
     _print(federation)
 

@@ -50,15 +50,15 @@ class Access:
     """Proxy to go through."""
     certificate: bytes = b""
     """The client's certificate."""
-    key: bytes = b""
+    key: bytes = field(default=b"", repr=False)
     """The client's key."""
-    token: str = ""
+    token: str = field(default="", repr=False)
     """Bearer token."""
     token_file: Path | None = None
     """File that the token is read from, again and again."""
-    plugin: Data | None = None
+    plugin: Data | None = field(default=None, repr=False)
     """The kubeconfig's `exec`: a program that prints credentials."""
-    others: dict[str, str] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict, repr=False)
     """Further headers: basic authentication, impersonation."""
     _until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -5,6 +5,7 @@ Hansa never touches; a custom resource has no such model anyway.
 """
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,14 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, SSLError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    InsecureRequestWarning,
+    MaxRetryError,
+    ProxyError,
+    SSLError,
+)
 
 from hansa import __version__
 from hansa.cluster.access import Access, find_access
@@ -243,6 +251,8 @@ class Kube:
         }
         if access.server_name:
             options["assert_hostname"] = access.server_name
+        if access.insecure:
+            urllib3.disable_warnings(InsecureRequestWarning)  # the user asked for it
         if access.proxy:
             return urllib3.ProxyManager(access.proxy, **options)
         return urllib3.PoolManager(**options)
@@ -302,7 +312,17 @@ def _refusal(status: int, answer: Data, headers: Mapping[str, str] | None = None
 def _no_answer(server: str, error: HTTPError) -> ApiError:
     """What went wrong on the way: nothing was sent, the answer was lost, or nobody is trusted."""
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason else error
+    why = _plain(str(cause)) or type(cause).__name__
     if isinstance(cause, SSLError):
-        return ApiError(0, "Untrusted", f"{server}: {cause}")
-    lost = not isinstance(cause, ConnectTimeoutError)
-    return ApiError(0, "ConnectionLost" if lost else "NotConnected", f"{server}: {cause}")
+        return ApiError(0, "Untrusted", f"{server}: {why}")
+    lost = not isinstance(cause, ConnectTimeoutError | ProxyError)
+    return ApiError(0, "ConnectionLost" if lost else "NotConnected", f"{server}: {why}")
+
+
+def _plain(text: str) -> str:
+    """The last part of a nested message, without the numbers of system and OpenSSL."""
+    last = text.rpartition(": ")[2].strip("'\"")
+    last = re.sub(r"\[[^\]]*\] ?| ?\(_ssl\.c:\d+\)", "", last)
+    while last.endswith(("'", ")")) and last.count(")") != last.count("("):
+        last = last[:-1]
+    return last

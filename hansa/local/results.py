@@ -85,8 +85,13 @@ def choose_round(federation: Federation, asked: str) -> int:
 def pull_adapter(
     federation: Federation, folder: RunDir, store: ObjectStore, round_: int, to: Path
 ) -> dict[str, Any]:
+    """Write a global adapter of a run into a folder."""
+    return pull_files(store, _s3(federation, folder).prefix, round_, to)
+
+
+def pull_files(store: ObjectStore, prefix: str, round_: int, to: Path) -> dict[str, Any]:
     """Write a global adapter's files into a folder, each checked against the manifest."""
-    source = keys.global_folder(_s3(federation, folder).prefix, round_)
+    source = keys.global_folder(prefix, round_)
     try:
         raw = store.get(source + keys.MANIFEST)
     except NotFound:

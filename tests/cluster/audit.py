@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +31,13 @@ def entries(cluster: Cluster) -> Iterator[dict[str, Any]]:
                 yield entry
 
 
-def created_jobs(cluster: Cluster, federation: str) -> list[str]:
-    """Names of a federation's Jobs, once for each time that one was made."""
+def now() -> str:
+    """This moment, as the log writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def created_jobs(cluster: Cluster, federation: str, since: str) -> list[str]:
+    """Names of a federation's Jobs, once for each time that one was made since that moment."""
     found = []
     for entry in entries(cluster):
         what, code = entry.get("objectRef") or {}, entry["responseStatus"].get("code")
@@ -40,7 +46,8 @@ def created_jobs(cluster: Cluster, federation: str) -> list[str]:
             "jobs",
             None,
         )
-        if is_job and code == 201 and str(what.get("name")).startswith(f"{federation}-"):
+        made = entry["requestReceivedTimestamp"] >= since and code == 201
+        if is_job and made and str(what.get("name")).startswith(f"{federation}-"):
             found.append(what["name"])
     return found
 

@@ -11,11 +11,9 @@ import pytest
 from tests import small
 from tests.cluster.cli import Typist
 from tests.cluster.installed import Hansa, build_images, install
-from tests.cluster.kills import KILLS
 from tests.cluster.kube import PROBE, SCRIPT, Cluster, Manifest
 
-FEDERATIONS = ("evolves", "again", "disturbed", "disturbed2", "rules", "rules2", "other", "third")
-FEDERATIONS += tuple(f"killed-{kind}" for kind in KILLS)
+FEDERATIONS = ("evolves", "disturbed", "rules", "rules2", "other")
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""
 
 

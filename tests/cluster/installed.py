@@ -5,10 +5,13 @@ import json
 import os
 import subprocess
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import boto3
 
 from hansa import api, keys
 from hansa.spec import S3
@@ -163,11 +166,30 @@ class Hansa:
         s3 = S3(endpoint=self.endpoint, bucket=BUCKET, prefix=prefix)
         return S3Store(s3, credentials=who)
 
+    def clear(self, name: str) -> None:
+        """As if it had never been: the federation is gone, and its prefix is empty."""
+        self.delete(name)
+        self.wipe(name)
+
     def adapter(self, name: str) -> dict[str, bytes]:
         """The newest global adapter as the bucket has it."""
         folder = keys.global_folder(name, int(self.status(name)["adapter"]["round"]))
-        with self.store(name) as store:
-            return {file: store.get(f"{folder}/{file}") for file in FILES}
+        with closing(self.store(name)) as store:
+            return {file: store.get(f"{folder}{file}") for file in FILES}
+
+    def wipe(self, prefix: str) -> None:
+        """Remove what a federation left, so that the next of its name begins anew."""
+        root = self.secret(f"{RELEASE}-minio-root")
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=root["MINIO_ROOT_USER"],
+            aws_secret_access_key=root["MINIO_ROOT_PASSWORD"],
+        )
+        with closing(self.store(prefix)) as store:
+            for key in list(store.list(f"{prefix}/")):
+                client.delete_object(Bucket=BUCKET, Key=key)
 
     # -- the operator -----------------------------------------------------------------------------
 
@@ -217,7 +239,12 @@ def install(cluster: Cluster, federations: tuple[str, ...], **more: Any) -> Hans
 
 
 def build_images(folder: Path | None = None) -> None:
-    """Build all images from this environment and load them; the second time takes seconds."""
+    """Build all images from this environment and load them; the second time takes seconds.
+
+    HANSA_IMAGES_LOADED says that the cluster has those that are wanted.
+    """
+    if os.environ.get("HANSA_IMAGES_LOADED"):
+        return
     script = [str(ROOT / "tools" / "images"), "--from-environment", "--minio", "--load"]
     environment = {**os.environ, **({"HANSA_CLUSTER": str(folder)} if folder else {})}
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=3000)

@@ -29,6 +29,7 @@ HOMES = {
     "transformers": ["hansa_client"],
     "peft": ["hansa_client"],
     "tokenizers": ["hansa_client"],
+    "urllib3": ["hansa/cluster/client.py", "hansa/store/s3.py"],
     "kopf": ["hansa_operator"],
     "kubernetes": ["hansa_operator"],
 }

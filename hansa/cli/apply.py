@@ -1,0 +1,151 @@
+"""`hansa apply`: check a manifest, hand it to the cluster, and say what that changed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.common import Format, print_data, say
+from hansa.cli.target import (
+    Context,
+    KubeconfigFile,
+    Namespace,
+    Wide,
+    WideOutput,
+    open_federations,
+)
+from hansa.errors import InputError
+
+if TYPE_CHECKING:
+    from hansa.cluster.federations import Federations
+
+SHOWN_CHANGES = 10
+
+
+def apply(
+    file: Annotated[Path, typer.Option("-f", "--filename", help="Manifest, or - for stdin.")],
+    namespace: Namespace = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the cluster check it and keep nothing.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take over fields that other tools set.")
+    ] = False,
+    output: WideOutput = Wide.TABLE,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
+) -> None:
+    """Create a federation on the cluster or change it; what is wrong is said in one sentence."""
+    document = _checked(file)
+    federations = open_federations(_namespace(document, namespace), context, kubeconfig)
+    name = str(document["metadata"]["name"])
+    document["metadata"]["namespace"] = federations.namespace
+    before = _present(federations, name)
+    after = _apply(federations, document, dry_run=dry_run, force=force)
+    if output in (Wide.JSON, Wide.YAML):
+        print_data(after, Format(output.value))
+        return
+    did = _what_happened(before, after)
+    print(f"federation/{name} {did}{' (server dry run)' if dry_run else ''}")
+    for line in _changes(before, after):
+        say(line)
+    if not dry_run:
+        _say_what_next(after, did, federations)
+
+
+def _checked(file: Path) -> dict[str, Any]:
+    """The manifest as the user wrote it, once it has passed the checks of `hansa validate`."""
+    from hansa.cli.validate import notes
+    from hansa.load import STDIN, build, read
+
+    document = read(file)
+    federation = build(document, "standard input" if str(file) == STDIN else str(file))
+    if federation.spec.storage is None:
+        raise InputError(
+            "spec.storage: got nothing, expected storage.s3",
+            hint="a cluster has no store of its own; `hansa run` starts one on this machine",
+        )
+    for note in notes(federation):
+        say(f"note: {note}")
+    document.pop("status", None)
+    metadata = document["metadata"]
+    kept = ("name", "namespace", "labels", "annotations")
+    document["metadata"] = {key: metadata[key] for key in kept if metadata.get(key)}
+    return dict(document)
+
+
+def _namespace(document: dict[str, Any], asked: str | None) -> str | None:
+    written = document["metadata"].get("namespace")
+    if asked and written and asked != written:
+        raise InputError(
+            f"--namespace: got {asked}, but metadata.namespace in the manifest is {written}"
+        )
+    return asked or written
+
+
+def _present(federations: "Federations", name: str) -> dict[str, Any] | None:
+    from hansa.cluster.errors import Absent
+
+    try:
+        return federations.get(name)
+    except Absent:
+        return None
+
+
+def _apply(
+    federations: "Federations", document: dict[str, Any], *, dry_run: bool, force: bool
+) -> dict[str, Any]:
+    """Server-side apply; what only `hansa suspend` and its kin have set is ours to set again."""
+    from hansa.cluster.client import ApiError
+    from hansa.cluster.errors import conflicts
+    from hansa.cluster.federations import MANAGER
+
+    name = str(document["metadata"]["name"])
+    try:
+        return federations.apply(document, dry_run=dry_run, force=force)
+    except ApiError as error:
+        owners = {owner for _, owner in conflicts(error)}
+        if owners != {MANAGER}:
+            raise federations.explain(error, name) from error
+    try:
+        return federations.apply(document, dry_run=dry_run, force=True)
+    except ApiError as error:
+        raise federations.explain(error, name) from error
+
+
+def _what_happened(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    if before is None:
+        return "created"
+    parts = ("labels", "annotations")
+    same = before.get("spec") == after.get("spec") and all(
+        before["metadata"].get(part) == after["metadata"].get(part) for part in parts
+    )
+    return "unchanged" if same else "configured"
+
+
+def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
+    if before is None:
+        return []
+    from hansa.spec import differences
+
+    found = [
+        f"  spec.{path}: {_short(old)} -> {_short(new)}"
+        for path, old, new in differences(before.get("spec"), after.get("spec"))
+    ]
+    more = len(found) - SHOWN_CHANGES
+    return [*found[:SHOWN_CHANGES], *([f"  and {more} more"] if more > 0 else [])]
+
+
+def _short(value: Any) -> str:
+    text = "(absent)" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _say_what_next(after: dict[str, Any], did: str, federations: "Federations") -> None:
+    name = federations.call(after["metadata"]["name"])
+    if (after.get("spec") or {}).get("suspend"):
+        say(f"it is suspended: `hansa resume {name}` lets it go on")
+    elif did == "configured" and (after.get("status") or {}).get("current"):
+        say(f"a round is open: settings count from the next one; `hansa watch {name}`")
+    else:
+        say(f"see it run: `hansa watch {name}`")

@@ -1,0 +1,79 @@
+"""`hansa delete`: take a federation off the cluster; what it has stored stays."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.common import say
+from hansa.cli.target import (
+    Context,
+    KubeconfigFile,
+    Name,
+    Namespace,
+    open_federations,
+    seconds_of,
+)
+from hansa.cli.wait import Timeout
+from hansa.errors import HansaError
+
+if TYPE_CHECKING:
+    from hansa.cluster.federations import Federations
+
+LOOK_SECONDS = 0.5
+
+
+def delete(
+    name: Name,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when its Jobs and Pods are gone too.")
+    ] = False,
+    timeout: Timeout = "0",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
+) -> None:
+    """Delete a federation with its Jobs and Pods; adapters and experience stay in the bucket."""
+    patience = seconds_of(timeout)
+    federations = open_federations(namespace, context, kubeconfig)
+    federation = federations.get(name)
+    uid = str(federation["metadata"]["uid"])
+    owners = {uid, *_uids(federations.children(name, {uid}))} if wait else set()
+    federations.delete(name)
+    if wait:
+        _wait_until_gone(federations, name, owners, patience)
+    print(f"federation/{name} deleted")
+    storage = ((federation.get("spec") or {}).get("storage") or {}).get("s3") or {}
+    place = f"s3://{storage.get('bucket')}/{storage.get('prefix', '')}"
+    say(f"{place} is untouched: applying the same manifest goes on from there")
+
+
+def _uids(items: list[dict[str, Any]]) -> set[str]:
+    return {str(item["metadata"]["uid"]) for item in items}
+
+
+def _wait_until_gone(
+    federations: "Federations", name: str, owners: set[str], patience: float
+) -> None:
+    """Wait for the object, its Jobs and their Pods; one of the same name made since is another."""
+    deadline = time.monotonic() + patience
+    while left := _left(federations, name, owners):
+        if time.monotonic() >= deadline:
+            raise HansaError(
+                f"federation {name}: not gone after {patience:g} s, left: {', '.join(left[:5])}",
+                hint=f"kubectl -n {federations.namespace} get jobs,pods shows their state",
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _left(federations: "Federations", name: str, owners: set[str]) -> list[str]:
+    from hansa.cluster.errors import Absent
+
+    children = federations.children(name, owners)
+    owners |= _uids(children)  # Pods outlive their Jobs
+    try:
+        federation = [federations.get(name)]
+    except Absent:
+        federation = []
+    present = [item for item in federation if item["metadata"]["uid"] in owners]
+    return [str(item["metadata"]["name"]) for item in (*present, *children)]

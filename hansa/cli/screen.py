@@ -1,0 +1,79 @@
+"""The screens of a cluster's federations on a terminal; without colour in a pipe."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hansa.cluster.view import Screen
+from hansa.cluster.view import Table as Rows
+
+STYLES = {
+    "Succeeded": "green",
+    "Updated": "green",
+    "Running": "cyan",
+    "Failed": "bold red",
+    "Retrying": "yellow",
+    "Starting": "yellow",
+    "Queued": "yellow",
+    "Suspended": "yellow",
+}
+"""Colours of phases and states."""
+TROUBLE = {("Accepted", "False"), ("Degraded", "True")}
+"""Conditions that somebody should read first."""
+PIPE_COLUMNS = 100_000
+"""A pipe has no edge: `hansa status | grep` sees whole lines."""
+
+
+def wide_console() -> Console:
+    """Stdout; lines are folded for a terminal, and left whole for a pipe."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        return console
+    return Console(highlight=False, width=PIPE_COLUMNS)
+
+
+def show(found: RenderableType) -> None:
+    """Print a table or a screen."""
+    wide_console().print(found, crop=False)
+
+
+def render(screen: Screen) -> Group:
+    """The screen, ready to print or to redraw."""
+    return Group(*_parts(screen))
+
+
+def _parts(screen: Screen) -> Iterator[RenderableType]:
+    name, _, rest = screen.headline.partition(": ")
+    headline = Text(f"{name}: ", style="bold")
+    yield headline.append(rest, style=STYLES.get(screen.phase, ""))
+    for line in screen.lines:
+        yield Text(f"  {line}")
+    for warning in screen.warnings:
+        yield Text(f"  ! {warning}", style="bold yellow")
+    for rows in screen.tables:
+        yield Text("")
+        yield table(rows)
+    if screen.footer:
+        yield Text("")
+    for line in screen.footer:
+        yield Text(line)
+
+
+def table(rows: Rows) -> RenderableType:
+    """Rows as kubectl prints them: no lines, two spaces between columns."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in rows.titles:
+        made.add_column(title, overflow="fold", no_wrap=title not in ("MESSAGE", "JOB", "OBJECT"))
+    for row in rows.rows:
+        made.add_row(*_cells(row))
+    return Group(made, Text(rows.rest, style="dim")) if rows.rest else made
+
+
+def _cells(row: tuple[str, ...]) -> list[Text]:
+    trouble = row[:2] in TROUBLE
+    return [
+        Text(cell, style="bold red" if trouble and i < 2 else STYLES.get(cell, ""))
+        for i, cell in enumerate(row)
+    ]

@@ -1,0 +1,85 @@
+"""Options of every command that speaks to a cluster, and the way from them to its federations."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hansa.errors import InputError
+
+if TYPE_CHECKING:
+    from hansa.cluster.federations import Federations
+
+
+class Wide(StrEnum):
+    """How an object of the cluster is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the federation.")]
+OptionalName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Name of a federation on the cluster.")
+]
+Namespace = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Namespace; default: the context's.")
+]
+Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+KubeconfigFile = Annotated[
+    str | None, typer.Option("--kubeconfig", help="Kubeconfig; default: as kubectl finds it.")
+]
+OptionalFolder = Annotated[
+    Path | None, typer.Option("--out", help="Folder of a run on this machine.")
+]
+WideOutput = Annotated[
+    Wide, typer.Option("-o", "--output", help="How to print it.", case_sensitive=False)
+]
+
+
+def open_federations(
+    namespace: str | None, context: str | None, kubeconfig: str | None, *, everywhere: bool = False
+) -> "Federations":
+    """The federations that the options mean."""
+    from hansa.cluster.client import connect
+    from hansa.cluster.federations import Federations
+
+    kube = connect(kubeconfig, context)
+    if namespace is not None and not namespace:
+        raise InputError("--namespace: got an empty text, expected the name of a namespace")
+    return Federations(kube, "" if everywhere else namespace or kube.namespace)
+
+
+def one_of(name: str | None, out: Path | None) -> None:
+    """Refuse a command line that names two places, or none."""
+    if name and out:
+        raise InputError(
+            f"got NAME ({name}) and --out ({out}), expected one of them",
+            hint="NAME is a federation on the cluster, --out the folder of a run on this machine",
+        )
+    if not name and not out:
+        raise InputError(
+            "got neither NAME nor --out, expected one of them",
+            hint="NAME is a federation on the cluster, --out the folder of a run on this machine",
+        )
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(UTC)
+
+
+def seconds_of(text: str) -> float:
+    """A duration as kubectl writes it: 90s, 10m, 1h30m, or plain seconds; 0 is without end."""
+    import re
+
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text.strip())
+    if not match or not any(match.groups()):
+        raise InputError(f"--timeout: got {text!r}, expected a duration like 90s, 10m or 1h30m")
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    total = hours * 3600 + minutes * 60 + seconds
+    return float(total) if total else float("inf")

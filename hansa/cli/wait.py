@@ -1,0 +1,105 @@
+"""`hansa wait`: return when a federation has come so far; for scripts."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from hansa.cli.common import say
+from hansa.cli.target import (
+    Context,
+    KubeconfigFile,
+    Name,
+    Namespace,
+    open_federations,
+    seconds_of,
+)
+from hansa.errors import HansaError, InputError
+
+Timeout = Annotated[str, typer.Option("--timeout", help="Like 90s, 10m, 1h30m; 0: without end.")]
+Goal = Callable[[dict[str, Any] | None], bool]
+"""Whether a federation has come so far; None is one that was deleted."""
+
+
+def wait(
+    name: Name,
+    for_: Annotated[
+        str, typer.Option("--for", help="succeeded, round=N (it has ended) or deleted.")
+    ] = "succeeded",
+    timeout: Timeout = "0",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
+) -> None:
+    """Return when it is so; exit code 1 when that can no longer be, or took too long."""
+    from hansa.cluster.errors import Absent
+    from hansa.cluster.follow import follow
+
+    is_met, patience = _goal(for_), seconds_of(timeout)
+    federations = open_federations(namespace, context, kubeconfig)
+    last: dict[str, Any] | None = None
+    try:
+        for last in follow(federations, name, deadline=time.monotonic() + patience, lost=_say_lost):
+            if is_met(last):
+                print(f"federation/{name} {_met(for_)}")
+                return
+            _refuse_hopeless(name, for_, last, federations.call(name))
+    except Absent:
+        if for_ != "deleted":
+            raise
+        print(f"federation/{name} {_met(for_)}")
+        return
+    raise HansaError(
+        f"federation {name}: not {for_} within {timeout}: {_where_it_stands(last)}",
+        hint=f"`hansa status {federations.call(name)}` says what it waits for",
+    )
+
+
+def _goal(text: str) -> Goal:
+    from hansa.cluster.state import closed_round, has_succeeded
+
+    if text == "succeeded":
+        return lambda seen: seen is not None and has_succeeded(seen)
+    if text == "deleted":
+        return lambda seen: seen is None
+    kind, _, number = text.partition("=")
+    if kind == "round" and number.isdecimal() and int(number) > 0:
+        return lambda seen: seen is not None and _has_adapter(seen, int(number), closed_round(seen))
+    raise InputError(f"--for: got {text!r}, expected succeeded, round=N or deleted")
+
+
+def _has_adapter(federation: dict[str, Any], number: int, closed: int) -> bool:
+    """Whether that round has ended well; a failed one says so through `_refuse_hopeless`."""
+    failed = (federation.get("status") or {}).get("failed") or {}
+    return closed >= number and failed.get("round", 0) < number
+
+
+def _met(for_: str) -> str:
+    return f"{for_} has ended" if for_.startswith("round") else for_
+
+
+def _refuse_hopeless(name: str, for_: str, seen: dict[str, Any] | None, call: str) -> None:
+    from hansa.cluster.state import has_failed, has_succeeded, why
+
+    if for_ == "deleted":
+        return
+    if seen is None:
+        raise HansaError(f"federation {name}: it was deleted while waiting")
+    if has_failed(seen):
+        raise HansaError(
+            f"federation {name}: Failed: {why(seen)}", hint=f"`hansa status {call}` says more"
+        )
+    if has_succeeded(seen):  # all rounds are done, and that one was not among them
+        rounds = (seen.get("spec") or {}).get("rounds")
+        raise HansaError(f"federation {name}: not {for_}: all its {rounds} rounds are done")
+
+
+def _where_it_stands(seen: dict[str, Any] | None) -> str:
+    from hansa.cluster.state import status, why
+
+    return f"{status(seen or {}).get('phase') or 'Pending'}: {why(seen or {}) or 'no status yet'}"
+
+
+def _say_lost(why: str) -> None:
+    say(f"the cluster does not answer ({why}); trying again")

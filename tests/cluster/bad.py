@@ -1,0 +1,260 @@
+"""Federations that are wrong in one thing: where that is found out, and in which words it is told.
+
+Each row is a case: fields of a spec that is good otherwise, and what the refusal has to say.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+from hansa import api
+from tests.cluster.kube import Manifest
+
+Case = tuple[dict[str, Any], str]
+
+QUEUED = {"name": "other", "world": "wordle", "queueName": "nobodys"}
+"""An environment that waits in a queue that nobody serves: it costs no Pod."""
+MAZE = {"name": "maze", "world": "maze"}
+PLACE = {"bucket": "bucket", "prefix": "run"}
+
+
+def make(name: str = "bad", **fields: Any) -> Manifest:
+    """A federation that is good but for these fields of its spec; None leaves one out."""
+    given = {"rounds": 2, "storage": {"s3": PLACE}, "environments": [MAZE], **fields}
+    spec = {field: deepcopy(value) for field, value in given.items() if value is not None}
+    kind = {"apiVersion": api.API_VERSION, "kind": api.KIND}
+    return {**kind, "metadata": {"name": name}, "spec": spec}
+
+
+# -- refused by the apiserver ---------------------------------------------------------------------
+
+BAD_ENVIRONMENT = {"environments": [{"name": "maze", "world": "maze", "wrold": "maze"}]}
+
+REFUSED: dict[str, Case] = {
+    "no environments": ({"environments": None}, "spec.environments: Required value"),
+    "an empty list of environments": ({"environments": []}, "spec.environments"),
+    "101 environments": (
+        {"environments": [{"name": f"e{n}", "world": "maze"} for n in range(101)]},
+        "spec.environments: Too many: 101: must have at most 100 items",
+    ),
+    "environments as a mapping": ({"environments": {"maze": MAZE}}, "spec.environments"),
+    "an environment without a world": (
+        {"environments": [{"name": "maze"}]},
+        "spec.environments[0].world: Required value",
+    ),
+    "two environments of one name": (
+        {"environments": [MAZE, {"name": "maze", "world": "wordle"}]},
+        'spec.environments[1]: Duplicate value: {"name":"maze"}',
+    ),
+    "an environment name that is too long": (
+        {"environments": [{"name": "m" * 31, "world": "maze"}]},
+        "spec.environments[0].name: Too long: may not be more than 30",
+    ),
+    "a federation name that is too long": (
+        {"name": "f" * 41},
+        "metadata.name: expected at most 40 characters",
+    ),
+    "more updates than environments": (
+        {"participation": {"minimumUpdates": 2}},
+        "spec.participation.minimumUpdates: expected at most the number of spec.environments",
+    ),
+    "rounds as text": ({"rounds": "two"}, "spec.rounds"),
+    "half a round": ({"rounds": 1.5}, "spec.rounds"),
+    "no rounds at all": ({"rounds": 0}, "spec.rounds"),
+    "a seed beyond 31 bits": ({"seed": 2**31}, "spec.seed"),
+    "suspend as text": ({"suspend": "yes"}, "spec.suspend"),
+    "a rank of 1000": ({"adapter": {"rank": 1000}}, "spec.adapter.rank"),
+    "a learning rate of 0": ({"training": {"learningRate": 0}}, "spec.training.learningRate"),
+    "an unknown learner": ({"training": {"learner": "ppo"}}, "spec.training.learner"),
+    "a negative timeout": (
+        {"participation": {"roundTimeoutSeconds": -1}},
+        "spec.participation.roundTimeoutSeconds",
+    ),
+    "an unknown strategy": ({"aggregation": {"strategy": "median"}}, "spec.aggregation.strategy"),
+    "an unknown kind of model": ({"model": {"source": "ftp://x"}}, "spec.model.source"),
+    "a bucket with capitals": ({"storage": {"s3": {"bucket": "My"}}}, "spec.storage.s3.bucket"),
+    "storage without a bucket": ({"storage": {"s3": {}}}, "spec.storage.s3.bucket: Required"),
+    "an unknown field": ({"round": 3}, 'unknown field "spec.round"'),
+    "an unknown field of the training": (
+        {"training": {"learningrate": 0.1}},
+        'unknown field "spec.training.learningrate"',
+    ),
+    "an unknown field of the storage": (
+        {"storage": {"s3": {**PLACE, "secretKey": "abc"}}},
+        'unknown field "spec.storage.s3.secretKey"',
+    ),
+    "an unknown field of an environment": (
+        BAD_ENVIRONMENT,
+        'unknown field "spec.environments[0].wrold"',
+    ),
+}
+
+
+CHANGED: dict[str, Case] = {
+    "another seed": ({"seed": 8}, "spec.seed: cannot change"),
+    "another model": ({"model": {"source": "path:/model"}}, "spec.model: cannot change"),
+    "another rank": ({"adapter": {"rank": 4}}, "spec.adapter: cannot change"),
+    "another bucket": ({"storage": {"s3": {"bucket": "new"}}}, "spec.storage: cannot change"),
+    "fewer rounds": ({"rounds": 1}, "spec.rounds: may grow, never shrink"),
+}
+
+
+# -- taken, and told in a condition ---------------------------------------------------------------
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    """An environment whose Pod template has this."""
+    return {"environments": [{**MAZE, "podTemplate": {"spec": spec}}]}
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    """An environment whose client container has this."""
+    return pod(containers=[{"name": "client", **fields}])
+
+
+def volume(**source: Any) -> dict[str, Any]:
+    """An environment with a volume of this kind."""
+    return pod(volumes=[{"name": "mine", **source}])
+
+
+AT = "spec.environments[0].podTemplate.spec"
+FOREIGN = [
+    {**QUEUED, "credentialsSecret": {"name": "others-keys"}},
+    {**MAZE, "podTemplate": {"spec": {"volumes": [{"name": "x", "secret": {}}]}}},
+]
+FOREIGN[1]["podTemplate"]["spec"]["volumes"][0]["secret"] = {"secretName": "others-keys"}
+TOKEN = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
+KEY_OF_A_SECRET = {"secretKeyRef": {"name": "anybodys", "key": "password"}}
+
+REPORTED: dict[str, Case] = {
+    "no storage": ({"storage": None}, "spec.storage: got nothing, expected storage.s3"),
+    "target modules as a number": ({"adapter": {"targetModules": 3}}, "spec.adapter.targetModules"),
+    "target modules that are no names": (
+        {"adapter": {"targetModules": ["q_proj", 7]}},
+        "spec.adapter.targetModules",
+    ),
+    "a folder of the node": (volume(hostPath={"path": "/"}), f"{AT}.volumes[0].hostPath"),
+    "a projected token": (
+        volume(projected=TOKEN),
+        f"{AT}.volumes[0].projected.sources[0].serviceAccountToken",
+    ),
+    "a volume of an unlisted Secret": (
+        volume(secret={"secretName": "anybodys"}),
+        f"{AT}.volumes[0].secret.secretName",
+    ),
+    "another silos Secret": (
+        {"environments": FOREIGN},
+        "spec.environments[1].podTemplate.spec.volumes[0].secret.secretName",
+    ),
+    "a variable of an unlisted Secret": (
+        container(env=[{"name": "KEY", "valueFrom": KEY_OF_A_SECRET}]),
+        f"{AT}.containers[0].env[0].valueFrom.secretKeyRef.name",
+    ),
+    "privilege": (
+        container(securityContext={"privileged": True}),
+        f"{AT}.containers[0].securityContext.privileged",
+    ),
+    "an added capability": (
+        container(securityContext={"capabilities": {"add": ["NET_ADMIN"]}}),
+        f"{AT}.containers[0].securityContext.capabilities.add",
+    ),
+    "root": (container(securityContext={"runAsUser": 0}), "securityContext.runAsUser"),
+    "another command": (container(command=["sh"]), f"{AT}.containers[0].command"),
+    "a variable that Hansa sets": (
+        container(env=[{"name": "HANSA_ASSIGNMENT", "value": "{}"}]),
+        f"{AT}.containers[0].env[0].name",
+    ),
+    "a variable that is a number": (
+        container(env=[{"name": "N", "value": 1}]),
+        f"{AT}.containers[0].env[0].value",
+    ),
+    "the network of the node": (pod(hostNetwork=True), f"{AT}.hostNetwork"),
+    "a ServiceAccount": (pod(serviceAccountName="admin"), f"{AT}.serviceAccountName"),
+    "a second container": (
+        pod(containers=[{"name": "extra", "image": "x"}]),
+        "any other extra container would keep the Job from completing",
+    ),
+    "an init container that ends": (
+        pod(initContainers=[{"name": "first", "image": "x"}]),
+        f"{AT}.initContainers[0].restartPolicy: got nothing, expected Always",
+    ),
+    "an unknown field of a Pod": (pod(nodeSelektor={"a": "b"}), f"{AT}.nodeSelektor"),
+    "a Pod template that is no mapping": (
+        {"podTemplate": {"spec": "text"}},
+        "spec.podTemplate.spec: got 'text', expected a mapping",
+    ),
+    "a limit that is no quantity": (
+        container(resources={"limits": {"memory": "lots"}}),
+        "quantities must match",
+    ),
+    "a mount without its volume": (
+        container(volumeMounts=[{"name": "ghost", "mountPath": "/data"}]),
+        "spec.template.spec.containers[0].volumeMounts[1].name: Not found",
+    ),
+    "a certificate that is none": (
+        {"storage": {"s3": {**PLACE, "caSecret": {"name": "s", "key": "password"}}}},
+        "spec.storage.s3.caSecret.key",
+    ),
+    "two identities": (
+        {
+            "environments": [
+                {
+                    **MAZE,
+                    "credentialsSecret": {"name": "mine"},
+                    "experienceStorage": {"s3": {**PLACE, "credentialsSecret": {"name": "two"}}},
+                }
+            ]
+        },
+        "spec.environments[0].experienceStorage.s3.credentialsSecret.name",
+    ),
+    "options of 200 kB": (
+        {"environments": [{**MAZE, "options": {"text": "x" * 200_000}}]},
+        "spec.environments[0].options: got an assignment of 20",
+    ),
+    "options of 1 MB": (
+        {"environments": [{**MAZE, "options": {"text": "x" * 1_000_000}}]},
+        "spec.environments",
+    ),
+}
+
+
+STATUSES: dict[str, Case] = {
+    "another seed was accepted": (
+        {"accepted": {"seed": 8, "rounds": 1, "environments": {}}},
+        "spec.seed: got 7, expected 8 (it cannot change after the first round)",
+    ),
+    "nonsense was accepted": ({"accepted": {"rounds": "many"}}, "status: got values"),
+    "a moment at the end of time": (
+        {
+            "round": 1,
+            "current": {
+                "round": 1,
+                "openedAt": "2026-01-01T00:00:00Z",
+                "startedAt": "9999-12-31T23:59:59Z",
+                "start": {},
+                "settings": {},
+                "participation": {},
+                "environments": [{"name": "other", "world": "wordle"}],
+            },
+        },
+        "status: got values",
+    ),
+}
+
+
+# -- let in by a definition of another version ----------------------------------------------------
+
+LET_IN: dict[str, Case] = {
+    "rounds that are text": ({"rounds": "two"}, "spec.rounds: got 'two'"),
+    "a field that is unknown": ({"round": 3}, "spec.round"),
+    "a far too large rank": ({"adapter": {"rank": 1000}}, "spec.adapter.rank: got 1000"),
+    "one name twice": ({"environments": [MAZE, MAZE]}, "spec.environments[1].name: got 'maze'"),
+    "more than 100 environments": (
+        {"environments": [{"name": f"e{n}", "world": "maze"} for n in range(101)]},
+        "spec.environments",
+    ),
+    "a minimum beyond everybody": (
+        {"participation": {"minimumUpdates": 2}},
+        "spec.participation.minimumUpdates: got 2, expected 1 to 1",
+    ),
+    "no spec at all": ({"environments": None, "rounds": None, "storage": None}, "spec"),
+}
