@@ -19,7 +19,7 @@ class Use(NamedTuple):
 
 
 def entries(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """All answered requests that the log has."""
+    """All answered requests that the log has; a watch is answered as long as it lasts."""
     folder = Path(cluster.script("kubeconfig").stdout.strip()).parent
     with (folder / "logs" / "audit.log").open() as log:
         for line in log:
@@ -27,7 +27,7 @@ def entries(cluster: Cluster) -> Iterator[dict[str, Any]]:
                 entry = json.loads(line)
             except ValueError:
                 continue  # being written
-            if entry.get("stage") == "ResponseComplete":
+            if entry.get("stage") in ("ResponseComplete", "ResponseStarted"):
                 yield entry
 
 

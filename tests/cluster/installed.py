@@ -110,22 +110,18 @@ class Hansa:
     def children(self, name: str) -> list[str]:
         """Jobs and Pods that bear its label."""
         label = f"{api.LABEL_FEDERATION}={name}"
-        return self.cluster.kubectl("get", "jobs,pods", "-l", label, "-o", "name").stdout.split()
+        found = [*self.cluster.list("job", label), *self.cluster.list("pod", label)]
+        return [thing["metadata"]["name"] for thing in found]
 
     def pods(self, name: str, **labels: str) -> list[Manifest]:
         """Its Pods, by further labels such as role or round."""
         chosen = {"federation": name, **labels}
         selector = ",".join(f"{api.GROUP}/{k}={v}" for k, v in chosen.items())
-        done = self.cluster.kubectl("get", "pods", "-l", selector, "-o", "json")
-        found: list[Manifest] = json.loads(done.stdout)["items"] if done.returncode == 0 else []
-        return found
+        return self.cluster.list("pod", selector)
 
     def jobs(self, name: str) -> list[Manifest]:
         """Its Jobs."""
-        label = f"{api.LABEL_FEDERATION}={name}"
-        done = self.cluster.kubectl("get", "jobs", "-l", label, "-o", "json")
-        found: list[Manifest] = json.loads(done.stdout)["items"] if done.returncode == 0 else []
-        return found
+        return self.cluster.list("job", f"{api.LABEL_FEDERATION}={name}")
 
     def settle(self) -> None:
         """Wait until the cluster answers and the operator is ready, as after a fault."""
@@ -195,9 +191,8 @@ class Hansa:
 
     def operators(self) -> list[str]:
         """Names of the operator's Pods."""
-        label = "app.kubernetes.io/component=operator"
-        done = self.cluster.kubectl("get", "pods", "-l", label, "-o", "name")
-        return [name.removeprefix("pod/") for name in done.stdout.split()]
+        pods = self.cluster.list("pod", "app.kubernetes.io/component=operator")
+        return [pod["metadata"]["name"] for pod in pods]
 
     def metrics(self) -> str:
         """What the operator's Service answers."""

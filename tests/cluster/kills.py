@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.installed import LONG_SECONDS, RELEASE, Hansa
+from tests.cluster.installed import LONG_SECONDS, Hansa
 from tests.cluster.kube import Manifest
 
 Kill = Callable[[Hansa, str], None]
@@ -70,9 +70,8 @@ def kill_aggregator(hansa: Hansa, name: str) -> None:
 
 def kill_minio(hansa: Hansa, _: str) -> None:
     """The store's process ends; the kubelet starts it again with the same volume."""
-    label = "app.kubernetes.io/component=minio"
-    for name in hansa.cluster.kubectl("get", "pods", "-l", label, "-o", "name").stdout.split():
-        kill_processes(hansa.cluster.get("pod", name.removeprefix("pod/")), "minio")
+    for pod in hansa.cluster.list("pod", "app.kubernetes.io/component=minio"):
+        kill_processes(pod, "minio")
 
 
 def _kill_part(part: str) -> Kill:
@@ -157,8 +156,3 @@ def kill_at(hansa: Hansa, name: str, moment: Moment, kill: Kill) -> None:
         assert phase not in ("Succeeded", "Failed"), f"{name} is {phase}: {hansa.story(name)}"
         time.sleep(0.2)
     kill(hansa, name)
-
-
-def component(name: str) -> str:
-    """Name of an object of the release."""
-    return f"{RELEASE}-{name}"

@@ -6,10 +6,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from hansa import api
+from hansa.cluster.client import ApiError, Kube, connect
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tools" / "cluster"
@@ -18,6 +22,17 @@ PATIENCE_SECONDS = 120.0
 """A bound against hanging tests, never a measure of anything."""
 
 Manifest = dict[str, Any]
+
+PATHS = {
+    "hfed": (f"/apis/{api.API_VERSION}", api.PLURAL),
+    "job": ("/apis/batch/v1", "jobs"),
+    "pod": ("/api/v1", "pods"),
+    "service": ("/api/v1", "services"),
+    "secret": ("/api/v1", "secrets"),
+    "serviceaccount": ("/api/v1", "serviceaccounts"),
+    "lease": ("/apis/coordination.k8s.io/v1", "leases"),
+}
+"""Where the kinds are that tests look at often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +71,30 @@ class Cluster:
 
     def get(self, kind: str, name: str) -> Manifest:
         """One object; an empty one where it is not there or nobody answers."""
-        done = self.kubectl("get", kind, name, "-o", "json")
-        return json.loads(done.stdout) if done.returncode == 0 else {}
+        if kind not in PATHS:
+            done = self.kubectl("get", kind, name, "-o", "json")
+            return json.loads(done.stdout) if done.returncode == 0 else {}
+        try:
+            return self.api.get(f"{self._path(kind)}/{name}")
+        except ApiError:
+            return {}
+
+    def list(self, kind: str, selector: str = "") -> list[Manifest]:
+        """Objects with these labels; none where nobody answers."""
+        try:
+            found = self.api.list(self._path(kind), labelSelector=selector or None)
+        except ApiError:
+            return []
+        return list(found["items"])
+
+    @property
+    def api(self) -> Kube:
+        """The apiserver without kubectl, whose start costs more than most answers."""
+        return _connect(self.state or os.environ.get("HANSA_CLUSTER", ""))
+
+    def _path(self, kind: str) -> str:
+        group, plural = PATHS[kind]
+        return f"{group}/namespaces/{self.namespace}/{plural}"
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         """Return when it is so; fail with a sentence when that takes too long."""
@@ -74,6 +111,12 @@ class Cluster:
     def phase(self, pod: str) -> str:
         """The phase of a Pod, or nothing."""
         return str(self.get("pod", pod).get("status", {}).get("phase", ""))
+
+
+@cache
+def _connect(state: str) -> Kube:
+    path = Cluster(state=state).script("kubeconfig").stdout.strip()
+    return connect(path, timeout_seconds=10)
 
 
 def _documents(manifests: Iterable[Manifest]) -> str:
