@@ -28,11 +28,26 @@ class _Endless:
             yield 3
 
 
+class _NoDiffs(kopf.DiffBaseStorage):
+    """No last states of objects: kopf would copy each object twice to compare what nobody reads."""
+
+    def build(self, **_: Any) -> Any:
+        """An empty state of any object."""
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        """None was stored."""
+
+    def store(self, **_: Any) -> None:
+        """Nothing to store."""
+
+
 def make_settings() -> kopf.OperatorSettings:
     """kopf as a watcher: no peering, no Events or scans of its own, only what bears our label."""
     settings = kopf.OperatorSettings()
     settings.peering.standalone = True
     settings.posting.enabled = False
+    settings.persistence.diffbase_storage = _NoDiffs()
     settings.scanning.disabled = True
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.client_timeout = WATCH_SECONDS + 30
@@ -47,21 +62,21 @@ def make_settings() -> kopf.OperatorSettings:
 
 
 def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) -> None:
-    """Connect the watches with the queue."""
+    """Connect the watches with the queue; kopf would call plain functions in other threads."""
 
     @kopf.on.event(api.GROUP, api.VERSION, api.PLURAL, registry=registry)
-    def federation_changed(event: Any, **_: Any) -> None:
+    async def federation_changed(event: Any, **_: Any) -> None:
         note = index.forget_federation if event["type"] == DELETED else index.see_federation
         queue.add(note(dict(event["object"])), COALESCE_SECONDS)
 
     @kopf.on.event("batch", "v1", "jobs", registry=registry)
-    def job_changed(event: Any, **_: Any) -> None:
+    async def job_changed(event: Any, **_: Any) -> None:
         note = index.forget if event["type"] == DELETED else index.see
         if key := note("jobs", dict(event["object"])):
             queue.add(key, COALESCE_SECONDS)
 
     @kopf.on.event("", "v1", "pods", registry=registry)
-    def pod_changed(event: Any, **_: Any) -> None:
+    async def pod_changed(event: Any, **_: Any) -> None:
         note = index.forget if event["type"] == DELETED else index.see
         if key := note("pods", dict(event["object"])):
             queue.add(key, COALESCE_SECONDS)
