@@ -1,6 +1,7 @@
 # Each target is one line of a script below tools/; they make the environment themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-full lint format lock cluster-up cluster-down clean
+.PHONY: help setup demo test test-fast test-full lint format lock images cluster-up cluster-demo \
+	kind-up cluster-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +33,20 @@ format: setup ## Format the code
 lock: setup ## Pin the newest versions in constraints.txt
 	@tools/setup --lock
 
-cluster-up: ## Start a real Kubernetes on this machine (Linux, root, no Docker)
-	@tools/cluster up
+images: ## Build the images of operator, client and server (Docker or buildah)
+	@tools/images
 
-cluster-down: ## End it and remove all it made
-	@tools/cluster down
+cluster-up: setup ## A real Kubernetes here without Docker (Linux, root), with Hansa and an example
+	@tools/try devkube
+
+kind-up: ## The same on kind, which needs Docker
+	@tools/try kind
+
+cluster-demo: setup ## The same without Docker, or on the cluster of KUBECONFIG; follows the example
+	@tools/try demo
+
+cluster-down: ## Remove the clusters that these made
+	@tools/try down
 
 clean: ## Remove the environment and all caches; runs/ stays
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist

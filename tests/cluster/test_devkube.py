@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cluster.kube import Cluster, make_pod
+from tests.cluster.audit import entries
+from tests.cluster.kube import Cluster, Manifest, make_pod
 from tests.processes import kill
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
@@ -52,6 +53,56 @@ def test_a_service_account_may_do_what_its_role_says_and_no_more(cluster: Cluste
     assert answers["pods"].startswith("200 "), answers
     assert answers["secrets"].startswith("403 "), answers
     assert f'User \\"{own}\\" cannot list resource \\"secrets\\"' in answers["secrets"]
+
+
+def test_a_claim_gets_a_volume_that_any_user_can_write_to_and_that_goes_with_it(
+    cluster: Cluster,
+) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    meta = {"name": "data"}
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim}
+    )
+    for pod, words in (
+        ("writes", ("write", "/data/kept", "kept")),
+        ("reads", ("read", "/data/kept")),
+    ):
+        asked = make_pod(
+            pod,
+            *words,
+            securityContext={"runAsUser": 65532, "fsGroup": 65532},
+            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        )
+        asked["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        cluster.apply(asked)
+        assert cluster.finished(pod) == "kept"
+    volume = cluster.get("pvc", "data")["spec"]["volumeName"]
+    cluster.kubectl("delete", "pod", "writes", "reads", "--now")
+    assert cluster.kubectl("delete", "pvc", "data").returncode == 0
+    cluster.until(lambda: not cluster.get("pv", volume), "the volume is gone")
+
+
+def test_the_audit_log_has_what_accounts_ask_for_and_every_change_of_a_job(
+    cluster: Cluster,
+) -> None:
+    pod = make_pod("any", "say", "hello")["spec"]
+    job = {"template": {"spec": pod}}
+    cluster.apply(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": job}
+    )
+    cluster.apply(make_pod("asks", "get", f"{API}/api/v1/namespaces"))
+    assert cluster.finished("asks").startswith("403 ")
+    heard = [e for e in entries(cluster) if _is_in(e, cluster.namespace)]
+    made = [e for e in heard if e["verb"] == "create" and e["objectRef"]["resource"] == "jobs"]
+    assert [e["objectRef"]["name"] for e in made] == ["once"]
+    account = f"system:serviceaccount:{cluster.namespace}:default"
+    assert account in {e["user"]["username"] for e in heard}
+
+
+def _is_in(entry: Manifest, namespace: str) -> bool:
+    """Whether an audited request is about a namespace, or by one of its accounts."""
+    about = entry.get("objectRef", {}).get("namespace")
+    return namespace in (about, *entry["user"]["username"].split(":"))
 
 
 def test_a_pod_waits_for_a_gpu_until_the_node_has_one(cluster: Cluster) -> None:

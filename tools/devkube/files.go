@@ -17,6 +17,7 @@ func writeFiles(node *Node) error {
 		"containerd.toml":         containerdConfig(node),
 		"cni/10-devkube.conflist": text(networkConfig(node)),
 		"kubelet.json":            text(kubeletConfig(node)),
+		"audit.json":              text(auditPolicy()),
 		"resolv.conf":             "# The cluster has no name server but its own.\n",
 		"logs/.keep":              "",
 	}
@@ -98,6 +99,30 @@ func kubeletConfig(node *Node) Object {
 	}
 }
 
+// auditPolicy writes down what ServiceAccounts ask for, and every change of a Job or a Federation,
+// so that tests can tell who did what and how often. What Kubernetes' own parts do is left out.
+func auditPolicy() Object {
+	changes := Object{
+		"level": "Metadata",
+		"verbs": []string{"create", "update", "patch", "delete", "deletecollection"},
+		"resources": []Object{
+			{"group": "batch", "resources": []string{"jobs", "jobs/*"}},
+			{"group": "hansa.dev", "resources": []string{"federations", "federations/*"}},
+		},
+	}
+	return Object{
+		"apiVersion": "audit.k8s.io/v1",
+		"kind":       "Policy",
+		"omitStages": []string{"RequestReceived"},
+		"rules": []Object{
+			changes,
+			{"level": "None", "userGroups": []string{"system:serviceaccounts:kube-system"}},
+			{"level": "Metadata", "userGroups": []string{"system:serviceaccounts"}},
+			{"level": "None"},
+		},
+	}
+}
+
 // networkConfig joins each Pod to the node by a cable of its own: packets between Pods are routed
 // and so pass kube-proxy's rules, which they would only do on a bridge if the kernel had
 // br_netfilter. Without ipMasq they keep their addresses and could not leave the machine.
@@ -121,6 +146,7 @@ func containerdConfig(node *Node) string {
 	return strings.NewReplacer("STATE", node.State, "PAUSE", pauseImage).Replace(`version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt"] # it would make /opt/containerd
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "PAUSE"

@@ -32,6 +32,7 @@ func parts(node *Node) []Part {
 		}),
 		// It needs to see what kube-proxy sees: Services and their addresses.
 		own("dns", []string{node.Kubeconfig("proxy"), node.IP() + ":53"}),
+		own("volumes", []string{node.Kubeconfig("admin"), node.Path("volumes"), node.Name()}),
 	}
 }
 
@@ -76,6 +77,9 @@ func apiserverFlags(node *Node) []string {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + node.Path("pki/tokens.pub"),
 		"--service-account-signing-key-file=" + node.Path("pki/tokens.key"),
+		"--audit-policy-file=" + node.Path("audit.json"),
+		"--audit-log-path=" + node.Path("logs/audit.log"),
+		"--audit-log-maxsize=1000", // MiB: a test reads the whole story from one file
 		"--profiling=false",
 	}
 }

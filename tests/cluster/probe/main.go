@@ -24,6 +24,18 @@ func main() {
 	case "serve": // address, text
 		_ = http.ListenAndServe(rest[0], http.HandlerFunc(
 			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, rest[1]) }))
+	case "write": // file, text
+		if err := os.WriteFile(rest[0], []byte(rest[1]), 0o600); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(rest[1])
+	case "read": // file
+		text, err := os.ReadFile(rest[0])
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Println(string(text))
 	case "get":
 		get(rest[0])
 	}

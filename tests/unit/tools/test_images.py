@@ -1,0 +1,64 @@
+"""Building images: what is asked for wrongly is said in one sentence, before anything is built."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hansa import __version__
+
+ROOT = Path(__file__).parents[3]
+
+
+def images(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ROOT / "tools" / "images"), *args], capture_output=True, text=True, check=False
+    )
+
+
+def test_names_bear_the_projects_version() -> None:
+    assert images("--names").stdout.split() == [
+        f"hansa-{part}:{__version__}" for part in ("operator", "client", "server")
+    ]
+
+
+def test_names_can_lie_below_a_registry_and_bear_another_tag() -> None:
+    done = images("--names", "--registry", "registry.example/you/", "--tag", "v1", "server")
+    assert done.stdout == "registry.example/you/hansa-server:v1\n"
+
+
+@pytest.mark.parametrize(
+    "args, sentence",
+    [
+        (["--tag"], "--tag: got nothing, expected a value"),
+        (["worker"], "got 'worker', expected operator, client, server or an option"),
+        (["--minio"], "--minio: got it alone, expected it with --from-environment"),
+        (["--from-environment", "--base", "x"], "--base: got 'x' beside --from-environment"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_a_sentence(args: list[str], sentence: str) -> None:
+    done = images(*args)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("folder", ["operator", "client_image", "server_image"])
+def test_every_image_runs_as_a_numbered_user_without_a_healthcheck(folder: str) -> None:
+    text = (ROOT / folder / "Dockerfile").read_text()
+    assert "\nUSER 65532:65532\n" in text
+    assert "HEALTHCHECK" not in text
+    assert "\nARG BASE=python:3.12-slim\n" in text
+
+
+def test_torch_is_in_the_clients_image_only_and_below_the_code() -> None:
+    texts = {
+        folder: (ROOT / folder / "Dockerfile").read_text()
+        for folder in ("operator", "client_image", "server_image")
+    }
+    assert [folder for folder, text in texts.items() if " torch" in text.split("FROM", 1)[1]] == [
+        "client_image"
+    ]
+    order = [
+        texts["client_image"].index(stage) for stage in (" AS torch", " AS packages", " AS code")
+    ]
+    assert order == sorted(order)
