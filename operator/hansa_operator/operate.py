@@ -27,6 +27,7 @@ from hansa_operator.settings import Settings
 from hansa_operator.workqueue import WorkQueue
 
 LOST_LEASE = 1
+WATCH_ENDED = 1
 CRD_SECONDS = 5.0
 """How often a missing CustomResourceDefinition is looked for."""
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -95,7 +96,11 @@ class Operator:
         await self._end([*tasks, asked])
         log.info("stopped", lease="lost" if self._lost else "released")
         self._stop.set()
-        await watching  # kopf takes its time; the next leader acts already
+        try:
+            await watching  # kopf takes its time; the next leader acts already
+        except Exception as error:  # a CRD that was deleted, rights that were taken away
+            log.error("watch-ended", message=f"{type(error).__name__}: {error}; starting anew")
+            return WATCH_ENDED
         return LOST_LEASE if self._lost else 0
 
     async def _end(self, tasks: list["asyncio.Task[Any]"]) -> None:

@@ -12,7 +12,7 @@ from hansa.cluster import paths
 from tests.cluster.cli import NAME, Typist, labels, make_job, manifest
 from tests.cluster.kube import ROOT
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 # -- apply ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hansa.local.objectstore import RUNNER
 from tests.cluster.cli import NAME, Typist, labels, make_job, manifest
 from tests.cluster.kube import ROOT
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PAGE = (ROOT / "docs/cli.md").read_text()
 SHORT = re.compile(r"federation/\S+ .*|adapter")

@@ -14,7 +14,7 @@ from hansa import keys
 from hansa.local.objectstore import RUNNER
 from tests.cluster.cli import NAME, Typist, labels, make_job, manifest
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 # -- watch, wait ----------------------------------------------------------------------------------

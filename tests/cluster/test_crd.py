@@ -14,7 +14,7 @@ from hansa.status import FederationStatus
 from tests.builders import later, make_federation, make_job, make_report, with_status
 from tests.cluster.kube import ROOT, Cluster, Manifest
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MAZE = {"name": "maze", "world": "maze"}
 WORDS = {"name": "words", "world": "wordle"}
