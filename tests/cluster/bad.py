@@ -117,11 +117,11 @@ def volume(**source: Any) -> dict[str, Any]:
 
 
 AT = "spec.environments[0].podTemplate.spec"
+OTHERS_KEYS = {"volumes": [{"name": "x", "secret": {"secretName": "others-keys"}}]}
 FOREIGN = [
     {**QUEUED, "credentialsSecret": {"name": "others-keys"}},
-    {**MAZE, "podTemplate": {"spec": {"volumes": [{"name": "x", "secret": {}}]}}},
+    {**MAZE, "podTemplate": {"spec": OTHERS_KEYS}},
 ]
-FOREIGN[1]["podTemplate"]["spec"]["volumes"][0]["secret"] = {"secretName": "others-keys"}
 TOKEN = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
 KEY_OF_A_SECRET = {"secretKeyRef": {"name": "anybodys", "key": "password"}}
 

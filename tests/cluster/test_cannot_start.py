@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.bad import MAZE, Manifest, container, make, pod
+from tests.cluster.bad import MAZE, container, make, pod
 from tests.cluster.installed import Hansa
-from tests.cluster.kube import Cluster
+from tests.cluster.kube import Cluster, Manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -9,6 +9,7 @@ import pytest
 
 from hansa import api, keys
 from tests.cluster.installed import Hansa
+from tests.cluster.kills import is_active
 from tests.cluster.kube import Manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -60,7 +61,9 @@ def test_below_the_minimum_a_round_fails_and_says_what_to_do(story: Hansa) -> No
     assert "webshop (image 'no-such-image:1'" in told
     assert "Mend them or lower the minimum, then change the spec or run `hansa retry`" in told
     assert rounds(status) == [(1, "failed", "0/2")]
-    story.cluster.until(lambda: not story.children(NAME), "the other client is not waited for")
+    story.cluster.until(
+        lambda: not any(is_active(pod) for pod in story.pods(NAME)), "nobody is waited for"
+    )
 
 
 def test_a_retry_opens_the_next_number(story: Hansa) -> None:
@@ -157,6 +160,7 @@ def come_in_late(hansa: Hansa, job: Manifest, node: str) -> None:
     """Run the Pod of a deleted Job to its end, past the scheduler: it sends its update."""
     spec = {**job["spec"]["template"]["spec"], "nodeName": node}
     client = {**spec["containers"][0], "resources": {}}
+    hansa.cluster.kubectl("delete", "pod", "comes-late", "--ignore-not-found")
     kind = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "comes-late"}}
     hansa.cluster.apply({**kind, "spec": {**spec, "containers": [client]}})
     log = hansa.cluster.finished("comes-late")
