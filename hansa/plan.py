@@ -119,6 +119,8 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
 def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Bring every client of the round forward, then see whether the round can be aggregated."""
     status, current = _step_all(draft, status, current)
+    if not current.environments:
+        return _abandon(draft, status, current)
     states = [e.state for e in current.environments]
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     minimum = current.participation.minimum_updates or len(states)
@@ -343,6 +345,15 @@ def _close_empty(draft: Draft, status: FederationStatus, current: CurrentRound) 
     draft.wake(draft.now)
     status = record_round(status, current, draft.now, None)
     return status.model_copy(update={"current": None, "completed": status.completed + 1})
+
+
+def _abandon(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
+    """All environments of the round have left the spec: it does not count, the next one opens."""
+    why = f"round {current.round}: all its environments were removed from the spec"
+    draft.tell("RoundFailed", why, warning=True)
+    draft.wake(draft.now)
+    status = record_round(status, current, draft.now, None, failed=True)
+    return status.model_copy(update={"current": None})
 
 
 def _fail(

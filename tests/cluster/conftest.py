@@ -15,6 +15,7 @@ from tests.cluster.kube import GIVEN, PROBE, SCRIPT, Cluster, Manifest
 
 FEDERATIONS = ("evolves", "disturbed", "rules", "rules2", "other")
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""
+COMPONENT = "app.kubernetes.io/component"
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +99,7 @@ def defined(devkube: Cluster) -> Cluster:
 @pytest.fixture(scope="module")
 def unattended(defined: Cluster) -> Iterator[Cluster]:
     """The cluster while no operator acts, so that a test can write what one would write."""
-    chosen = "app.kubernetes.io/name=hansa,app.kubernetes.io/component=operator"
+    chosen = f"app.kubernetes.io/name=hansa,{COMPONENT}=operator"
     listed = defined.kubectl("get", "deployments", "-A", "-l", chosen, "-o", "json")
     found = json.loads(listed.stdout)["items"]
     for each in found:
@@ -117,7 +118,10 @@ def scale(cluster: Cluster, deployment: Manifest, replicas: int) -> None:
 
     def is_so() -> bool:
         status = own.get("deployment", meta["name"]).get("status", {"replicas": -1})
-        return bool(status.get("replicas", 0) == status.get("readyReplicas", 0) == replicas)
+        # One that is being stopped is no replica any more, and may still act.
+        pods = own.list("pod", f"{COMPONENT}=operator")
+        ready = status.get("readyReplicas", 0)
+        return bool(status.get("replicas", 0) == ready == len(pods) == replicas)
 
     own.until(is_so, f"{meta['name']} has {replicas} Pods")
 

@@ -227,10 +227,15 @@ def install(cluster: Cluster, federations: tuple[str, ...], **more: Any) -> Hans
     """Install the chart, or upgrade it, and wait until the operator is ready."""
     chart = str(ROOT / "charts" / "hansa")
     arguments = ("upgrade", "--install", RELEASE, chart, "--create-namespace", "--wait")
-    seconds = f"{PATIENCE_SECONDS:.0f}s"
-    helm(cluster, *arguments, "--timeout", seconds, given=values(federations, **more))
+    seconds = f"{2 * PATIENCE_SECONDS:.0f}s"  # many users are made on a busy machine
+    more_arguments = ("--timeout", seconds, "--take-ownership")
+    helm(cluster, *arguments, *more_arguments, given=values(federations, **more))
     own = Cluster(state=cluster.state, namespace=NAMESPACE)
-    return Hansa(cluster=own, federations=federations)
+    hansa = Hansa(cluster=own, federations=federations)
+    # A cluster that ran before has Pods of an older image of the same tag.
+    own.kubectl("rollout", "restart", f"deployment/{RELEASE}-operator")
+    hansa.settle()
+    return hansa
 
 
 def build_images(folder: Path | None = None) -> None:

@@ -351,6 +351,16 @@ def test_an_environment_that_left_the_spec_is_dropped_and_one_that_joins_waits_f
     assert cluster.active() == ["fed-r2-maze-a1", "fed-r2-shop-a1"]
 
 
+def test_a_round_whose_environments_all_left_does_not_count_and_the_next_one_opens():
+    cluster = Cluster("maze", rounds=1).turn()
+    shop = [{"name": "shop", "world": "webshop"}]
+    cluster.federation = with_spec(cluster.federation, environments=shop)
+    cluster.turn()
+    assert cluster.status.completed == 0
+    assert [entry.outcome for entry in cluster.status.history] == ["base", "failed"]
+    assert cluster.active() == ["fed-r2-shop-a1"]
+
+
 def test_a_failing_aggregator_is_retried_and_then_the_round_fails():
     cluster = Cluster("maze", participation={"retries": 1}).turn().answer("fed-r1-maze-a1").turn()
     cluster.set("fed-r1-aggregator-a1", "failed", exit_code=1).turn()
