@@ -4,28 +4,38 @@
 for each Job.
 """
 
+import contextlib
 import importlib
+import json
 import os
 import sys
+from collections.abc import Mapping
 
 from hansa import logs, program
-from hansa.assignment import Assignment, ClientReport, EvaluateReport
+from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateReport
 from hansa.errors import PermanentError
 from hansa.store.s3 import S3Store, preload
 
 PROGRAM = "client"
+BUILTIN = "builtin:"
+"""Sources of models that need torch alone."""
 SLOW_IMPORTS = (
     "hansa_client.round",
     "torch",
+    "hansa_client.decode",
+    "hansa_client.plainlora",
+    "hansa_client.wordtokens",
+    "hansa_client.learners.success_sft",
+)
+"""What a Job needs and a fork inherits; importing these computes nothing and starts no thread."""
+LIBRARIES = (
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
     "transformers.models.llama.modeling_llama",
     "peft",
-    "hansa_client.decode",
-    "hansa_client.lora",
-    "hansa_client.learners.success_sft",
+    "hansa_client.library_cache",
 )
-"""What a Job needs and a fork inherits; importing these computes nothing and starts no thread."""
+"""What only a model from elsewhere needs beside them; they take twice as long as all the rest."""
 
 
 def work(assignment: Assignment) -> ClientReport | EvaluateReport:
@@ -50,15 +60,30 @@ def warm() -> None:
     preload()
 
 
+def warm_for(environ: Mapping[str, str]) -> None:
+    """Import what the model of this Job needs beside the rest, once for it and all later ones.
+
+    A library that cannot be imported is the Job's own affair: it says so in its log.
+    """
+    with contextlib.suppress(Exception):
+        told = json.loads(environ[ENV_ASSIGNMENT])
+        if not told["model"]["source"].startswith(BUILTIN):
+            for name in LIBRARIES:
+                importlib.import_module(name)
+
+
 def main() -> int:
     """Entry point of `hansa-client`."""
     if sys.argv[1:] == ["--warm"]:
         from hansa.local.warm import serve
 
         warm()
-        serve(lambda: program.run(PROGRAM, work))
+        serve(lambda: program.run(PROGRAM, work), warm_for)
         return 0
-    return program.run(PROGRAM, work)
+    code = program.run(PROGRAM, work)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # all is written; taking torch down in good order would take half a second
 
 
 if __name__ == "__main__":

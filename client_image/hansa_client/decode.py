@@ -11,63 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from hansa_client.model import Base
 
-_FIRST_ROOM = 128
 
+def new_cache(model: Any) -> Any:
+    """An empty cache as the model wants it: the builtin one brings its own."""
+    if hasattr(model, "new_cache"):
+        return model.new_cache()
+    from hansa_client import library_cache
 
-class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """A cache layer that doubles its room instead of copying everything for each new token."""
-
-    _room_keys: torch.Tensor
-    _room_values: torch.Tensor
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append the new columns; the returned tensors are views of the filled part."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        used = self.get_seq_length()
-        end = used + key_states.shape[-2]
-        if used == 0 or end > self._room_keys.shape[-2]:
-            room = max(2 * end, _FIRST_ROOM)
-            self._room_keys = _with_room(self.keys, key_states, room)
-            self._room_values = _with_room(self.values, value_states, room)
-        self._room_keys[..., used:end, :] = key_states
-        self._room_values[..., used:end, :] = value_states
-        self.keys = self._room_keys[..., :end, :]
-        self.values = self._room_values[..., :end, :]
-        return self.keys, self.values
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep some rows; room beyond the filled part is kept as well."""
-        used = self.get_seq_length()
-        self._room_keys = self._room_keys.index_select(0, indices)
-        self._room_values = self._room_values.index_select(0, indices)
-        self.keys = self._room_keys[..., :used, :]
-        self.values = self._room_values[..., :used, :]
-
-
-def _with_room(filled: torch.Tensor | None, new: torch.Tensor, room: int) -> torch.Tensor:
-    *head, _, width = new.shape
-    grown = new.new_empty((*head, room, width))
-    if filled is not None and filled.numel():
-        grown[..., : filled.shape[-2], :] = filled
-    return grown
-
-
-def new_cache(model: Any) -> DynamicCache:
-    """An empty cache as the model wants it, with growing layers where it attends to everything."""
-    cache = DynamicCache(config=model.config)
-    cache.layers = [_growing(layer) for layer in cache.layers]
-    return cache
-
-
-def _growing(layer: Any) -> Any:
-    return GrowingLayer() if type(layer) is DynamicLayer else layer  # type: ignore[no-untyped-call]
+    return library_cache.new_cache(model)
 
 
 class Decoder:

@@ -1,7 +1,7 @@
 """LoRA on a loaded model: its shapes, playing with an adapter merged, and training one.
 
-PEFT decides which layers get an adapter and what the tensors are called; the arrays are numpy's,
-as everywhere else in Hansa.
+PEFT decides which layers get an adapter and what the tensors are called, and `plainlora` does the
+same for the builtin model; the arrays are numpy's, as everywhere else in Hansa.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _A, _B = ".lora_A.weight", ".lora_B.weight"
 
 def shapes(model: Any, adapter: Adapter) -> Shapes:
     """Shape of each tensor that PEFT would train on this model, by PEFT's names."""
+    if plain := _plain(model):
+        own: Shapes = plain.shapes(model, adapter)
+        return own
     wrapped = _wrap(model, adapter, on_meta=True)
     found = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
     wrapped.unload()
@@ -35,20 +38,25 @@ def shapes(model: Any, adapter: Adapter) -> Shapes:
 
 
 def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
-    """A PEFT model that trains from these tensors; `detach` gives the base back."""
+    """A model that trains from these tensors; `detach` gives the base back."""
+    for name, array in tensors.items():
+        check_rank(name, array.shape, adapter.rank)
+    if plain := _plain(model):
+        _check_shapes(plain.shapes(model, adapter), tensors)
+        return plain.attach(model, adapter, tensors)
+    return _attach_by_peft(model, adapter, tensors)
+
+
+def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     import torch
     from peft import set_peft_model_state_dict
 
-    for name, array in tensors.items():
-        check_rank(name, array.shape, adapter.rank)
     wrapped = _wrap(model, adapter, on_meta=False)
-    own = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
-    if own != {name: tuple(array.shape) for name, array in tensors.items()}:
+    try:
+        _check_shapes({n: tuple(tensor.shape) for n, tensor in _state(wrapped).items()}, tensors)
+    except PermanentError:
         wrapped.unload()
-        raise PermanentError(
-            "spec.adapter: the start adapter has other tensors than this base model gives it",
-            hint="every environment needs the same spec.model.source",
-        )
+        raise
     state = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
     set_peft_model_state_dict(wrapped, state)
     return wrapped
@@ -56,6 +64,8 @@ def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
 
 def detach(wrapped: Any) -> tuple[Any, Tensors]:
     """The base model as it was, and the trained tensors."""
+    if plain := _plain(wrapped):
+        return wrapped, plain.detach(wrapped)
     trained = {
         name: tensor.detach().float().cpu().numpy().copy()
         for name, tensor in sorted(_state(wrapped).items())
@@ -94,9 +104,10 @@ def folded(wrapped: Any, adapter: Adapter) -> Iterator[None]:
     rows the full gradient is cheaper than the detour; on a large one it is not. Dropout is defined
     on the detour's input, so with dropout nothing is folded.
     """
-    layers = [layer for layer in wrapped.modules() if _is_foldable(layer, adapter)]
+    kind, forward = _linear(wrapped)
+    layers = [layer for layer in wrapped.modules() if _is_foldable(layer, kind, adapter)]
     for layer in layers:
-        layer.forward = MethodType(_folded_forward, layer)
+        layer.forward = MethodType(forward, layer)
     try:
         yield
     finally:
@@ -104,18 +115,41 @@ def folded(wrapped: Any, adapter: Adapter) -> Iterator[None]:
             del layer.forward
 
 
-def _is_foldable(layer: Any, adapter: Adapter) -> bool:
+def _plain(model: Any) -> Any:
+    """The module for the builtin model, or nothing where PEFT is needed."""
+    from hansa_client import llama, plainlora
+
+    return plainlora if isinstance(model, llama.Llama) else None
+
+
+def _linear(wrapped: Any) -> tuple[Any, Any]:
+    """The class of a linear layer with an adapter, and what it computes when folded."""
+    if plain := _plain(wrapped):
+        return plain.Linear, plain.Linear.folded
     from peft.tuners.lora import Linear
+
+    return Linear, _folded_by_peft
+
+
+def _check_shapes(own: Shapes, tensors: Tensors) -> None:
+    if own != {name: tuple(array.shape) for name, array in tensors.items()}:
+        raise PermanentError(
+            "spec.adapter: the start adapter has other tensors than this base model gives it",
+            hint="every environment needs the same spec.model.source",
+        )
+
+
+def _is_foldable(layer: Any, kind: Any, adapter: Adapter) -> bool:
     from torch import nn
 
-    if adapter.dropout or not isinstance(layer, Linear) or type(layer.base_layer) is not nn.Linear:
+    if adapter.dropout or not isinstance(layer, kind) or type(layer.base_layer) is not nn.Linear:
         return False
     rows, columns = layer.base_layer.weight.shape
     on_cpu = layer.base_layer.weight.device.type == "cpu"
     return on_cpu and rows * columns <= _FOLD * adapter.rank * (rows + columns)
 
 
-def _folded_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _folded_by_peft(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     from torch.nn.functional import linear
 
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight

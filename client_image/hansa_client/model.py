@@ -90,34 +90,55 @@ def digest(folder: Path) -> str:
     return fingerprint(found)
 
 
-def load(source: str, folder: Path, threads: int) -> Base:
-    """The model ready to play: fp32 on a CPU, bf16 on a GPU, deterministic where torch can be."""
+def load(source: str, folder: Path, threads: int, *, for_peft: bool = False) -> Base:
+    """The model ready to play: fp32 on a CPU, bf16 on a GPU, deterministic where torch can be.
+
+    `for_peft`: PEFT itself will be used on it, which takes only models of transformers.
+    """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats itself only so
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # one line per step in a log
     _keep_freed_memory()
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")  # its twin with two flags imports a compiler
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # slow
     torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass does not repeat itself
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    read = _read_builtin if is_builtin(source) and not for_peft else _read
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, local_files_only=True, use_safetensors=True
-        )
+        model, tokenizer = read(folder, dtype)
     except (MemoryError, torch.OutOfMemoryError):
         raise  # another try, or a larger machine, may do
     except Exception as error:  # whatever a broken file makes of the libraries that read it
         first = str(error).strip().partition("\n")[0]
         raise PermanentError(f"spec.model.source: got {source}, {_FITS} ({first})") from error
-    model.requires_grad_(False).eval()  # type: ignore[no-untyped-call]
-    return Base(model.to(device), Chat(tokenizer), device)  # type: ignore[arg-type]  # its wrapper
+    model.requires_grad_(False).eval()
+    return Base(model.to(device), Chat(tokenizer), device)
+
+
+def is_builtin(source: str) -> bool:
+    """Whether the model comes with Hansa, and needs none of the libraries for others."""
+    return source.startswith("builtin:")
+
+
+def _read_builtin(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    from hansa_client import llama, wordtokens
+
+    return llama.load(folder, dtype), wordtokens.WordTokens(folder)
+
+
+def _read(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # one line per step in a log
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, local_files_only=True, use_safetensors=True
+    )
+    return model, tokenizer
 
 
 def _keep_freed_memory() -> None:

@@ -1,7 +1,8 @@
 """The warm process: it has paid for the imports once, and forks one child per Job.
 
-Importing torch, transformers and peft costs about ten CPU-seconds; a fork costs milliseconds. The
-parent must not have touched a tensor, a thread pool or CUDA, none of which survives a fork.
+Importing torch costs seconds, and the libraries for models from elsewhere many more; a fork costs
+milliseconds. The parent must not have touched a tensor, a thread pool or CUDA, none of which
+survives a fork.
 
 It speaks JSON lines: {"start": name, "environ": {...}, "log": path} and {"stop": name} on its
 standard input, {"started": name, "pid": n} and {"exited": name, "code": n} on its standard output.
@@ -12,7 +13,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,14 @@ from hansa.local.lifeline import die_with_parent
 SIGNAL_BASE = 128
 
 
-def serve(run: Callable[[], int]) -> None:
-    """Fork a child that calls `run` for every start line, until standard input ends."""
+def serve(
+    run: Callable[[], int], prepare: Callable[[Mapping[str, str]], None] = lambda environ: None
+) -> None:
+    """Fork a child that calls `run` for every start line, until standard input ends.
+
+    `prepare` is called before each fork with the child's environment: what it imports then is
+    there for all that follow.
+    """
     die_with_parent()
     children: dict[int, str] = {}
     wake_read, wake_write = os.pipe()
@@ -43,7 +50,10 @@ def serve(run: Callable[[], int]) -> None:
                 break
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                _obey(json.loads(line), run, children)
+                message = json.loads(line)
+                if "start" in message:
+                    prepare(message["environ"])
+                _obey(message, run, children)
     for pid in children:
         os.kill(pid, signal.SIGKILL)
 

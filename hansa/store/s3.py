@@ -18,6 +18,7 @@ from hansa.errors import Denied, InputError, NotFound, Precondition, StoreError,
 from hansa.manifest import sha256
 from hansa.spec import S3
 from hansa.store.base import Credentials
+from hansa.store.lean import without_manuals
 
 ENV_PATIENCE = "HANSA_STORE_PATIENCE_SECONDS"
 """How long one verb tries again before the store counts as unreachable; default 60."""
@@ -323,8 +324,9 @@ class S3Store:
 
     def _make_client(self) -> Any:
         """A client that leaves retries to us; imported here, for botocore takes half a second."""
-        import botocore.session
-        from botocore.config import Config
+        with without_manuals():
+            import botocore.session
+            from botocore.config import Config
 
         limit = max(self.retry.patience_seconds, 0.1)
         config = Config(

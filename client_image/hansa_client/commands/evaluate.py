@@ -93,7 +93,7 @@ def _load(source: str, adapter: Path | None, threads: int) -> Base:
     try:
         folder = model.resolve(source)
         say(f"loading {source}")
-        base = model.load(source, folder, threads)
+        base = model.load(source, folder, threads, for_peft=adapter is not None)
     except PermanentError as error:
         raise InputError(
             error.message.replace("spec.model.source", "--model"), error.hint

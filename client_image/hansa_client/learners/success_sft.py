@@ -13,6 +13,7 @@ import torch
 from hansa_client import lora, trajectory
 from hansa_client.learners.base import Lesson, Trained
 from hansa_client.model import Base
+from hansa_client.optimizer import AdamW
 
 
 def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
@@ -44,14 +45,11 @@ def _steps(
     """Take the optimizer steps; each yields its summed loss and the tokens it is summed over."""
     weights = [weight for weight in wrapped.parameters() if weight.requires_grad]
     rate = lesson.training.learning_rate
-    optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0, fused=True)
+    optimizer = AdamW(weights)
     for done, step in enumerate(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * cosine(done, len(steps))
         loss, count = batch_loss(wrapped, device, [lesson.sequences[index] for index in step])
         loss.div(count).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.step(rate * cosine(done, len(steps)))
         yield float(loss.detach()), count
 
 

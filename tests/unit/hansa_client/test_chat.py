@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hansa.errors import PermanentError
+from hansa_client import model
 from hansa_client.chat import Chat
 from hansa_client.model import Base
 from tests.unit.hansa_client import tinymodel
@@ -61,7 +62,10 @@ def test_turn_by_turn_gives_what_the_whole_template_gives(tokenizer: Any, templa
 
 
 def test_the_builtin_model_is_framed_as_its_template_says(base: Base) -> None:
-    assert grown(base.chat, TEXTS) == rendered(base.chat._tokenizer, TEXTS)
+    from transformers import AutoTokenizer
+
+    library = AutoTokenizer.from_pretrained(model.resolve("builtin:tiny"), local_files_only=True)
+    assert grown(base.chat, TEXTS) == rendered(library, TEXTS)
 
 
 def test_the_end_token_is_the_templates_own_and_eos_stops_as_well(tokenizer: Any) -> None:

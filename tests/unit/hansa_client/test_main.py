@@ -16,9 +16,14 @@ from hansa_client import __main__ as program
 def test_a_warm_process_has_no_thread_and_a_fork_of_it_can_train() -> None:
     code = (
         "import os, sys\n"
-        "from hansa_client.__main__ import warm\n"
+        "from hansa_client.__main__ import warm, warm_for\n"
         "warm()\n"
         "import torch\n"
+        'warm_for({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "builtin:tiny"}}\'})\n'
+        "assert 'transformers' not in sys.modules\n"
+        'warm_for({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "path:/some"}}\'})\n'
+        "assert {'transformers', 'peft'} <= sys.modules.keys()\n"
+        "warm_for({'HANSA_ASSIGNMENT': 'garbled'})\n"
         "assert len(os.listdir('/proc/self/task')) == 1\n"
         "assert not torch.cuda.is_initialized()\n"
         "pid = os.fork()\n"

@@ -30,8 +30,8 @@ def test_training_sees_exactly_what_the_rollout_saw(base: Base, name: str) -> No
         roles = {"user": "user", "agent": "assistant"}
         messages = [{"role": roles[turn.role], "content": turn.text} for turn in answered]
         tokenizer: Any = base.chat._tokenizer
-        text = tokenizer.apply_chat_template(messages, tokenize=False)
-        whole = tokenizer(text, add_special_tokens=False)["input_ids"]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
+        whole = tokenizer([text], add_special_tokens=False)["input_ids"][0]
         assert render(episode, 1024).tokens == whole
 
 

@@ -121,7 +121,7 @@ def test_the_folder_is_a_peft_adapter(
     store, _ = whole
     for name in (keys.ADAPTER, keys.CONFIG):
         (tmp_path / name).write_bytes(store.objects[UPDATE + name])
-    fresh = model.load("builtin:tiny", model.resolve("builtin:tiny"), 1)
+    fresh = model.load("builtin:tiny", model.resolve("builtin:tiny"), 1, for_peft=True)
     loaded = PeftModel.from_pretrained(fresh.model, str(tmp_path))
     ours = adapter.decode(store.objects[UPDATE + keys.ADAPTER])
     for name, tensor in loaded.named_parameters():
