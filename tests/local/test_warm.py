@@ -19,7 +19,7 @@ import os, sys, time
 from hansa.local.warm import serve
 
 def run():
-    print("hello from", os.environ["NAME"], flush=True)
+    print("hello from", os.environ["NAME"], "after", os.environ["PREPARED"], flush=True)
     assert os.read(0, 1) == b""
     match os.environ["DO"]:
         case "hang": time.sleep(600)
@@ -27,7 +27,13 @@ def run():
         case "exit": sys.exit(7)
     return int(os.environ["DO"])
 
-serve(run)
+prepared = []
+
+def prepare(environ):
+    prepared.append(environ["NAME"])
+    os.environ["PREPARED"] = " ".join(prepared)
+
+serve(run, prepare)
 """
 PARENT = """
 import subprocess, sys, time
@@ -94,6 +100,13 @@ def test_it_tells_how_a_job_ended_and_keeps_what_it_said(
     warm.start("some", does)
     assert warm.hear() == {"exited": "some", "code": code}
     assert log in (warm.folder / "some.txt").read_text()
+
+
+def test_what_is_prepared_for_one_job_is_there_for_the_next(warm: Warm) -> None:
+    for name in ("one", "two"):
+        warm.start(name, "0")
+        assert warm.hear()["exited"] == name
+    assert "hello from two after one two" in (warm.folder / "two.txt").read_text()
 
 
 def test_a_stopped_job_is_told_as_killed_and_others_stay(warm: Warm) -> None:

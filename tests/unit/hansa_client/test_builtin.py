@@ -43,7 +43,7 @@ def test_logits_are_equal_without_a_cache(
 ) -> None:
     ids = torch.from_numpy(
         np.random.Generator(np.random.Philox(1)).integers(6, 768, (rows, columns))
-    )
+    ).to(base.device)
     with torch.inference_mode():
         ours, theirs = base.model(input_ids=ids), by_library.model(input_ids=ids)
     assert torch.equal(ours.logits, theirs.logits)
@@ -113,7 +113,7 @@ def test_training_gives_the_bytes_that_peft_gives(
 def test_an_adapter_is_merged_alike(base: Base, by_library: Base) -> None:
     told = Adapter()
     tensors = {name: array + np.float32(0.01) for name, array in lesson(base, told).start.items()}
-    ids = torch.tensor([[1, 5, 9, 22, 17, 4, 30, 12]])
+    ids = torch.tensor([[1, 5, 9, 22, 17, 4, 30, 12]], device=base.device)
     found = []
     for each in (base, by_library):
         with torch.inference_mode(), lora.merged(each.model, told, tensors):
