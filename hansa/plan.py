@@ -124,17 +124,18 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
     states = [e.state for e in current.environments]
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     minimum = current.participation.minimum_updates or len(states)
+    timed_out = deadline.is_over(end, draft.now)
     decision = quorum.decide(
         updated=states.count("Updated"),
         empty=states.count("Empty"),
         pending=sum(state not in CONCLUDED for state in states),
         minimum=min(minimum, len(states)),
-        timed_out=deadline.is_over(end, draft.now),
+        timed_out=timed_out,
     )
     if decision == "wait":
         draft.wake(end)
         return status.model_copy(update={"current": current})
-    current = _leave_out_the_late(current)
+    current = _leave_out_the_late(current, timed_out)
     if decision == "aggregate":
         return _freeze(draft, status, current)
     if decision == "empty":
@@ -253,9 +254,10 @@ def _next_attempt(draft: Draft, attempts: Attempts, *, counted: bool) -> dict[st
     }
 
 
-def _leave_out_the_late(current: CurrentRound) -> CurrentRound:
+def _leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
     """Who has not answered when the round is decided is left out of it, and back in the next."""
     late = f"did not answer within {current.participation.round_timeout_seconds} s"
+    late = late if timed_out else "was not waited for: the round could not reach its minimum"
     return current.model_copy(
         update={
             "environments": [
@@ -378,7 +380,7 @@ def _evaluate(draft: Draft, status: FederationStatus, current: CurrentRound) -> 
     status, current = _step_all(draft, status, current)
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     if deadline.is_over(end, draft.now):
-        current = _leave_out_the_late(current)
+        current = _leave_out_the_late(current, True)
     if any(e.state not in CONCLUDED for e in current.environments):
         draft.wake(end)
         return status.model_copy(update={"current": current})

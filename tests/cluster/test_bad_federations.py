@@ -172,7 +172,9 @@ def test_what_only_a_client_can_know_is_told_in_its_own_words(hansa: Hansa) -> N
     one, two = hansa.manifest("rules")["spec"]["environments"]
     one |= {"options": {"map": "made-up"}}
     two |= {"name": "webshop", "world": "no-such-world"}
-    hansa.apply(hansa.manifest("rules", rounds=1, environments=[one, two]))
+    both = {"minimumUpdates": 1}  # or the second would not be waited for once the first has failed
+    manifest = hansa.manifest("rules", rounds=1, environments=[one, two], participation=both)
+    hansa.apply(manifest)
     status = hansa.wait("rules", lambda s: s.get("phase") == "Failed", "is refused by its clients")
     assert [e["attempt"] for e in status["environments"]] == [1, 1]  # trying again cannot help
     told = hansa.condition("rules", "Degraded")["message"]

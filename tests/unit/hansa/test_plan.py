@@ -351,6 +351,15 @@ def test_an_environment_that_left_the_spec_is_dropped_and_one_that_joins_waits_f
     assert cluster.active() == ["fed-r2-maze-a1", "fed-r2-shop-a1"]
 
 
+def test_who_was_not_waited_for_is_not_called_late():
+    cluster = Cluster("maze", "wordle", participation={"retries": 0}).turn()
+    cluster.set("fed-r1-maze-a1", "failed", exit_code=42, message="no such world").turn()
+    assert cluster.status.phase == "Failed"
+    told = cluster.condition("Degraded").message
+    assert "wordle: was not waited for" in told
+    assert "did not answer" not in told
+
+
 def test_a_round_whose_environments_all_left_does_not_count_and_the_next_one_opens():
     cluster = Cluster("maze", rounds=1).turn()
     shop = [{"name": "shop", "world": "webshop"}]
