@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--least", type=float, default=30.0, help="seconds of a client at least")
     parser.add_argument("--most", type=float, default=90.0, help="seconds of a client at most")
-    parser.add_argument("--workers", type=int, default=4, help="the operator's setting")
+    parser.add_argument("--workers", type=int, default=8, help="the operator's setting")
     parser.add_argument("--patience", type=float, default=1800.0)
     parser.add_argument("--keep", type=Path, help="folder for logs; otherwise they are removed")
     given = parser.parse_args()

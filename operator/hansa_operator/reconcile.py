@@ -2,7 +2,7 @@
 
 The order makes every moment a safe one to die in. Jobs are only made for a status that is stored
 already, and only deleted after the status that no longer wants them is; what a pass has not done,
-the next one does.
+the next one does. Events and deletions wait until no Job is left to make: a GPU waits for those.
 """
 
 from collections.abc import Callable
@@ -67,6 +67,20 @@ class Step:
         return self.goes_on or any(link.events for _, link in self.links)
 
 
+@dataclass(frozen=True)
+class Later:
+    """What a pass leaves to do once its status is stored and no Job is left to make."""
+
+    made: Step
+    seen: Sight
+    now: datetime
+
+    @property
+    def delete(self) -> list[str]:
+        """Jobs that nobody waits for, or that stay although they should have gone."""
+        return [*self.made.delete, *self.seen.lingering]
+
+
 def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
     """Plan until the plan rests or asks for Jobs that need a stored status."""
     made = Step()
@@ -122,24 +136,37 @@ class Reconciler:
         """
         if afresh:
             self._children.refresh(key)
-        for _ in range(MOST_STEPS):
-            family = self._index.get(key)
-            if family.federation is None:
-                self._forget(key)
-                return None
-            if family.federation["metadata"].get("deletionTimestamp"):
-                return None  # its children go with it
-            seconds = self._pass(key, family)
-            if seconds != 0:
-                return seconds
-        return 0.0
+        later: list[Later] = []
+        try:
+            for _ in range(MOST_STEPS):
+                family = self._index.get(key)
+                if family.federation is None:
+                    self._forget(key)
+                    return None
+                if family.federation["metadata"].get("deletionTimestamp"):
+                    return None  # its children go with it
+                seconds = self._pass(key, family, later)
+                if seconds != 0:
+                    return seconds
+            return 0.0
+        finally:
+            self._finish(key, later)
 
     def _forget(self, key: Key) -> None:
         self._written.pop(key, None)
         self._children.forget(key)
         self._recorder.forget(*key)
 
-    def _pass(self, key: Key, family: Family) -> float | None:
+    def _finish(self, key: Key, later: list[Later]) -> None:
+        """Delete what nobody waits for, and tell what happened."""
+        for name in dict.fromkeys(name for after in later for name in after.delete):
+            self._children.delete(key, name)
+        for after in later:
+            for federation, link in after.made.links:
+                self._publisher.tell(federation, link.events, after.now)
+                self._recorder.record(federation, link, after.seen.jobs)
+
+    def _pass(self, key: Key, family: Family, later: list[Later]) -> float | None:
         now = self._clock()
         try:
             federation = read(family.federation or {})
@@ -151,7 +178,7 @@ class Reconciler:
                 seen = self._children.observe(key, self._index.get(key), now)
                 made = _plan(federation, seen.jobs, now)
             made = self._create(federation, made, seen.jobs, now)
-            return self._publish(key, family, made, seen, now)
+            return self._publish(key, family, Later(made, seen, now), later)
         except HansaError as error:
             if isinstance(error, ApiError):
                 raise
@@ -179,23 +206,17 @@ class Reconciler:
         made.is_blocked = any(job.state == "starting" for job in unmade)
         return made
 
-    def _publish(
-        self, key: Key, family: Family, made: Step, seen: Sight, now: datetime
-    ) -> float | None:
-        old = made.links[0][0]
-        changed = made.status != old.status
+    def _publish(self, key: Key, family: Family, after: Later, later: list[Later]) -> float | None:
+        made, now = after.made, after.now
+        changed = made.status != made.links[0][0].status
         pause = self._settling(key, now)
         if changed and pause and not made.is_pressing:
             return pause
         if changed:
             self._publisher.write_status(key, family.federation or {}, made.status.to_json())
             self._written[key] = now
-        for name in [*made.delete, *seen.lingering]:
-            self._children.delete(key, name)
-        for link_federation, link in made.links:
-            self._publisher.tell(link_federation, link.events, now)
-            self._recorder.record(link_federation, link, seen.jobs)
-        return 0.0 if made.goes_on else self._rest(made, seen, now)
+        later.append(after)
+        return 0.0 if made.goes_on else self._rest(made, after.seen, now)
 
     def _settling(self, key: Key, now: datetime) -> float:
         """Seconds until a status that is not pressing may be written."""

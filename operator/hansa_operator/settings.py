@@ -24,7 +24,7 @@ class Settings:
     """Namespaces whose federations are looked after; none: all of the cluster's."""
     resync_seconds: int = 300
     """How often every federation is looked at even if no watch said anything."""
-    workers: int = 4
+    workers: int = 8
     """Federations looked at together; one of them never by two workers."""
     client_image: str = f"hansa-client:{__version__}"
     """Image of the clients; a Pod template may name another for its environment."""
