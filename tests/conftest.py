@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def no_credentials_of_this_machine() -> Iterator[None]:
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def an_interrupt_interrupts() -> None:
+    """A shell that starts the tests in the background has them, and all they start, ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
