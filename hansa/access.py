@@ -70,8 +70,22 @@ def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> li
     known = sorted(e.name for e in spec.environments)
     if identity not in known:
         raise InputError(f"identity: got '{identity}', expected aggregator, {', '.join(known)}")
-    private = spec.environment(identity).experience_storage
-    return environment_grants(storage, identity, private.s3 if private else None)
+    environment = spec.environment(identity)
+    private = environment.experience_storage.s3 if environment.experience_storage else None
+    file = environment.demonstrations_from or spec.experience.demonstrations_from
+    return [
+        *environment_grants(storage, identity, private),
+        *_demonstrations_grants(private or storage, file or ""),
+    ]
+
+
+def _demonstrations_grants(own: S3, file: str) -> list[Grant]:
+    """To read the file of demonstrations, in the store that has the environment's experience."""
+    bucket, _, key = file.removeprefix("s3://").partition("/")
+    if not file.startswith("s3://"):
+        return []
+    place = own.model_copy(update={"bucket": bucket, "prefix": ""})
+    return [Grant(s3=place, path=key, rights=("read",))]
 
 
 def by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:

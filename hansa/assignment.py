@@ -56,6 +56,8 @@ class Assignment(Model):
     """World it plays."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options."""
+    demonstrations_from: str | None = None
+    """File of demonstrations; absent: the world's expert shows them."""
     experience_storage: S3 | None = None
     """The silo's private store; absent: `storage`."""
     evaluate: bool = True
@@ -85,6 +87,9 @@ class Assignment(Model):
         if self.role == "aggregator":
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
+        settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
+        if self.demonstrations_from:
+            inputs["demonstrationsFrom"] = self.demonstrations_from
         return {**inputs, **settings, **self.evaluation_inputs()}
 
     def evaluation_inputs(self) -> dict[str, Any]:
@@ -106,6 +111,10 @@ class EvaluationReport(Model):
     """Episodes played."""
     successes: Count
     """Successful ones."""
+    broken: Count = 0
+    """Episodes dropped since the world failed in them."""
+    effective: float | None = None
+    """Independent episodes that these are worth, where tasks were played more than once."""
 
 
 class ClientReport(Model):
@@ -227,6 +236,8 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         environment=name,
         world=frozen.world,
         options=frozen.options,
+        demonstrations_from=frozen.demonstrations_from
+        or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
         evaluate=current.kind == "evaluate" or current.start.round % every == 0,
     )

@@ -5,6 +5,7 @@ HansaError
 ├── PermanentError      this assignment can never work (exit 42)
 │   └── AnotherRun      the prefix holds a different run
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
+├── WorldBroken         the world failed in too many episodes (exit 45)
 └── StoreError
     ├── NotFound        no such object
     ├── Denied          the credentials may not do this
@@ -47,6 +48,15 @@ class TooFewUpdates(HansaError):
     """The gate left fewer updates than the round needs."""
 
     exit = Exit.TOO_FEW_UPDATES
+
+
+class WorldBroken(HansaError):
+    """The world failed in too many episodes; what it plays on may be back later.
+
+    The message never holds text of an episode, or an exception's own: it goes to the status.
+    """
+
+    exit = Exit.WORLD_BROKEN
 
 
 class StoreError(HansaError):

@@ -13,6 +13,7 @@ class Exit(IntEnum):
     PERMANENT = 42
     TOO_FEW_UPDATES = 43
     STORAGE_UNREACHABLE = 44
+    WORLD_BROKEN = 45
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,11 @@ FACTS: dict[Exit, ExitFacts] = {
         retriable=True,
         counted=False,
         help="the object store did not answer: the Job is retried until the round's deadline",
+    ),
+    Exit.WORLD_BROKEN: ExitFacts(
+        retriable=True,  # a server that the world plays on may be back; a bug only costs retries
+        counted=True,
+        help="the world failed in too many episodes: the Job's log has exception, file and line",
     ),
 }
 

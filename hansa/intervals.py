@@ -4,13 +4,18 @@ Rates come from few dozens of episodes, where the textbook interval p ± 1.96·s
 Wilson's does not. Means and differences combine such limits by Zou and Donner's MOVER, which for
 a difference is Newcombe's hybrid interval. Both treat evaluations as independent: base and last
 adapter play the same tasks, so the interval of their difference is, if anything, too wide.
+
+Episodes of one task are more alike than episodes of two. Where tasks are played several times,
+their results are clusters, and the episodes are worth fewer independent ones: the effective ones.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 Z95 = 1.959963984540054
+_T95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706)
+"""Student's 97.5 % points of 1 to 5 degrees of freedom, where the series below is too rough."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +31,68 @@ def wilson(successes: int, episodes: int) -> Interval:
     """Wilson's score interval of a success rate; without episodes anything is possible."""
     if episodes <= 0:
         return Interval(0.0, 0.0, 1.0)
-    successes = min(max(successes, 0), episodes)
-    rate = successes / episodes
-    shrink = 1 + Z95**2 / episodes
-    centre = (rate + Z95**2 / (2 * episodes)) / shrink
-    spread = rate * (1 - rate) / episodes + Z95**2 / (4 * episodes**2)
+    return of_rate(min(max(successes, 0), episodes) / episodes, episodes)
+
+
+def of_rate(rate: float, effective: float) -> Interval:
+    """Wilson's interval of a rate that is worth so many independent episodes."""
+    if effective <= 0:
+        return Interval(0.0, rate, 1.0)
+    shrink = 1 + Z95**2 / effective
+    centre = (rate + Z95**2 / (2 * effective)) / shrink
+    spread = rate * (1 - rate) / effective + Z95**2 / (4 * effective**2)
     half = Z95 * math.sqrt(spread) / shrink
     return Interval(max(0.0, min(rate, centre - half)), rate, min(1.0, max(rate, centre + half)))
+
+
+def clustered(tasks: Mapping[str, tuple[int, int]]) -> Interval:
+    """The interval of a success rate whose episodes come from tasks: (successes, episodes) each.
+
+    With one episode per task it is Wilson's; repeats of the same tasks narrow it only as far as
+    they differ, for they tell nothing about other tasks.
+    """
+    counts = [tasks[name] for name in sorted(tasks)]
+    episodes = sum(played for _, played in counts)
+    if episodes <= 0:
+        return wilson(0, 0)
+    return of_rate(sum(won for won, _ in counts) / episodes, effective(counts))
+
+
+def effective(tasks: Collection[tuple[int, int]]) -> float:
+    """How many independent episodes those of several tasks are worth.
+
+    Episodes divided by the design effect: the ratio estimator's variance over tasks by that of as
+    many independent episodes. Few tasks measure it badly, so Korn and Graubard's factor makes the
+    number smaller by the ratio of Student's points. The effect is kept where it can truly be: at
+    least 1, since a task's episodes are independent or alike but never opposed, and at most that
+    of tasks whose episodes all end alike. The latter is taken where nothing, or all, succeeded:
+    such results cannot show how alike a task's episodes are.
+    """
+    played = [(won, count) for won, count in tasks if count > 0]
+    episodes = sum(count for _, count in played)
+    if episodes == len(played):
+        return float(episodes)
+    rate = sum(won for won, _ in played) / episodes
+    most = sum(count * count for _, count in played) / episodes
+    if 0 < rate < 1 and len(played) > 1:
+        squares = sum((won - rate * count) ** 2 for won, count in played)
+        between = squares * len(played) / (len(played) - 1) / episodes**2
+        effect = min(max(1.0, between * (episodes - 1) / (rate * (1 - rate))), most)
+    else:
+        effect = most
+    surety = _student(episodes - 1) / _student(max(1, len(played) - 1))
+    return episodes / effect * surety**2
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % point of Student's distribution, by Cornish and Fisher's series."""
+    if freedom <= len(_T95):
+        return _T95[freedom - 1]
+    z = Z95
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def mean(parts: Sequence[Interval]) -> Interval | None:

@@ -193,6 +193,7 @@ def check_here(federation: Federation) -> None:
     """Refuse what this machine cannot do: unknown worlds, wrong options, missing models."""
     check_worlds(federation)
     check_model(federation)
+    check_demonstrations(federation)
 
 
 def check_worlds(federation: Federation) -> None:
@@ -238,6 +239,28 @@ def check_model(federation: Federation) -> None:
             f"spec.model.source: got {sentences.got(source)}, "
             f"expected the folder of a Hugging Face model ({problem})"
         )
+
+
+def check_demonstrations(federation: Federation) -> None:
+    """Refuse a file of demonstrations that is not there; one in a bucket is the client's affair."""
+    spec = federation.spec
+    shared = spec.experience.demonstrations_from
+    _check_file("spec.experience.demonstrationsFrom", shared, has_store=spec.storage is not None)
+    for index, environment in enumerate(spec.environments):
+        where = f"spec.environments[{index}].demonstrationsFrom"
+        has_store = bool(spec.storage or environment.experience_storage)
+        _check_file(where, environment.demonstrations_from, has_store=has_store)
+
+
+def _check_file(where: str, source: str | None, *, has_store: bool) -> None:
+    problem = ""
+    if source and source.startswith("s3://"):
+        problem = "" if has_store else "spec.storage is absent, so the run's own store is empty"
+    elif source and not Path(source.removeprefix("path:")).expanduser().is_file():
+        problem = "there is no such file"
+    if problem:
+        fits = "the path of a file in AgentGym's format"
+        raise InputError(f"{where}: got {sentences.got(source)}, expected {fits} ({problem})")
 
 
 def _folder_problem(folder: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from hansa import intervals
 from hansa.errors import AnotherRun
 from hansa.spec import Model, differences
 
@@ -57,6 +58,8 @@ class Counts(Model):
     """Episodes played."""
     succeeded: Count = 0
     """Those that were successful."""
+    broken: Count = 0
+    """Episodes dropped since the world failed in them; not among the explored ones."""
     experience: Count = 0
     """Trajectories of all rounds that the learner chose from, demonstrations included."""
     kept: Count = 0
@@ -185,10 +188,19 @@ class EvaluationDocument(Model):
     """Episodes played."""
     successes: Count
     """Episodes that were successful."""
+    broken: Count = 0
+    """Episodes dropped since the world failed in them; not among the episodes."""
     tasks: dict[str, list[int]] = Field(default_factory=dict)
     """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
     seconds: float = 0.0
     """How long it took."""
+
+    def effective(self) -> float | None:
+        """Independent episodes that these are worth; nothing where each task was played once."""
+        counts = [(each[0], each[1]) for each in self.tasks.values() if len(each) == 2]
+        if all(played <= 1 for _, played in counts):
+            return None
+        return intervals.effective(counts)
 
 
 def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ TRAJECTORIES = Metric(
     name="hansa_trajectories_total",
     type="counter",
     labels=_with("environment", "outcome"),
-    help="Episodes explored, by outcome: success or failure.",
+    help="Episodes explored, by outcome: success, failure, or broken by the world itself.",
 )
 EXPERIENCE = Metric(
     name="hansa_experience_trajectories",

@@ -110,7 +110,12 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         settings=RoundSettings.of(spec),
         participation=spec.participation,
         environments=[
-            RoundEnvironment(name=e.name, world=e.world, options=e.options)
+            RoundEnvironment(
+                name=e.name,
+                world=e.world,
+                options=e.options,
+                demonstrations_from=e.demonstrations_from,
+            )
             for e in sorted(spec.environments, key=lambda e: e.name)
         ],
     )

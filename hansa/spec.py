@@ -16,6 +16,10 @@ DnsName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
 ]
 Seconds = Annotated[int, Field(ge=1, le=30 * 24 * 3600)]
+FileSource = Annotated[
+    str, Field(pattern=r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$", max_length=500)
+]
+"""One file: `s3://bucket/key`, or a path with or without `path:` before it."""
 
 
 class Model(BaseModel):
@@ -79,13 +83,21 @@ class Exploration(Model):
     """Sampling temperature while exploring."""
     batch_episodes: Annotated[int, Field(ge=1, le=4096)] = 64
     """Episodes played together in one batch."""
+    max_new_tokens: Annotated[int, Field(ge=1, le=8192)] = 256
+    """Tokens of one turn at most, explored or evaluated; a longer one is cut and judged so."""
+    max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of episodes in which the world may fail: those are dropped; more fail the Job."""
 
 
 class Experience(Model):
     """What an environment keeps and learns from."""
 
     demonstrations: Annotated[int, Field(ge=0, le=100_000)] = 40
-    """Expert episodes that start the experience, as shard 0."""
+    """Expert episodes that start the experience, as shard 0; of a file, so many at most."""
+    demonstrations_from: FileSource | None = None
+    """File in AgentGym's format to take them from, once: `s3://bucket/key` or a path."""
+    thoughts: bool = True
+    """Whether the world's expert writes `Thought: ... Action: ...`, or the bare action."""
     max_trajectories: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """The newest trajectories kept for training; 0 keeps all, as in Fed-SE."""
     filter: Literal["success", "none"] = "success"
@@ -120,6 +132,8 @@ class Evaluation(Model):
     """Evaluates the adapters of every n-th round; the base and the last adapter always are."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Held-out tasks played by each environment, at most as many as its world has."""
+    samples_per_task: Annotated[int, Field(ge=1, le=64)] = 1
+    """Episodes played of each task; intervals are clustered by task, whose episodes are alike."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature; 0 plays greedily."""
 
@@ -199,6 +213,8 @@ class Environment(Model):
     """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Handed to the world as they are."""
+    demonstrations_from: FileSource | None = None
+    """The silo's own file instead of experience.demonstrationsFrom, read with its credentials."""
     credentials_secret: SecretName | None = None
     """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
     experience_storage: Storage | None = None

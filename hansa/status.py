@@ -91,6 +91,8 @@ class RoundEnvironment(Attempts):
     """World it plays."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options, frozen with the round."""
+    demonstrations_from: str | None = None
+    """The environment's own file of demonstrations, frozen with the round."""
     state: EnvironmentState = "Waiting"
     """What it is doing."""
     manifest: str = ""
@@ -160,6 +162,8 @@ class HistoryEntry(Model):
     """Success of its global adapter on held-out tasks, by environment."""
     episodes: dict[str, int] = Field(default_factory=dict)
     """Episodes behind each ratio."""
+    effective: dict[str, float] = Field(default_factory=dict)
+    """Independent episodes that a ratio is worth, where tasks were played more than once."""
 
 
 class EnvironmentStatus(Model):
@@ -179,6 +183,8 @@ class EnvironmentStatus(Model):
     """Episodes played in its last finished round."""
     succeeded: Count = 0
     """Those that were successful."""
+    broken: Count = 0
+    """Those that were dropped, since the world failed in them."""
     experience: Count = 0
     """Trajectories it has."""
     healthy: bool = True

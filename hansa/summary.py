@@ -43,6 +43,7 @@ def record_answer(status: FederationStatus, name: str, report: ClientReport) -> 
         name,
         explored=counts.explored,
         succeeded=counts.succeeded,
+        broken=counts.broken,
         experience=counts.experience,
         healthy=True,
     )
@@ -59,10 +60,14 @@ def record_evaluation(
     def add(entry: HistoryEntry) -> HistoryEntry:
         success = {**entry.success, name: ratio}
         episodes = {**entry.episodes, name: evaluation.episodes}
+        worth = {k: v for k, v in entry.effective.items() if k != name}
+        if evaluation.effective is not None:
+            worth[name] = round(evaluation.effective, 2)
         return entry.model_copy(
             update={
                 "success": dict(sorted(success.items())),
                 "episodes": dict(sorted(episodes.items())),
+                "effective": dict(sorted(worth.items())),
             }
         )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from hansa import keys
 from hansa.local.objectstore import RUNNER, LocalStore
+from hansa_client.worlds import DEMO_OPTIONS
 from tests import processes
 from tests.processes import MARK, PATIENCE_SECONDS, until
 
@@ -22,8 +23,8 @@ SPEC: dict[str, Any] = {
     "rounds": 2,
     "seed": 7,
     "model": {"source": "builtin:tiny"},
-    "exploration": {"tasksPerRound": 8, "batchEpisodes": 32},
-    "experience": {"demonstrations": 6},
+    "exploration": {"tasksPerRound": 8, "batchEpisodes": 32, "maxNewTokens": 64},
+    "experience": {"demonstrations": 6, "thoughts": False},
     "training": {
         "epochs": 1,
         "learningRate": 5.0e-3,
@@ -35,8 +36,16 @@ SPEC: dict[str, Any] = {
     "aggregation": {"strategy": "mean", "serverStep": 3.0},
     "participation": {"retries": 100},
     "environments": [
-        {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}},
-        {"name": "webshop", "world": "webshop", "options": {"max_turns": 4}},
+        {
+            "name": "maze",
+            "world": "maze",
+            "options": {**DEMO_OPTIONS["maze"], "max_turns": 4},
+        },
+        {
+            "name": "webshop",
+            "world": "webshop",
+            "options": {**DEMO_OPTIONS["webshop"], "max_turns": 4},
+        },
     ],
 }
 

@@ -1,13 +1,13 @@
 """Make `builtin:tiny`: a Llama of one million parameters that has seen the worlds played, badly.
 
     python tools/tiny_model.py --out client_image/hansa_client/builtin/tiny \\
-        --tokens 1.5e9 --minutes 6.5
+        --tokens 3e9 --deadline 405 --episodes 1024 --parts 3 --whole 0.05 --reuse babyai=2
 
-It wants a GPU and a dozen cores: on an H200 the clock ended it at 865 million tokens. The words
+It wants a GPU and a dozen cores: on an H200 the clock ended it at 615 million tokens. The words
 are the worlds' own, so goals and words of test tasks are known to the model; the tasks are not.
+`tiny_words.py` then added 38 words that the sample of play had not shown.
 A run that ends by the clock cannot be repeated bit for bit; one that ends by tokens sees the same
-data in the same order. The shipped weights met an earlier babyai expert, which gave up where both
-cells beside a thing were taken (two rooms in a hundred).
+data in the same order.
 """
 
 from __future__ import annotations
@@ -17,23 +17,37 @@ import json
 import math
 import multiprocessing
 import os
+import queue
+import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "client_image"), str(ROOT / "tools")]
+sys.path[:0] = [str(ROOT), str(ROOT / "client_image"), str(ROOT / "tools")]
 
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
+from hansa_client.model import Base  # noqa: E402
 from hansa_client.worlds import DEMO_OPTIONS  # noqa: E402
 from tiny import evaluate, play, tokens  # noqa: E402
 
+STARTED = time.monotonic()
+PATIENCE = 30
+"""Seconds after which a generator counts as lost."""
+NOT_RECIPE = ("out", "words", "only_score", "no_score", "tasks")
 OBSERVED = 0.2
 """Loss weight of tokens that the world wrote: enough to learn its words, not to be led by them."""
+
+
+def reused(text: str) -> tuple[str, int]:
+    """`babyai=4`."""
+    name, _, times = text.partition("=")
+    return name, int(times)
 
 
 def arguments() -> argparse.Namespace:
@@ -44,8 +58,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tokens", type=float, default=1e9, help="padding not counted")
     parser.add_argument("--minutes", type=float, default=1e9, help="wall-clock cap of the training")
+    parser.add_argument("--deadline", type=float, default=1e9, help="seconds from the start on")
+    parser.add_argument("--only-score", action="store_true", help="measure what --out holds")
+    parser.add_argument("--no-score", action="store_true", help="leave that for later")
     parser.add_argument("--episodes", type=int, default=768, help="per optimizer step")
-    parser.add_argument("--parts", type=int, default=2, help="pieces of a step, by length")
+    parser.add_argument("--parts", type=int, default=6, help="pieces of a step, by length")
+    parser.add_argument("--texts", type=int, default=2000, help="episodes the words are taken from")
+    parser.add_argument("--words", type=Path, help="a tokenizer.json whose words are taken instead")
+    parser.add_argument("--whole", type=float, default=0.2, help="share of whole-world episodes")
+    parser.add_argument(
+        "--reuse", type=reused, nargs="*", default=[], help="babyai=4: show its episodes four times"
+    )
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
@@ -64,7 +87,7 @@ def build(vocabulary: dict[str, int], hidden: int, layers: int) -> LlamaForCausa
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=4,
-        max_position_embeddings=1024,
+        max_position_embeddings=evaluate.CONTEXT,
         tie_word_embeddings=True,
         bos_token_id=vocabulary[tokens.BOS],
         eos_token_id=vocabulary[tokens.END],
@@ -100,7 +123,16 @@ def start_players(
     workers = [
         context.Process(
             target=play.produce,
-            args=(queue, vocabulary, given.seed, index, given.episodes, given.parts),
+            args=(
+                queue,
+                vocabulary,
+                given.seed,
+                index,
+                given.episodes,
+                given.parts,
+                given.whole,
+                dict(given.reuse),
+            ),
             daemon=True,
         )
         for index, queue in enumerate(queues)
@@ -116,9 +148,47 @@ def rate_at(step: int, progress: float, peak: float) -> float:
     return peak * min(1.0, (step + 1) / 200) * fall
 
 
+class Players:
+    """The generators' batches, in turn: the same data in the same order on every run.
+
+    A generator that does not answer is left out, and says where it is: waiting for it would
+    waste the device.
+    """
+
+    def __init__(self, vocabulary: dict[str, int], given: argparse.Namespace) -> None:
+        self._workers, self._queues = start_players(vocabulary, given)
+        self._turn = 0
+        self.waited = 0.0
+
+    def batch(self) -> list[play.Rows]:
+        """The next batch."""
+        before = time.monotonic()
+        while True:
+            place = self._turn % len(self._queues)
+            try:
+                batch: list[play.Rows] = self._queues[place].get(timeout=PATIENCE)
+            except queue.Empty:
+                lost = self._workers.pop(place)
+                self._queues.pop(place)
+                print(
+                    f"lost a generator: alive {lost.is_alive()}, exit {lost.exitcode}", flush=True
+                )
+                if lost.is_alive():
+                    os.kill(lost.pid, signal.SIGUSR1)  # it prints its stack
+                continue
+            self._turn += 1
+            self.waited += time.monotonic() - before
+            return batch
+
+    def stop(self) -> None:
+        """End the generators."""
+        for worker in self._workers:
+            worker.terminate()
+
+
 def train(model: Any, vocabulary: dict[str, int], given: argparse.Namespace) -> dict[str, float]:
     """Run the schedule on tokens or, if that ends first, on the clock."""
-    workers, queues = start_players(vocabulary, given)
+    players = Players(vocabulary, given)
     # Only now: a forked process must not have met CUDA.
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).train()
@@ -127,46 +197,71 @@ def train(model: Any, vocabulary: dict[str, int], given: argparse.Namespace) -> 
     )
     pad = vocabulary[tokens.PAD]
     began = said = time.monotonic()
-    seen, step, progress, waited = 0, 0, 0.0, 0.0
+    end = min(began + 60 * given.minutes, STARTED + given.deadline)
+    print(f"training from {began - STARTED:.0f} s to {end - STARTED:.0f} s", flush=True)
+    seen, step, progress = 0, 0, 0.0
     while progress < 1:
-        before = time.monotonic()
-        batch = queues[step % len(queues)].get()  # in turn: the same data order on every run
-        waited += time.monotonic() - before
+        batch = players.batch()
         for group in optimizer.param_groups:
             group["lr"] = rate_at(step, progress, given.rate)
-        total = torch.zeros((), device=device)
-        mass = sum(mass_of(part, pad) for part in batch)
-        for part in batch:
-            rows = torch.from_numpy(part.astype("int32")).to(device, non_blocking=True).long()
-            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                loss = loss_of(model, rows, pad) / mass
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
-            seen += int((part != pad).sum())
+        total = learn(model, batch, pad, device)
+        seen += sum(int((part != pad).sum()) for part in batch)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         step += 1
         now = time.monotonic()
-        progress = max(seen / given.tokens, (now - began) / 60 / given.minutes)
+        progress = max(seen / given.tokens, (now - began) / (end - began))
         if now - said > 10 or progress >= 1:
             said = now
             print(
                 f"step {step} tokens {seen / 1e6:.1f}M loss {float(total):.4f} "
                 f"{seen / (now - began) / 1e6:.2f}M tokens/s "
-                f"waited {waited:.0f}s of {now - began:.0f}s",
+                f"waited {players.waited:.0f}s of {now - began:.0f}s",
                 flush=True,
             )
-    for worker in workers:
-        worker.terminate()
+    players.stop()
     return {"tokens": seen, "steps": step, "seconds": round(time.monotonic() - began, 1)}
 
 
-def main() -> None:
-    """Tokenizer, model, scores: what `--out` holds afterwards is the whole of `builtin:tiny`."""
-    given = arguments()
+def learn(model: Any, batch: list[play.Rows], pad: int, device: torch.device) -> torch.Tensor:
+    """Add a batch's gradients; its loss."""
+    total = torch.zeros((), device=device)
+    mass = sum(mass_of(part, pad) for part in batch)
+    for part in batch:
+        rows = torch.from_numpy(part.astype("int32")).to(device, non_blocking=True).long()
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            loss = loss_of(model, rows, pad) / mass
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    return total
+
+
+def measure(
+    base: Base, given: argparse.Namespace, options: Mapping[str, dict[str, object]]
+) -> dict[str, Any]:
+    """Success in each world, sampled and greedy, and the mean over the worlds."""
+    ways = (("sampled", 1.0), ("greedy", 0.0))
+    scores: dict[str, Any] = {}
+    for name in sorted(options):
+        scores[name] = {
+            label: evaluate.success(base, name, options[name], given.tasks, temperature, given.seed)
+            for label, temperature in ways
+        }
+        print(name, scores[name], flush=True)
+    for label, _ in ways:
+        macro = sum(scores[name][label]["success"] for name in options) / len(options)
+        scores[f"macro_{label}"] = round(macro, 4)
+    return scores
+
+
+def make_model(given: argparse.Namespace) -> dict[str, Any]:
+    """Tokenizer and weights; how they came about."""
     given.out.mkdir(parents=True, exist_ok=True)
-    vocabulary = tokens.vocabulary()
+    if given.words:
+        vocabulary = json.loads(given.words.read_text())["model"]["vocab"]
+    else:
+        vocabulary = tokens.vocabulary(given.texts)
     tokens.save(vocabulary, given.out)
     torch.manual_seed(given.seed)
     model = build(vocabulary, given.hidden, given.layers)
@@ -175,29 +270,26 @@ def main() -> None:
     trained = train(model, vocabulary, given)
     model.save_pretrained(given.out)
     (given.out / "model.safetensors").chmod(0o644)
-    coder = tokens.Coder(vocabulary)
-    model.eval()  # type: ignore[no-untyped-call]
-    scores: dict[str, Any] = {}
-    for name in sorted(DEMO_OPTIONS):
-        scores[name] = {
-            label: evaluate.success(model, coder, name, given.tasks, temperature, given.seed)
-            for label, temperature in (("sampled", 1.0), ("greedy", 0.0))
-        }
-        print(name, scores[name], flush=True)
-    for label in ("sampled", "greedy"):
-        macro = sum(scores[name][label]["success"] for name in DEMO_OPTIONS) / len(DEMO_OPTIONS)
-        scores[f"macro_{label}"] = round(macro, 4)
-    recipe = {key: str(value) for key, value in vars(given).items() if key != "out"}
-    report = {
-        "scores": scores,
+    recipe = {key: str(value) for key, value in vars(given).items() if key not in NOT_RECIPE}
+    return {
         "recipe": recipe,
         "trained": trained,
         "options": DEMO_OPTIONS,
         "parameters": size,
         "torch": torch.__version__,
     }
-    (given.out / "base_scores.json").write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
-    print(json.dumps({key: scores[key] for key in ("macro_sampled", "macro_greedy")}), flush=True)
+
+
+def main() -> None:
+    """Tokenizer, model, scores: what `--out` holds afterwards is the whole of `builtin:tiny`."""
+    given = arguments()
+    file = given.out / "base_scores.json"
+    report = json.loads(file.read_text()) if given.only_score else make_model(given)
+    if not given.no_score:
+        base = evaluate.load(given.out)
+        report["scores"] = measure(base, given, DEMO_OPTIONS)
+        report["whole"] = measure(base, given, {name: {} for name in DEMO_OPTIONS})
+    file.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

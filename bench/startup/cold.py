@@ -37,7 +37,7 @@ COMMON: dict[str, Any] = {
     "start": {},
     "settings": {
         "exploration": {"tasksPerRound": 8},
-        "experience": {"demonstrations": 6},
+        "experience": {"demonstrations": 6, "thoughts": False},
         "training": {"epochs": 1, "learningRate": 5.0e-3, "maxSteps": 6, "maxLength": 512},
         "evaluation": {"tasks": 8},
         "aggregation": {"strategy": "mean"},

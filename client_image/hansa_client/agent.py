@@ -66,7 +66,7 @@ class Agent:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with self._with_start() as base:
+        with explore.explained(self._assignment), self._with_start() as base:
             return rollout.play(
                 base, lambda: explore.make_world(self._assignment), jobs, how, progress
             )

@@ -23,7 +23,11 @@ def find(store: ObjectStore, assignment: Assignment) -> EvaluationDocument | Non
 
 
 def commit(
-    store: ObjectStore, assignment: Assignment, episodes: Sequence[Episode], seconds: float
+    store: ObjectStore,
+    assignment: Assignment,
+    episodes: Sequence[Episode],
+    seconds: float,
+    broken: int = 0,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if its luck was other."""
     inputs = {**assignment.evaluation_inputs(), "adapter_sha256": assignment.start.sha256}
@@ -36,7 +40,8 @@ def commit(
         temperature=assignment.settings.evaluation.temperature,
         episodes=len(episodes),
         successes=sum(episode.success for episode in episodes),
-        tasks=_by_task(episodes),
+        broken=broken,
+        tasks=by_task(episodes),
         seconds=round(seconds, 3),
     )
     stored = put_once(store, _key(assignment), canonical(own.to_json()))
@@ -49,10 +54,13 @@ def report(document: EvaluationDocument) -> EvaluationReport:
         round=document.adapter.round,
         episodes=document.episodes,
         successes=document.successes,
+        broken=document.broken,
+        effective=document.effective(),
     )
 
 
-def _by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:
+def by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:
+    """Successes and episodes of each task."""
     tasks: dict[str, list[int]] = {}
     for episode in episodes:
         seen = tasks.setdefault(episode.task, [0, 0])

@@ -4,7 +4,7 @@ One immutable shard per round holds all its episodes with their success flags; s
 demonstrations. Nothing here ever leaves the silo's own store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,10 +19,9 @@ from hansa.manifest import Count, Sha256, canonical, check_same_run, fingerprint
 from hansa.spec import Experience, Model
 from hansa.store.base import ObjectStore, put_once
 from hansa_client import trajectory
+from hansa_client.demonstrations import DEMONSTRATIONS
 from hansa_client.trajectory import Episode
 
-DEMONSTRATIONS = 0
-"""Round of the shard that holds the demonstrations."""
 _LEVEL = 3
 
 
@@ -45,6 +44,8 @@ class ShardHeader(Model):
     """Lines that follow."""
     generated: Count = 0
     """Tokens that the model wrote to play them."""
+    broken: Count = 0
+    """Episodes that were dropped since the world failed in them."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,25 @@ class Shards:
             return None
         return self._checked(round_, data)
 
-    def write(self, round_: int, episodes: Sequence[Episode], generated: int = 0) -> Shard:
+    def has(self, round_: int) -> bool:
+        """Whether a round was played already; its shard is not read."""
+        try:
+            self._store.size(self._key(round_))
+        except NotFound:
+            return False
+        return True
+
+    def write(
+        self,
+        round_: int,
+        episodes: Sequence[Episode],
+        *,
+        generated: int = 0,
+        broken: int = 0,
+        more_inputs: Mapping[str, Any] | None = None,
+    ) -> Shard:
         """Store a round's episodes; what counts afterwards is what is stored, a twin's perhaps."""
-        inputs = self._inputs(round_)
+        inputs = {**self._inputs(round_), **(more_inputs or {})}
         header = ShardHeader(
             program=hansa.__version__,
             environment=self._assignment.environment,
@@ -85,6 +102,7 @@ class Shards:
             inputs=inputs,
             episodes=len(episodes),
             generated=generated,
+            broken=broken,
         )
         own = encode(header, episodes)
         stored = put_once(self._store, self._key(round_), own)

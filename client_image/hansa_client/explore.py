@@ -1,31 +1,50 @@
-"""Which tasks are played: explored ones anew each round, demonstrations once, held-out ones always.
+"""Which tasks are played: explored ones anew each round, held-out ones always the same.
 
 All choices follow from seeds, so that an attempt repeats what the one before it did.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.errors import PermanentError, WorldBroken
 from hansa_client import seeds
-from hansa_client.chat import Chat
-from hansa_client.experience import DEMONSTRATIONS
-from hansa_client.rollout import Job
-from hansa_client.trajectory import Episode, Turn
-from hansa_client.worlds import Task, World, WorldError, make
+from hansa_client.seat import Job
+from hansa_client.worlds import Split, Task, World, WorldDown, WorldError, make
 
 _PURPOSE_EXPLORE = "explore"
 _PURPOSE_EVALUATE = "evaluate"
-_PURPOSE_DEMONSTRATE = "demonstrate"
 
 
 def make_world(assignment: Assignment) -> World:
     """The environment's world, or a permanent error that names the field."""
-    try:
+    with explained(assignment):
         return make(assignment.world, assignment.options)
+
+
+def tasks(assignment: Assignment, world: World, split: Split) -> Sequence[Task]:
+    """The tasks of a split, or a permanent error where there are none: nothing could be played."""
+    with explained(assignment):
+        found = world.tasks(split)
+    if not found:
+        raise PermanentError(
+            f"spec.environments[{assignment.environment}].options: world {assignment.world} has "
+            f"no task in its split {split} with them, expected at least one"
+        )
+    return found
+
+
+@contextmanager
+def explained(assignment: Assignment) -> Iterator[None]:
+    """A world's own sentences under the field they are about."""
+    where = f"spec.environments[{assignment.environment}]"
+    try:
+        yield
+    except WorldDown as error:
+        raise WorldBroken(f"{where}.world: {error}") from error
     except WorldError as error:
-        raise PermanentError(f"spec.environments[{assignment.environment}].{error}") from error
+        raise PermanentError(f"{where}.{error}") from error
 
 
 def explore_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[Job]:
@@ -46,59 +65,18 @@ def evaluate_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[Job]:
     Equal draws make the difference of two adapters less noisy than either's success.
     """
     seed = _seed(assignment, 0, _PURPOSE_EVALUATE)
-    return held_out_jobs(tasks, assignment.settings.evaluation.tasks, seed)
+    how = assignment.settings.evaluation
+    return held_out_jobs(tasks, how.tasks, seed, how.samples_per_task)
 
 
-def held_out_jobs(tasks: Sequence[Task], wanted: int, seed: int) -> list[Job]:
-    """The first tasks of a seed's order, each once: asking for more keeps those before."""
+def held_out_jobs(tasks: Sequence[Task], wanted: int, seed: int, samples: int = 1) -> list[Job]:
+    """The first tasks of a seed's order, each so often: asking for more keeps those before."""
     chosen = _shuffled(len(tasks), len(tasks), seed)[:wanted]
-    return [Job(tasks[i], 0, seeds.of_episode(seed, tasks[i].id, 0)) for i in chosen]
-
-
-def demonstrate(
-    assignment: Assignment, world: World, chat: Chat, progress: Callable[[int, int], None]
-) -> list[Episode]:
-    """Expert episodes of training tasks, successful ones only, as many as are wanted."""
-    wanted = assignment.settings.experience.demonstrations
-    seed = _seed(assignment, 0, _PURPOSE_DEMONSTRATE)
-    tasks = world.tasks("train")
-    shown: list[Episode] = []
-    for tried, index in enumerate(_shuffled(len(tasks), len(tasks), seed)):
-        if len(shown) >= wanted:
-            break
-        episode = _expert_episode(world, tasks[index], chat, seed)
-        if episode.success:
-            shown.append(episode)
-        progress(tried + 1, len(shown))
-    return shown
-
-
-def _expert_episode(world: World, task: Task, chat: Chat, seed: int) -> Episode:
-    seen = world.start(task)
-    heard, done = [seen.text], []
-    while not seen.done:
-        done.append(world.expert())
-        seen = world.step(done[-1])
-        heard.append(seen.text)
-    return Episode(
-        task=task.id,
-        round=DEMONSTRATIONS,
-        source="demonstration",
-        seed=seed,
-        success=world.success,
-        reward=float(seen.reward),
-        turns=_as_turns(heard, done, chat),
-    )
-
-
-def _as_turns(heard: list[str], done: list[str], chat: Chat) -> list[Turn]:
-    """The turns as a rollout would have recorded them; nobody answered the last observation."""
-    read = chat.observations(heard[:1], first=True) + chat.observations(heard[1:-1], first=False)
-    turns: list[Turn] = []
-    for text, tokens, act, own in zip(heard, read, done, chat.actions(done), strict=False):
-        turns.append(Turn(role="user", text=text, tokens=tokens))
-        turns.append(Turn(role="agent", text=act, tokens=own))
-    return [*turns, Turn(role="user", text=heard[-1])]
+    return [
+        Job(task, sample, seeds.of_episode(seed, task.id, sample))
+        for task in (tasks[index] for index in chosen)
+        for sample in range(samples)
+    ]
 
 
 def _seed(assignment: Assignment, round_: int, purpose: str) -> int:

@@ -1,57 +1,28 @@
 """Playing episodes in batches: worlds speak, the model answers, until all are done.
 
-Rows of a batch take their turns together; finished episodes leave it at the turn's end.
+Rows of a batch take their turns together; finished episodes leave it at the turn's end. An episode
+in which the world fails is dropped and counted, and the others go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from hansa_client import seeds
-from hansa_client.trajectory import Episode, Turn
-from hansa_client.worlds import Task, World
+from hansa_client.faults import Fault, Tally
+from hansa_client.seat import Each, Job, Play, Seat, seated
+from hansa_client.trajectory import Episode
+from hansa_client.worlds import World
 
 if TYPE_CHECKING:
     from hansa_client.decode import Decoder
     from hansa_client.model import Base
 
-MAX_NEW_TOKENS = 64
-"""Tokens of one action at most; longer ones are cut, and the world judges what is there."""
+__all__ = ["MAX_LENGTH", "Job", "Play", "Played", "Progress", "play"]
 
 MAX_LENGTH = 4096
 """Tokens of an episode where no manifest says otherwise."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One episode to play."""
-
-    task: Task
-    """What to play."""
-    sample: int
-    """Which of several episodes of the task."""
-    seed: int
-    """Seed of its tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Play:
-    """How to play."""
-
-    temperature: float
-    """Sampling temperature; 0 is greedy."""
-    max_length: int
-    """Tokens of an episode at most."""
-    batch_episodes: int
-    """Episodes played together."""
-    round: int
-    """Round the episodes belong to."""
-    source: Literal["exploration", "evaluation"]
-    """Why they are played."""
-    max_new_tokens: int = MAX_NEW_TOKENS
-    """Tokens of one action at most."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +30,11 @@ class Played:
     """What came of it."""
 
     episodes: list[Episode]
-    """In the order of the jobs."""
+    """In the order of the jobs, without the broken ones."""
     generated: int
-    """Tokens that the model wrote."""
+    """Tokens that the model wrote, in broken episodes too."""
+    broken: list[Fault] = field(default_factory=list)
+    """Why the others were dropped, one for each."""
 
     @property
     def successes(self) -> int:
@@ -80,124 +53,77 @@ def play(
     how: Play,
     progress: Progress = lambda done, successes: None,
 ) -> Played:
-    """Play all jobs; episodes come back in the jobs' order, whatever the batches were."""
+    """Play all jobs; episodes come back in the jobs' order, whatever the batches were.
+
+    Raises WorldBroken as soon as more of them are broken than may be.
+    """
     import torch
 
     episodes: list[Episode] = []
-    generated = 0
+    generated, successes = 0, 0
+    tally = Tally(len(jobs), how.max_broken)
     with torch.inference_mode():
         for begin in range(0, len(jobs), how.batch_episodes):
             batch = jobs[begin : begin + how.batch_episodes]
-            seats = [_Seat(make_world(), job, how) for job in batch]
-            _play_batch(base, seats, how, _onwards(progress, episodes))
-            episodes += [seat.episode() for seat in seats]
+            seats = [Seat(make_world(), job, how) for job in batch]
+            with seated(seats) as each:
+                _play_batch(base, seats, each, tally, _onwards(progress, begin, successes))
+            episodes += [seat.episode() for seat in seats if not seat.fault]
             generated += sum(seat.written for seat in seats)
-    return Played(episodes, generated)
+            successes = sum(episode.success for episode in episodes)
+    return Played(episodes, generated, tally.faults)
 
 
-def _onwards(progress: Progress, before: Sequence[Episode]) -> Progress:
+def _onwards(progress: Progress, played: int, successes: int) -> Progress:
     """The progress of a batch, counted on from the episodes before it."""
-    played, successes = len(before), sum(episode.success for episode in before)
     return lambda done, successful: progress(played + done, successes + successful)
 
 
-class _Seat:
-    """One row of a batch: its world, what was said, and what the model has yet to read."""
-
-    def __init__(self, world: World, job: Job, how: Play) -> None:
-        self.world = world
-        self.job = job
-        self.how = how
-        self.done = False
-        self.written = 0
-        self.unread: list[int] = []
-        self.heard = ""
-        self._random = seeds.generator(job.seed)
-        self._reward = 0.0
-        self._length = 0
-        self._turns: list[Turn] = []
-
-    def start(self) -> None:
-        self.heard = self.world.start(self.job.task).text
-
-    def hear(self, tokens: list[int]) -> None:
-        """Take in the last observation, unless the episode would grow too long to answer it."""
-        if self._length + len(tokens) >= self.how.max_length:
-            self._stop()
-            return
-        self._turns.append(Turn(role="user", text=self.heard, tokens=tokens))
-        self._length += len(tokens)
-        self.unread += tokens
-
-    def budget(self) -> int:
-        """Tokens the next action may have."""
-        return min(self.how.max_new_tokens, self.how.max_length - self._length)
-
-    def draws(self) -> list[float]:
-        """Random numbers of the next action; as many for every action, so none shifts the next."""
-        return [float(x) for x in self._random.random(self.how.max_new_tokens)]
-
-    def act(self, tokens: list[int], text: str) -> None:
-        """Carry out what the model wrote."""
-        self._turns.append(Turn(role="agent", text=text, tokens=tokens))
-        self._length += len(tokens)
-        self.written += len(tokens)
-        self.unread = tokens[-1:]
-        seen = self.world.step(text)
-        self.heard, self._reward = seen.text, seen.reward
-        if seen.done:
-            self._stop()
-
-    def _stop(self) -> None:
-        self.done = True
-        self._turns.append(Turn(role="user", text=self.heard))
-
-    def episode(self) -> Episode:
-        return Episode(
-            task=self.job.task.id,
-            sample=self.job.sample,
-            round=self.how.round,
-            source=self.how.source,
-            seed=self.job.seed,
-            success=self.world.success,
-            reward=float(self._reward),
-            turns=self._turns,
-        )
-
-
-def _play_batch(base: Base, seats: list[_Seat], how: Play, progress: Progress) -> None:
+def _play_batch(
+    base: Base, seats: list[Seat], each: Each, tally: Tally, progress: Progress
+) -> None:
     from hansa_client.decode import Decoder
 
-    for seat in seats:
-        seat.start()
-    _listen(base, seats, first=True)
-    playing = [seat for seat in seats if not seat.done]
+    each(Seat.start, seats)
+    playing = _unbroken(seats, tally)
+    _listen(base, [seat for seat in playing if not seat.done], first=True)
+    playing = [seat for seat in playing if not seat.done]
     decoder = Decoder(base, len(playing))
     while playing:
-        _take_turn(base, decoder, playing, how)
-        going = [seat for seat in playing if not seat.done]
+        _speak(base, decoder, playing)
+        each(Seat.act, playing)
+        going = [seat for seat in _unbroken(playing, tally) if not seat.done]
         _listen(base, going, first=False)
         left = [index for index, seat in enumerate(playing) if not seat.done]
         playing = [playing[index] for index in left]
         if playing:
             decoder.keep(left)
-        progress(len(seats) - len(playing), sum(seat.world.success for seat in seats))
+        progress(len(seats) - len(playing), sum(s.success and not s.fault for s in seats))
 
 
-def _take_turn(base: Base, decoder: Decoder, seats: list[_Seat], how: Play) -> None:
+def _unbroken(seats: Sequence[Seat], tally: Tally) -> list[Seat]:
+    """The seats whose worlds have not just failed; those that have are counted."""
+    for seat in seats:
+        if seat.fault:
+            tally.add(seat.world, seat.fault)
+    return [seat for seat in seats if not seat.fault]
+
+
+def _speak(base: Base, decoder: Decoder, seats: list[Seat]) -> None:
+    """Let the model write every row's next turn."""
     import numpy as np
 
     actions = decoder.write(
         [seat.unread for seat in seats],
         [seat.budget() for seat in seats],
-        np.array([seat.draws() for seat in seats]),
-        how.temperature,
+        np.stack([seat.draws() for seat in seats]),
+        seats[0].how.temperature,
     )
     for seat, tokens, text in zip(seats, actions, base.chat.texts(actions), strict=True):
-        seat.act(tokens, text)
+        seat.say(tokens, text)
 
 
-def _listen(base: Base, seats: list[_Seat], *, first: bool) -> None:
+def _listen(base: Base, seats: list[Seat], *, first: bool) -> None:
     heard = base.chat.observations([seat.heard for seat in seats], first=first)
     for seat, tokens in zip(seats, heard, strict=True):
         # An action that was cut has no end: the model reads one, but is not trained on it.

@@ -6,6 +6,7 @@ finds: its shard instead of exploring again, its adapter instead of training aga
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -15,10 +16,22 @@ from hansa.errors import Corrupt, NotFound, PermanentError
 from hansa.logs import Log
 from hansa.manifest import Counts, EvaluationDocument, FederationDocument
 from hansa.store.base import ObjectStore
-from hansa_client import batch, evaluate, experience, explore, learners, rollout, seeds, send
+from hansa_client import (
+    batch,
+    demonstrations,
+    evaluate,
+    experience,
+    explore,
+    faults,
+    learners,
+    rollout,
+    seeds,
+    send,
+)
 from hansa_client import trajectory as trajectories
 from hansa_client.agent import Agent
-from hansa_client.experience import DEMONSTRATIONS, Shard, Shards
+from hansa_client.demonstrations import DEMONSTRATIONS
+from hansa_client.experience import Shard, Shards
 from hansa_client.learners import Lesson
 from hansa_client.send import Committed, Update
 
@@ -42,6 +55,7 @@ class Client:
         self.log = log
         self._clock = clock
         self._since = clock()
+        self._file: demonstrations.File | None = None
         self.seconds: dict[str, float] = {}
         """Phases that are over."""
 
@@ -91,7 +105,7 @@ class Client:
     def load(self, owner: FederationDocument | None) -> Agent:
         """The agent, with the same base model as the others have."""
         program.progress(phase="load", done=0, total=1)
-        explore.make_world(self.told)  # a bad option is cheaper to find before torch is loaded
+        self.check_world()
         agent = Agent(self.told, self.exchange)
         if owner and owner.base_model != agent.base_model:
             theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
@@ -101,23 +115,52 @@ class Client:
         self.lap("load")
         return agent
 
+    def check_world(self) -> None:
+        """Refuse, before torch is loaded, what could only fail hours later."""
+        told, settings = self.told, self.told.settings
+        world = explore.make_world(told)
+        if told.evaluate:
+            explore.tasks(told, world, "test")
+        if told.role != "client":
+            return
+        shown = Shards(self.private, told).has(DEMONSTRATIONS)
+        if not shown:
+            demonstrations.check_expert(told, world)
+            self._file = demonstrations.read(told, self.private)
+        is_shown_by_expert = settings.experience.demonstrations and not (shown or self._file)
+        if settings.exploration.tasks_per_round or is_shown_by_expert:
+            explore.tasks(told, world, "train")
+
     def evaluate(self, agent: Agent) -> EvaluationDocument:
         """Play held-out tasks with the start adapter."""
-        settings = self.told.settings
-        jobs = explore.evaluate_jobs(self.told, explore.make_world(self.told).tasks("test"))
-        how = rollout.Play(
-            temperature=settings.evaluation.temperature,
-            max_length=agent.base.longest(settings.training.max_length),
-            batch_episodes=settings.exploration.batch_episodes,
-            round=self.told.start.round,
-            source="evaluation",
-        )
-        played = agent.play(jobs, how, "evaluate")
+        tasks = explore.tasks(self.told, explore.make_world(self.told), "test")
+        how = self._how(agent, "evaluation")
+        played = agent.play(explore.evaluate_jobs(self.told, tasks), how, "evaluate")
         seconds = self.lap("evaluate")
         self.log.info(
             "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
         )
-        return evaluate.commit(self.exchange, self.told, played.episodes, seconds)
+        self._tell_broken("evaluate", played.broken)
+        broken = len(played.broken)
+        return evaluate.commit(self.exchange, self.told, played.episodes, seconds, broken)
+
+    def _how(self, agent: Agent, source: Literal["exploration", "evaluation"]) -> rollout.Play:
+        settings = self.told.settings
+        explores = source == "exploration"
+        return rollout.Play(
+            temperature=(settings.exploration if explores else settings.evaluation).temperature,
+            max_length=agent.base.longest(settings.training.max_length),
+            batch_episodes=settings.exploration.batch_episodes,
+            max_new_tokens=settings.exploration.max_new_tokens,
+            max_broken=settings.exploration.max_broken_episodes,
+            round=self.told.round if explores else self.told.start.round,
+            source=source,
+        )
+
+    def _tell_broken(self, phase: str, broken: list[faults.Fault]) -> None:
+        if broken:
+            told = faults.summary(broken)
+            self.log.warning("episodes_dropped", phase=phase, broken=len(broken), faults=told)
 
     def explore(self, agent: Agent) -> list[Shard]:
         """All shards that may be learned from; demonstrations and this round are made if absent."""
@@ -139,29 +182,32 @@ class Client:
         def progress(tried: int, shown: int) -> None:
             program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
 
-        world = explore.make_world(self.told)
-        episodes = explore.demonstrate(self.told, world, agent.base.chat, progress)
-        self.log.info("demonstrated", episodes=len(episodes), wanted=wanted)
-        return shards.write(DEMONSTRATIONS, episodes)
+        chat, file = agent.base.chat, self._file
+        if file:
+            shown = demonstrations.from_file(self.told, file, chat)
+        else:
+            world = explore.make_world(self.told)
+            with explore.explained(self.told):
+                shown = demonstrations.by_expert(self.told, world, chat, progress)
+        episodes, broken = shown.episodes, len(shown.broken)
+        self.log.info("demonstrated", episodes=len(episodes), wanted=wanted, file=bool(file))
+        self._tell_broken("demonstrate", shown.broken)
+        inputs = file.inputs() if file else {}
+        return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
 
     def _explore(self, agent: Agent, shards: Shards) -> Shard:
-        settings = self.told.settings
-        jobs = explore.explore_jobs(self.told, explore.make_world(self.told).tasks("train"))
-        how = rollout.Play(
-            temperature=settings.exploration.temperature,
-            max_length=agent.base.longest(settings.training.max_length),
-            batch_episodes=settings.exploration.batch_episodes,
-            round=self.told.round,
-            source="exploration",
-        )
-        played = agent.play(jobs, how, "explore")
+        tasks = explore.make_world(self.told).tasks("train")
+        how = self._how(agent, "exploration")
+        played = agent.play(explore.explore_jobs(self.told, tasks), how, "explore")
+        self._tell_broken("explore", played.broken)
         self.log.info(
             "explored",
             episodes=len(played.episodes),
             successes=played.successes,
             generated=played.generated,
         )
-        return shards.write(self.told.round, played.episodes, played.generated)
+        broken, generated = len(played.broken), played.generated
+        return shards.write(self.told.round, played.episodes, generated=generated, broken=broken)
 
     def choose(self, agent: Agent, shards: list[Shard]) -> Lesson:
         """What the learner is given: kept trajectories as tokens, in a fixed order."""
@@ -249,4 +295,5 @@ def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
         steps=len(steps),
         tokens=batch.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
         generated=own.header.generated,
+        broken=own.header.broken,
     )

@@ -27,6 +27,8 @@ class Turn(Model):
     """The turn as a person reads it."""
     tokens: list[Token] = Field(default_factory=list)
     """Ids as the model saw or wrote them; empty for a last observation that nobody answered."""
+    trained: Literal[False] | None = None
+    """False: the agent's turn is read but not learned from; absent: its own turns are."""
 
 
 class Episode(Model):
@@ -72,14 +74,15 @@ def render(episode: Episode, max_length: int) -> Sequence:
     is_agent: list[bool] = []
     for turn in episode.turns:
         tokens += turn.tokens
-        is_agent += [turn.role == "agent"] * len(turn.tokens)
+        is_own = turn.role == "agent" and turn.trained is None
+        is_agent += [is_own] * len(turn.tokens)
     last = max((i for i, own in enumerate(is_agent[:max_length]) if own), default=-1)
     return Sequence(tokens[: last + 1], is_agent[: last + 1])
 
 
 def encode(episode: Episode) -> bytes:
     """One JSON line."""
-    return episode.model_dump_json(by_alias=True).encode() + b"\n"
+    return episode.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n"
 
 
 def decode(line: bytes, where: str) -> Episode:

@@ -80,6 +80,26 @@ COMMANDS: dict[str, Listing] = {
     "policy": Listing(
         target="hansa.cli.policy:policy", summary="Print the bucket policy one party needs."
     ),
+    "worlds": Listing(
+        target="hansa_client.commands.worlds:worlds",
+        summary="List the worlds; --score lets its players play.",
+        extra="client",
+    ),
+    "play": Listing(
+        target="hansa_client.commands.play:play",
+        summary="Play an episode, or watch an expert or a model.",
+        extra="client",
+    ),
+    "demonstrate": Listing(
+        target="hansa_client.commands.demonstrate:demonstrate",
+        summary="Write a world's expert episodes to a file.",
+        extra="client",
+    ),
+    "trajectories": Listing(
+        target="hansa_client.commands.trajectories:trajectories",
+        summary="Browse the episodes that a run has played.",
+        extra="client",
+    ),
     "evaluate": Listing(
         target="hansa_client.commands.evaluate:evaluate",
         summary="Play a world's held-out tasks with an adapter.",

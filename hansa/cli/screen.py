@@ -18,10 +18,14 @@ STYLES = {
     "Starting": "yellow",
     "Queued": "yellow",
     "Suspended": "yellow",
+    "success": "green",
+    "failure": "red",
 }
-"""Colours of phases and states."""
+"""Colours of phases, states and the ends of episodes."""
 TROUBLE = {("Accepted", "False"), ("Degraded", "True")}
 """Conditions that somebody should read first."""
+WRAPPED = {"ABOUT", "MESSAGE", "JOB", "OBJECT"}
+"""Columns of prose and long names, folded where the terminal is narrow."""
 PIPE_COLUMNS = 100_000
 """A pipe has no edge: `hansa status | grep` sees whole lines."""
 
@@ -65,7 +69,7 @@ def table(rows: Rows) -> RenderableType:
     """Rows as kubectl prints them: no lines, two spaces between columns."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in rows.titles:
-        made.add_column(title, overflow="fold", no_wrap=title not in ("MESSAGE", "JOB", "OBJECT"))
+        made.add_column(title, overflow="fold", no_wrap=title not in WRAPPED)
     for row in rows.rows:
         made.add_row(*_cells(row))
     return Group(made, Text(rows.rest, style="dim")) if rows.rest else made

@@ -184,6 +184,7 @@ def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[
     pod = _pod(look, line.get("job") or "")
     wait = environment_wait(open_, told, _created(look, line.get("job") or "", pod))
     explored = f"{line.get('succeeded', 0)}/{line['explored']}" if line.get("explored") else ""
+    explored += f" ({line['broken']} broken)" if line.get("broken") else ""
     more = (explored, str(line.get("experience") or ""), pod_state(pod)) if wide else ()
     return (
         str(line["name"]),

@@ -130,6 +130,7 @@ def _row(
             doing += f" ({progress['successes']} ok)"
     first = start.get(environment.name)
     explored = f"{environment.succeeded}/{environment.explored}" if environment.explored else ""
+    explored += f" ({environment.broken} broken)" if environment.broken else ""
     return [
         environment.name,
         Text(environment.state, style=STYLES.get(environment.state, "dim")),

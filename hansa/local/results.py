@@ -129,6 +129,7 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     """One round from its manifest and its evaluations."""
     success: dict[str, float] = {}
     episodes: dict[str, int] = {}
+    effective: dict[str, float] = {}
     for environment in sorted(e.name for e in federation.spec.environments):
         try:
             raw = store.get(keys.evaluation(prefix, environment, round_))
@@ -137,19 +138,21 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
         document = EvaluationDocument.model_validate_json(raw)
         success[environment] = round(document.successes / max(1, document.episodes), 4)
         episodes[environment] = document.episodes
+        worth = document.effective()
+        if worth is not None:
+            effective[environment] = round(worth, 2)
+    entry = HistoryEntry(
+        round=round_, outcome="failed", success=success, episodes=episodes, effective=effective
+    )
     try:
         raw = store.get(keys.global_folder(prefix, round_) + keys.MANIFEST)
     except NotFound:
-        return HistoryEntry(round=round_, outcome="failed", success=success, episodes=episodes)
+        return entry
     manifest = GlobalManifest.model_validate_json(raw)
-    return HistoryEntry(
-        round=round_,
-        outcome="aggregated",
-        updates=f"{len(manifest.members)}/{len(federation.spec.environments)}",
-        adapter=manifest.files[keys.ADAPTER].sha256,
-        success=success,
-        episodes=episodes,
-    )
+    updates = f"{len(manifest.members)}/{len(federation.spec.environments)}"
+    adapter = manifest.files[keys.ADAPTER].sha256
+    made = {"outcome": "aggregated", "updates": updates, "adapter": adapter}
+    return entry.model_copy(update=made)
 
 
 def _s3(federation: Federation, folder: RunDir) -> S3:

@@ -110,7 +110,11 @@ class _Collector:
 
     def _scores(self, entry: HistoryEntry, *, is_last: bool) -> dict[str, Score]:
         scores = {
-            name: Score(ratio=ratio, episodes=entry.episodes.get(name, 0))
+            name: Score(
+                ratio=ratio,
+                episodes=entry.episodes.get(name, 0),
+                effective=entry.effective.get(name),
+            )
             for name, ratio in entry.success.items()
         }
         if entry.outcome not in ("base", "aggregated"):
@@ -129,7 +133,11 @@ class _Collector:
         if found is None or not found.episodes:
             return None
         self._programs.add(("evaluation", found.program))
-        return Score(ratio=min(1.0, found.successes / found.episodes), episodes=found.episodes)
+        return Score(
+            ratio=min(1.0, found.successes / found.episodes),
+            episodes=found.episodes,
+            effective=found.effective(),
+        )
 
     def _with_outsiders(self, entry: Round) -> dict[str, Part]:
         """The members' parts, and those of environments that answered without being members."""
@@ -200,7 +208,7 @@ def _part(given: dict[str, Any]) -> Part:
     counts = given.get("counts")
     counted: dict[str, Any] = counts if isinstance(counts, dict) else {}
     return Part(
-        **_counts(counted, ("explored", "succeeded", "experience", "kept")),
+        **_counts(counted, ("explored", "succeeded", "broken", "experience", "kept")),
         **_counts(counted, ("steps", "tokens", "generated")),
         norm=number(given.get("norm")),
         loss=number(given.get("loss")),

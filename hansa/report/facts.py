@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hansa.intervals import Interval, mean, wilson
+from hansa.intervals import Interval, mean, of_rate
 from hansa.status import Federation
 
 
@@ -16,14 +16,14 @@ class Score:
     """Share of successful episodes."""
     episodes: int = 0
     """Episodes behind it; 0 when nobody has told."""
+    effective: float | None = None
+    """Independent episodes that they are worth; absent: each counts."""
 
     @property
     def interval(self) -> Interval:
         """The ratio with its 95 % limits; as wide as can be when the episodes are unknown."""
-        if not self.episodes:
-            return Interval(0.0, self.ratio, 1.0)
-        limits = wilson(round(self.ratio * self.episodes), self.episodes)
-        return Interval(min(limits.low, self.ratio), self.ratio, max(limits.high, self.ratio))
+        worth = self.episodes if self.effective is None else min(self.effective, self.episodes)
+        return of_rate(self.ratio, worth)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,8 @@ class Part:
 
     explored: int | None = None
     succeeded: int | None = None
+    broken: int | None = None
+    """Episodes dropped since the world failed in them."""
     experience: int | None = None
     kept: int | None = None
     """Trajectories trained on, of all rounds."""

@@ -240,7 +240,7 @@ def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
         "episodes": [score.episodes if score else None for score in scores],
         **{
             field: [_rounded(getattr(part, field)) for part in parts]
-            for field in ("explored", "succeeded", "experience", "kept", "norm", "loss")
+            for field in ("explored", "succeeded", "broken", "experience", "kept", "norm", "loss")
         },
         "seconds": {
             phase: [_rounded(one.get(phase)) for one in spent] for phase in phases(spent, ())

@@ -196,7 +196,8 @@ def _table(data: ReportData) -> Html:
     shown = table(heads, [mean, *rows], label="Success by environment", class_="figures")
     shown = tag("div", shown, class_="tall") if len(rows) > MOST_PANELS else shown
     hint = (
-        "In brackets: 95\u202f% intervals (Wilson; Newcombe for the change, in percentage points). "
+        "In brackets: 95\u202f% intervals (Wilson; Newcombe for the change, in percentage points; "
+        "clustered by task where tasks are played more than once). "
         "All adapters play the same tasks, so the interval of a change is on the wide side."
     )
     return tag("div", shown, tag("p", hint, class_="hint"))

@@ -53,10 +53,13 @@ def _kept(part: Part) -> float | None:
 def _kept_sentence(data: ReportData) -> str:
     explored = data.total(lambda part: part.explored)
     succeeded = data.total(lambda part: part.succeeded)
+    broken = data.total(lambda part: part.broken)
     kept = "all of them are" if data.federation.spec.experience.filter == "none" else "those are"
+    dropped = f" {whole(broken)} more were dropped: their worlds failed in them." if broken else ""
     return (
         f"The environments played {whole(explored)} episodes, {whole(succeeded)} of them with "
         f"success; {kept} kept for training, beside the demonstrations. They stay in the silos."
+        f"{dropped}"
     )
 
 

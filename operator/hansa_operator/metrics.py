@@ -134,7 +134,8 @@ class Recorder:
         if not isinstance(report, ClientReport):
             return
         counts = report.counts
-        outcomes = {"success": counts.succeeded, "failure": counts.explored - counts.succeeded}
+        failed = counts.explored - counts.succeeded
+        outcomes = {"success": counts.succeeded, "failure": failed, "broken": counts.broken}
         for outcome, count in outcomes.items():
             self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
         if report.trained:

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 TINY: dict[str, Any] = {
     "exploration": {"tasksPerRound": 2, "batchEpisodes": 4},
-    "experience": {"demonstrations": 2},
+    "experience": {"demonstrations": 2, "thoughts": False},
     "training": {"epochs": 1, "learningRate": 5.0e-3, "maxLength": 256, "maxSteps": 1},
     "evaluation": {"tasks": 2},
 }

@@ -1,19 +1,45 @@
 """Every world, with its default and its demo options, keeps the contract of worlds."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from hansa_client.worlds import DEMO_OPTIONS, Observation, make, names
-from hansa_client.worlds.contract import CHECKS, BrokenContract
+from hansa_client.worlds import (
+    DEMO_OPTIONS,
+    Move,
+    Observation,
+    Split,
+    Task,
+    World,
+    make,
+    names,
+)
+from hansa_client.worlds.contract import CHECKS, MOST_CALLS, BrokenContract
 from hansa_client.worlds.maze import Maze
 from hansa_client.worlds.registry import BUILTIN
 
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
-    **{f"{name}-default": (name, {}) for name in BUILTIN},
+    **{f"{name}-default": (name, {}) for name in DEMO_OPTIONS},
     **{f"{name}-demo": (name, options) for name, options in DEMO_OPTIONS.items()},
+    "maze-smallest": ("maze", {"map": "generated", "size": 4, "max_turns": 3}),
+    "maze-largest": ("maze", {"map": "generated", "size": 12, "prompt": "none"}),
     "wordle-openings-by-secret": ("wordle", {"opening": True}),
+    "wordle-common-words": ("wordle", {"list": "common", "prompt": "brief"}),
     "webshop-another-catalogue": ("webshop", {"catalogue": 3, "results": 2}),
-    "babyai-large": ("babyai", {"size": 10, "objects": 8}),
+    "webshop-in-few-words": (
+        "webshop",
+        {"products": 60, "attributes": 2, "choices": 1, "results": 4, "text": "short"},
+    ),
+    "webshop-smallest": (
+        "webshop",
+        {"products": 24, "attributes": 1, "choices": 0, "results": 1, "max_turns": 8},
+    ),
+    "babyai-short": ("babyai", {"text": "short", "actions": "short", "prompt": "none"}),
+    "babyai-locks": ("babyai", {"levels": [25, 26, 28, 29, 32]}),
     "textcraft-without-distractors": ("textcraft", {"distractors": 0}),
+    "textcraft-deep": ("textcraft", {"depths": [3, 4], "variants": 3, "prompt": "none"}),
+    "textcraft-small": ("textcraft", {"recipes": "small", "max_turns": 9, "prompt": "brief"}),
 }
 
 
@@ -32,7 +58,8 @@ def test_demo_options_leave_enough_tasks_to_measure_with(name):
 
 
 def test_demo_covers_every_builtin_world():
-    assert sorted(DEMO_OPTIONS) == sorted(BUILTIN)
+    doors = {"agentgym", "gymnasium"}  # worlds of others, played through one of ours
+    assert set(DEMO_OPTIONS) == set(BUILTIN) - doors
     assert set(BUILTIN) <= set(names())
 
 
@@ -51,8 +78,47 @@ class Fragile(Maze):
 
 
 class Hopeless(Maze):
-    def expert(self) -> str:
-        return self.legal()[0]
+    def expert(self) -> Move:
+        return Move("Why not?", self.legal()[0])
+
+
+class Thoughtless(Maze):
+    def expert(self) -> Move:
+        return Move("", super().expert().action)
+
+
+class Unrestorable(Maze):
+    def restore(self, snapshot: object) -> None:
+        pass
+
+
+class Slow(Maze):
+    def _act(self, action: str) -> Observation:
+        for _ in range(MOST_CALLS):
+            len(action)
+        return super()._act(action)
+
+
+class Leaking(Maze):
+    """A maze whose test tasks can be trained on."""
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return [replace(task, split=split) for task in super().tasks("train")[:9]]
+
+
+class Bare(World):
+    """The least that a world can be: three methods."""
+
+    name = "bare"
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return [Task(f"bare-{split}-{i}", split, (f"{split}{i}",)) for i in range(3)]
+
+    def _begin(self, task: Task) -> str:
+        return f"Say {task.payload[0]}."
+
+    def _act(self, action: str) -> Observation:
+        return Observation("Well.")
 
 
 @pytest.mark.parametrize(
@@ -60,11 +126,20 @@ class Hopeless(Maze):
     [
         (Forgetful, "start forgets the episode before"),
         (Hopeless, "expert solves its tasks"),
+        (Thoughtless, "experts think before they act"),
+        (Unrestorable, "a snapshot can be gone on from"),
+        (Slow, "steps are cheap"),
+        (Leaking, "splits are disjoint"),
     ],
 )
 def test_contract_finds_a_broken_world(broken, check):
     with pytest.raises(BrokenContract):
         CHECKS[check](lambda: broken({"map": "generated"}))
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+def test_a_world_of_three_methods_keeps_the_contract(check):
+    check(lambda: Bare({}))
 
 
 def test_contract_finds_a_world_that_raises():

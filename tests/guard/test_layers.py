@@ -29,7 +29,11 @@ HOMES = {
     "transformers": ["hansa_client"],
     "peft": ["hansa_client"],
     "tokenizers": ["hansa_client"],
-    "urllib3": ["hansa/cluster/client.py", "hansa/store/s3.py"],
+    "urllib3": [
+        "hansa/cluster/client.py",
+        "hansa/store/s3.py",
+        "client_image/hansa_client/worlds/agentgym/wire.py",
+    ],
     "kopf": ["hansa_operator"],
     "kubernetes": ["hansa_operator"],
 }

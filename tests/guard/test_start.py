@@ -26,7 +26,7 @@ told = Assignment.model_validate({
     "adapter": {}, "round": 1, "start": {}, "storage": {"bucket": "bucket", "prefix": "p"},
     "environments": ["maze"], "environment": "maze", "world": "maze",
     "settings": {
-        "exploration": {"tasksPerRound": 1}, "experience": {"demonstrations": 2},
+        "exploration": {"tasksPerRound": 1}, "experience": {"demonstrations": 2, "thoughts": False},
         "training": {"epochs": 1, "maxSteps": 1}, "evaluation": {"tasks": 1},
         "aggregation": {},
     },

@@ -56,6 +56,26 @@ def remover(path: str) -> Edit:
 
 EDITS: dict[str, tuple[Edit, str, str]] = {
     # what is wrong: (edit, field named, remedy named)
+    "more broken than all": (
+        setter("spec.exploration.maxBrokenEpisodes", 2),
+        "spec.exploration.maxBrokenEpisodes: got 2",
+        "0 to 1",
+    ),
+    "no samples": (
+        setter("spec.evaluation.samplesPerTask", 0),
+        "spec.evaluation.samplesPerTask: got 0",
+        "1 to 64",
+    ),
+    "demonstrations from the web": (
+        setter("spec.experience.demonstrationsFrom", "https://example.org/a.jsonl"),
+        "spec.experience.demonstrationsFrom: got 'https://example.org/a.jsonl'",
+        "s3://bucket/key or the path of a file",
+    ),
+    "no file of demonstrations": (
+        setter("spec.environments.0.demonstrationsFrom", "/no/such/file"),
+        "spec.environments[0].demonstrationsFrom: got '/no/such/file'",
+        "the path of a file in AgentGym's format",
+    ),
     "no apiVersion": (remover("apiVersion"), "apiVersion: got nothing", "hansa.dev/v1alpha1"),
     "wrong apiVersion": (setter("apiVersion", "v1"), "apiVersion: got 'v1'", "hansa.dev/v1alpha1"),
     "wrong kind": (setter("kind", "Deployment"), "kind: got 'Deployment'", "expected Federation"),

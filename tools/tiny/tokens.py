@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 
 from hansa_client.worlds import DEMO_OPTIONS, World, make
-from hansa_client.worlds.textcraft import RECIPES
+from hansa_client.worlds.base import SPLITS
+from hansa_client.worlds.textcraft.listing import own_book
+from tiny.phrases import PHRASES
 
 PAD, BOS, USER, AGENT, END, UNKNOWN = SPECIALS = (
     "<|pad|>",
@@ -22,78 +25,6 @@ PAD, BOS, USER, AGENT, END, UNKNOWN = SPECIALS = (
     "<|agent|>",
     "<|end|>",
     "<|unk|>",
-)
-
-PHRASES = (
-    # maze
-    "Reach the goal. Actions: move up, move down, move left, move right.\n",
-    "The goal is at position",
-    " Your current position is at position",
-    " There are walls",
-    " There is a wall",
-    " There are no walls near you.",
-    " to your left",
-    " to your right",
-    " above you",
-    " below you",
-    "You reached the goal.",
-    "That is no action.",
-    # wordle
-    "Guess the word in 6 tries. Words:",
-    "\nThe first guess was",
-    "That is not in the list.",
-    # textcraft
-    "Crafting commands:\n",
-    "\nGoal: craft",
-    "Could not execute that.",
-    "Could not find a recipe for that.",
-    "Could not find enough items.",
-    "Could not find that.",
-    "Could not find",
-    # babyai
-    "Your goal is to",
-    " next to the",
-    "You see",
-    "You see nothing.",
-    " steps in front of you",
-    " steps to your left",
-    " steps to your right",
-    " You face a wall",
-    " steps away.",
-    " You carry nothing.",
-    " You carry",
-    " Available actions: [",
-    "turn left",
-    " turn left",
-    "turn right",
-    " turn right",
-    "move forward",
-    " move forward",
-    "go to",
-    " go to",
-    " pick up",
-    "Nothing happens.",
-    "The goal is reached.",
-    # webshop
-    "Find a",
-    ", price lower than",
-    " dollars",
-    " dollars.\n[search]",
-    "[back to search]",
-    "[back to search] [next >]\n",
-    "click[back to search]",
-    "click[next >]",
-    "click[buy now]",
-    " [buy now]",
-    " color:",
-    "click[",
-    "search[",
-    "You chose",
-    "That is no action here.",
-    "Thank you for shopping.",
-    # every world
-    "Give exactly one action.",
-    "The episode is over.",
 )
 
 PATTERN = "|".join(
@@ -109,43 +40,56 @@ TEMPLATE = (
 )
 
 
-def vocabulary(episodes: int = 1_500) -> dict[str, int]:
+def vocabulary(episodes: int = 2_000) -> dict[str, int]:
     """Every token of the worlds' texts: from play with the demo's and the default options."""
-    seen: Counter[str] = Counter(PHRASES)
-    split = re.compile(PATTERN).findall
+    seen = set(PHRASES)
     for number in range(101):
         seen.update([str(number), f" {number}"])
-    for number in range(1, 61):
-        seen.update([f"b{number}", f" b{number}"])
     for letter in "abcdefghijklmnopqrstuvwxyz.,:;!?'\"()[]<>$%&*+-/=_#@":
         seen.update([letter, f" {letter}"])
     seen.update(["\n", " ", "Thought", "Action", " Action"])
-    for item in RECIPES:
-        seen.update(split(f"{item} {item}"))
-    for name in sorted(DEMO_OPTIONS):
-        for options in (DEMO_OPTIONS[name], {}):
-            for text in _texts(make(name, options), episodes):
-                seen.update(split(text))
+    seen.update(item_words())
+    asked = [(n, o, episodes) for n in sorted(DEMO_OPTIONS) for o in (DEMO_OPTIONS[n], {})]
+    with get_context("fork").Pool() as pool:
+        for words in pool.imap_unordered(_words, asked):
+            seen.update(words)
     every = [*SPECIALS, *sorted(seen)]
     # A multiple of 64, which matrix units like; named, so that every output decodes.
     every += [f"<|spare{number}|>" for number in range(-len(every) % 64)]
     return {token: index for index, token in enumerate(every)}
 
 
-def _texts(world: World, episodes: int) -> list[str]:
+def item_words() -> list[str]:
+    """The words of all items: a sample of play does not show the rare ones in every place."""
+    found: set[str] = set()
+    for recipe in own_book(small=False).listed:
+        for item in (recipe.item, *(name for _, name in recipe.needs)):
+            found.update(re.findall(PATTERN, f"{item} [{item}]"))
+    return sorted(found)
+
+
+def _words(asked: tuple[str, dict[str, object], int]) -> list[str]:
+    """The distinct tokens of one world's play; a process of its own, since some worlds are slow."""
+    name, options, episodes = asked
+    split = re.compile(PATTERN).findall
+    return sorted({word for text in _texts(make(name, options), episodes) for word in split(text)})
+
+
+def _texts(world: World, episodes: int) -> Iterator[str]:
+    """What is said in play, on pre-training tasks and on those of every split."""
     draw = random.Random("vocabulary")
-    texts = []
-    for seed in range(episodes):
-        texts.append(world.start(world.fresh(-1 - seed)).text)
-        done = False
-        while not done:
-            action = world.expert() if seed % 3 else draw.choice(world.legal())
+    held = [task for split in SPLITS for task in world.tasks(split)[: episodes // 4]]
+    for task in [*map(world.fresh, range(-episodes, 0)), *held]:
+        seen = world.start(task)
+        yield seen.text
+        is_wise = draw.random() < 0.6
+        while not seen.done:
+            move = world.expert()
+            action = move.action if is_wise else draw.choice(world.legal())
             if draw.random() < 0.02:
                 action = "nonsense"
             seen = world.step(action)
-            texts += [action, f" {action}", seen.text]
-            done = seen.done
-    return texts
+            yield from (action, f" {action}", move.text, seen.text)
 
 
 class Coder:
@@ -185,7 +129,7 @@ def save(vocabulary: dict[str, int], folder: Path) -> None:
         unk_token=UNKNOWN,
         extra_special_tokens=[USER, AGENT],
         clean_up_tokenization_spaces=False,
-        model_max_length=1024,
+        model_max_length=2048,
         padding_side="left",
     )
     outer.chat_template = TEMPLATE

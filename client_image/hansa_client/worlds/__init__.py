@@ -1,15 +1,22 @@
 """The worlds an agent can live in: text games with one small protocol, found by name."""
 
-from hansa_client.worlds.base import Observation, OptionError, Split, Task, World, WorldError
+from hansa_client.worlds.base import Move, Observation, Split, Task, TaskList, World
+from hansa_client.worlds.errors import NoPlayer, OptionError, WorldDown, WorldError
+from hansa_client.worlds.options import Options
 from hansa_client.worlds.registry import DEMO_OPTIONS, make, names
 
 __all__ = [
     "DEMO_OPTIONS",
+    "Move",
+    "NoPlayer",
     "Observation",
     "OptionError",
+    "Options",
     "Split",
     "Task",
+    "TaskList",
     "World",
+    "WorldDown",
     "WorldError",
     "make",
     "names",

@@ -1,18 +1,22 @@
 """What every world promises: tasks in three disjoint splits, and episodes of text in, text out.
 
-A world is written by overriding `_begin` and `_act`; counting turns, cutting the action out of the
-agent's text and refusing what is no action happen here once, so that no world can forget them.
+A world is written by overriding `tasks`, `_begin` and `_act`; counting turns, cutting the action
+out of the agent's text and refusing what is none happen here once, so that no world forgets them.
 Nothing here or in a world may import torch: millions of episodes are played to make `builtin:tiny`.
 """
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args, overload
+from typing import ClassVar, Literal, NamedTuple, cast, get_args, overload
+
+from hansa_client.worlds.errors import NoPlayer
+from hansa_client.worlds.options import Options
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -21,14 +25,6 @@ LONGEST_ACTION = 1_000
 """Characters of an action that are looked at; more is no action of any world, only work."""
 
 _ACTION = re.compile(r"Action:\s*(.*?)(?=\n|$)")
-
-
-class WorldError(Exception):
-    """A world cannot be made or played as asked; the message says what fits."""
-
-
-class OptionError(WorldError):
-    """An option is unknown or out of bounds: 'options.size: got 99, expected 4 to 12'."""
 
 
 @dataclass(frozen=True)
@@ -75,48 +71,111 @@ class TaskList(Sequence[Task]):
         return self._build(index)
 
 
+class Move(NamedTuple):
+    """What an expert does next, and why: a ReAct turn."""
+
+    thought: str
+    """One sentence of reason from what the agent can have read; "" says nothing."""
+    action: str
+    """One line, as `step` takes it."""
+
+    @property
+    def text(self) -> str:
+        """The turn as AgentGym's agents write it."""
+        return f"Thought: {self.thought}\n\nAction: {self.action}" if self.thought else self.action
+
+
 class World(ABC):
     """One episode at a time: `start(task)`, then `step(text)` until done.
 
     Making one is cheap (shared data is cached by module); `start` forgets everything before it.
+    Three methods make a world: `tasks`, `_begin` and `_act`; every other has a default.
     """
 
     name: ClassVar[str]
-    options: Mapping[str, object]
-    max_turns: int
+    rules: str = ""
+    """What the agent is told first: the aim, and how actions are written."""
+    brief: str = ""
+    """The rules for a model that knows the world already and reads slowly."""
+    max_turns: int = 20
     """Actions an episode may hold; the last one ends it whatever it was."""
+    waits: ClassVar[bool] = False
+    """Whether a step waits for something outside, so that a batch takes its steps side by side."""
+
+    options: Mapping[str, object]
 
     _turns: int = 0
     _done: bool = True
     _success: bool = False
 
-    @abstractmethod
     def __init__(self, options: Mapping[str, object]) -> None:
         """Check the options at the door and raise OptionError; the rest trusts them."""
+        self._read(options).finish()
+
+    def _read(self, options: Mapping[str, object]) -> Options:
+        """The options after those that every world has; call `finish` when you have read yours."""
+        self.options = dict(options)
+        read = Options(options)
+        self.max_turns = read.integer("max_turns", self.max_turns, 1, 1000)
+        self.prompt = read.choice("prompt", "full", ("full", "brief", "none"))
+        return read
 
     @abstractmethod
     def tasks(self, split: Split) -> Sequence[Task]:
         """The tasks of a split in a fixed order; no task is in two splits."""
 
     @abstractmethod
-    def fresh(self, seed: int) -> Task:
-        """A task for pre-training, the same for the same seed, in no validation or test split."""
-
-    @abstractmethod
-    def expert(self) -> str:
-        """The scripted expert's next action in the present state."""
-
-    @abstractmethod
-    def legal(self) -> list[str]:
-        """The actions a random legal player chooses from; never empty before the end."""
-
-    @abstractmethod
     def _begin(self, task: Task) -> str:
-        """Set the episode up and return its first text."""
+        """Set the episode up and return its first observation, without the rules."""
 
     @abstractmethod
     def _act(self, action: str) -> Observation:
         """Carry out one action (one line, any text); `done` with reward > 0 is success."""
+
+    def fresh(self, seed: int) -> Task:
+        """A task for pre-training, the same for the same seed, in no validation or test split."""
+        train = self.tasks("train")
+        return train[rng(self.name, "fresh", seed).randrange(len(train))]
+
+    def expert(self) -> Move:
+        """The scripted expert's next move in the present state; asking changes nothing."""
+        raise NoPlayer(f"world {self.name!r} has no expert")
+
+    def greedy(self, draw: random.Random) -> str:
+        """A simple player's next action: better than chance, worse than the expert."""
+        raise NoPlayer(f"world {self.name!r} has no greedy player")
+
+    def legal(self) -> list[str]:
+        """Actions that would do something here; never empty before the end."""
+        raise NoPlayer(f"world {self.name!r} does not list its actions")
+
+    def actions(self) -> list[str]:
+        """Well-formed actions that a player who understands nothing chooses from."""
+        return self.legal()
+
+    def solvable(self, task: Task) -> bool:
+        """Whether the expert is expected to succeed; false for what is known to be too long."""
+        return True
+
+    def group(self, task: Task) -> str:
+        """What kind of task it is, such as its level, for scores of each kind; "" is all one."""
+        return ""
+
+    def introduction(self) -> str:
+        """What is said before the first observation."""
+        return {"full": self.rules, "brief": self.brief, "none": ""}[self.prompt]
+
+    def snapshot(self) -> object:
+        """The episode as it stands, for `restore`; worlds outside this process have none."""
+        return copy.deepcopy(vars(self))
+
+    def restore(self, snapshot: object) -> None:
+        """Go on from a snapshot of this world, as often as you like."""
+        vars(self).clear()
+        vars(self).update(copy.deepcopy(cast("dict[str, object]", snapshot)))
+
+    def close(self) -> None:  # noqa: B027
+        """Give back what an episode holds outside this process; `start` may follow all the same."""
 
     @property
     def success(self) -> bool:
@@ -124,11 +183,13 @@ class World(ABC):
         return self._success
 
     def start(self, task: Task) -> Observation:
-        """Begin an episode; the text holds a brief instruction and the first observation."""
+        """Begin an episode; the text holds the rules and the first observation."""
         self._turns = 0
         self._done = False
         self._success = False
-        return Observation(self._begin(task))
+        seen = self._begin(task)
+        told = self.introduction()
+        return Observation(f"{told}\n{seen}" if told else seen)
 
     def step(self, action: str) -> Observation:
         """Play one turn; never raises, whatever the text."""
@@ -165,62 +226,6 @@ def parse_action(text: str) -> str | None:
 def rng(*parts: object) -> random.Random:
     """A generator seeded by text: equal on every machine, unlike anything that meets hash()."""
     return random.Random("/".join(map(str, parts)))
-
-
-class Options:
-    """Reads `options` entry by entry and names what is left over."""
-
-    def __init__(self, given: Mapping[str, object]) -> None:
-        self._left = dict(given)
-        self._known: list[str] = []
-
-    def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """An integer from low to high."""
-        value = self._take(name, default)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON has one kind of number
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise OptionError(f"options.{name}: got {value!r}, expected {low} to {high}")
-        return value
-
-    def boolean(self, name: str, default: bool) -> bool:
-        """True or false."""
-        value = self._take(name, default)
-        if not isinstance(value, bool):
-            raise OptionError(f"options.{name}: got {value!r}, expected true or false")
-        return value
-
-    def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
-        """One of a few words."""
-        value = self._take(name, default)
-        if not isinstance(value, str) or value not in choices:
-            raise OptionError(f"options.{name}: got {value!r}, expected {' or '.join(choices)}")
-        return value
-
-    def words(self, name: str, default: Sequence[str], length: int, least: int) -> tuple[str, ...]:
-        """A list of distinct lower-case words of one length."""
-        value = self._take(name, default)
-        fits = f"a list of at least {least} distinct words of {length} letters a to z"
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise OptionError(f"options.{name}: got {value!r}, expected {fits}")
-        for word in value:
-            if not isinstance(word, str) or not re.fullmatch(f"[a-z]{{{length}}}", word):
-                raise OptionError(f"options.{name}: got {word!r} in it, expected {fits}")
-        if len(set(value)) != len(value) or len(value) < least:
-            raise OptionError(
-                f"options.{name}: got {len(set(value))} distinct of {len(value)}, expected {fits}"
-            )
-        return tuple(value)
-
-    def finish(self) -> None:
-        """Refuse what nobody asked for: a mistyped option must not pass in silence."""
-        for name in sorted(self._left, key=str):
-            known = ", ".join(sorted(self._known)) or "no options"
-            raise OptionError(f"options.{name}: unknown, expected {known}")
-
-    def _take(self, name: str, default: object) -> object:
-        self._known.append(name)
-        return self._left.pop(name, default)
 
 
 def share(items: Sequence[str], split: Split, *seed: object) -> list[str]:

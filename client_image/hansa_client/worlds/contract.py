@@ -12,9 +12,12 @@ A check raises BrokenContract with the task and the action that show the fault.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator
+from typing import Literal
 
-from hansa_client.worlds.base import SPLITS, Observation, Task, World, WorldError
+from hansa_client.worlds.base import SPLITS, Observation, Task, World, parse_action
+from hansa_client.worlds.errors import NoPlayer, WorldError
 
 Make = Callable[[], World]
 
@@ -22,6 +25,9 @@ EPISODES = 12
 """Tasks looked at per check: enough to meet a fault, few enough to run at every save."""
 LEAST_SOLVED = 0.95
 """Share of the tasks that the expert must solve: its play becomes the demonstrations."""
+
+MOST_CALLS = 50_000
+"""Calls of one step at most; a million steps are played in a round of a large federation."""
 
 HOSTILE = (
     "",
@@ -78,12 +84,34 @@ def _play(world: World, task: Task, choose: Callable[[World], str]) -> Iterator[
 
 
 def _randomly(task: Task) -> Callable[[World], str]:
+    """A player that knows the legal actions, or nothing but words that mean nothing."""
     draw = random.Random(task.id)
-    return lambda world: draw.choice(world.legal())
+
+    def choose(world: World) -> str:
+        try:
+            return draw.choice(world.legal())
+        except NoPlayer:
+            return draw.choice(["look", "help", "wait"])
+
+    return choose
 
 
 def _expertly(world: World) -> str:
-    return world.expert()
+    """The expert's action; where there is none, a player that is at least the same each time."""
+    try:
+        return world.expert().action
+    except NoPlayer:
+        return "look"
+
+
+def _has(world: World, player: Literal["expert", "legal"]) -> bool:
+    """Whether the world has such a player; asked in the middle of an episode."""
+    world.start(world.tasks("train")[0])
+    try:
+        getattr(world, player)()
+    except NoPlayer:
+        return False
+    return True
 
 
 def splits_are_disjoint(make: Make) -> None:
@@ -145,10 +173,13 @@ def start_forgets_the_episode_before(make: Make) -> None:
 
 
 def expert_solves_its_tasks(make: Make) -> None:
-    """Expert play succeeds, within the turns."""
+    """Expert play succeeds, within the turns; a world without an expert has nothing to show."""
     world = make()
+    if not _has(world, "expert"):
+        return
     failed = []
-    tasks = _sample(world)
+    tasks = [task for task in _sample(world) if world.solvable(task)]
+    _require(bool(tasks), "no task is solvable")
     for task in tasks:
         list(_play(world, task, _expertly))
         if not world.success:
@@ -172,6 +203,8 @@ def episodes_end(make: Make) -> None:
 def legal_is_never_empty(make: Make) -> None:
     """Until the end there is something to choose, distinct and on one line, and asking is free."""
     world = make()
+    if not _has(world, "legal"):
+        return
     for task in _sample(world):
         choose = _randomly(task)
         seen = world.start(task)
@@ -179,7 +212,7 @@ def legal_is_never_empty(make: Make) -> None:
             moves = world.legal()
             _require(bool(moves) and len(set(moves)) == len(moves), f"{task.id}: legal {moves}")
             _require(all("\n" not in move for move in moves), f"{task.id}: legal {moves}")
-            world.expert()
+            _expertly(world)
             _require(moves == world.legal(), f"{task.id}: expert() changes the state")
             seen = world.step(choose(world))
 
@@ -203,9 +236,80 @@ def an_action_may_follow_a_thought(make: Make) -> None:
     for task in _sample(plain):
         one = list(_play(plain, task, _expertly))
         other = list(
-            _play(thoughtful, task, lambda w: f"Thought: well.\n\nAction:   {w.expert()} \nok")
+            _play(thoughtful, task, lambda w: f"Thought: well.\n\nAction:   {_expertly(w)} \nok")
         )
         _require(one == other, f"{task.id}: a thought changes the play")
+
+
+def experts_think_before_they_act(make: Make) -> None:
+    """An expert's turn is a thought and one action, and reads as `step` takes it."""
+    world = make()
+    if not _has(world, "expert"):
+        return
+    for task in _sample(world):
+        seen = world.start(task)
+        while not seen.done:
+            move = world.expert()
+            said = f"{task.id}: expert says {move!r}"
+            _require(bool(move.thought) and "\n" not in move.thought + move.action, said)
+            _require("Action:" not in move.thought + move.action, said)
+            _require(parse_action(move.text) == move.action, said)
+            seen = world.step(move.text)
+
+
+def a_snapshot_can_be_gone_on_from(make: Make) -> None:
+    """Restored, an episode goes on as it did the first time; worlds outside have no snapshots."""
+    world = make()
+    for task in _sample(world)[:EPISODES]:
+        seen = world.start(task)
+        if not seen.done:
+            seen = world.step(_expertly(world))
+        try:
+            kept = world.snapshot()
+        except NoPlayer:
+            return
+        first = list(_go_on(world, seen))
+        for _ in range(2):
+            world.restore(kept)
+            _require(list(_go_on(world, seen)) == first, f"{task.id}: restored, it differs")
+
+
+def _go_on(world: World, seen: Observation) -> Iterator[Observation]:
+    while not seen.done:
+        seen = world.step(_expertly(world))
+        yield seen
+
+
+def steps_are_cheap(make: Make) -> None:
+    """A step makes few calls: counted, since a clock would tell another story each time."""
+    world = make()
+    if world.waits:
+        return
+    for task in _sample(world):
+        choose = _randomly(task)
+        seen = world.start(task)
+        while not seen.done:
+            action = choose(world)
+            with _Calls() as calls:
+                seen = world.step(action)
+            _require(calls.made <= MOST_CALLS, f"{task.id}: {action!r} makes {calls.made} calls")
+
+
+class _Calls:
+    """Counts the calls made inside the block."""
+
+    made = 0
+
+    def __enter__(self) -> _Calls:
+        self._before = sys.getprofile()
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _count(self, _frame: object, event: str, _argument: object) -> None:
+        self.made += event.endswith("call")
 
 
 CHECKS: dict[str, Callable[[Make], None]] = {
@@ -221,5 +325,8 @@ CHECKS: dict[str, Callable[[Make], None]] = {
         legal_is_never_empty,
         hostile_text_is_only_a_wasted_turn,
         an_action_may_follow_a_thought,
+        experts_think_before_they_act,
+        a_snapshot_can_be_gone_on_from,
+        steps_are_cheap,
     )
 }

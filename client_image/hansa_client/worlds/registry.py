@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from hansa_client.worlds.base import World, WorldError
+from hansa_client.worlds.base import World
+from hansa_client.worlds.errors import WorldError
 
 GROUP = "hansa.worlds"
 """Entry-point group: `mine = "my_package.my_world:MyWorld"`."""
 
 BUILTIN = {
+    "agentgym": "hansa_client.worlds.agentgym:AgentGym",
     "babyai": "hansa_client.worlds.babyai:BabyAI",
+    "gymnasium": "hansa_client.worlds.gymnasium:Gymnasium",
     "maze": "hansa_client.worlds.maze:Maze",
     "textcraft": "hansa_client.worlds.textcraft:TextCraft",
     "webshop": "hansa_client.worlds.webshop:WebShop",
@@ -20,11 +23,30 @@ BUILTIN = {
 }
 
 DEMO_OPTIONS: dict[str, dict[str, object]] = {
-    "babyai": {"max_turns": 8, "actions": "short"},
-    "maze": {"map": "generated", "size": 6, "max_turns": 12},
-    "textcraft": {"distractors": 2, "max_turns": 9},
-    "webshop": {"max_turns": 7},
-    "wordle": {"opening": True, "split": "pairs"},
+    "babyai": {
+        "levels": [5, 19, 20, 22],
+        "text": "short",
+        "actions": "none",
+        "prompt": "brief",
+        "max_turns": 7,
+    },
+    "maze": {"map": "generated", "size": 6, "max_turns": 12, "prompt": "brief"},
+    "textcraft": {
+        "recipes": "small",
+        "distractors": 2,
+        "variants": 14,
+        "max_turns": 9,
+        "prompt": "brief",
+    },
+    "webshop": {
+        "products": 60,
+        "attributes": 2,
+        "choices": 1,
+        "text": "short",
+        "prompt": "brief",
+        "max_turns": 7,
+    },
+    "wordle": {"opening": True, "split": "pairs", "prompt": "brief"},
 }
 """The small options that `builtin:tiny` was trained on; each has at least 250 test tasks."""
 
@@ -34,17 +56,31 @@ def names() -> list[str]:
     return sorted({*BUILTIN, *(point.name for point in entry_points(group=GROUP))})
 
 
-def make(name: str, options: Mapping[str, object] | None = None) -> World:
-    """A world by name; builtin names win, so that no package can replace one unseen."""
+def kind(name: str) -> type[World]:
+    """The class of a world; builtin names win, so that no package can replace one unseen."""
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
-        kind = getattr(import_module(module), attribute)
+        found = getattr(import_module(module), attribute)
     else:
-        found = [point for point in entry_points(group=GROUP) if point.name == name]
-        if not found:
+        points = [point for point in entry_points(group=GROUP) if point.name == name]
+        if not points:
             raise WorldError(f"world: got {name!r}, expected one of {', '.join(names())}")
-        kind = found[0].load()
-    world = kind(dict(options or {}))
-    if not isinstance(world, World):
-        raise WorldError(f"world {name!r}: {kind!r} is no hansa_client.worlds.World")
-    return world
+        found = points[0].load()
+    if not (isinstance(found, type) and issubclass(found, World)):
+        raise WorldError(f"world {name!r}: {found!r} is no hansa_client.worlds.World")
+    return found
+
+
+def origin(name: str) -> str:
+    """Where a world comes from: builtin, or the package that offers it."""
+    if name in BUILTIN:
+        return "builtin"
+    for point in entry_points(group=GROUP):
+        if point.name == name and point.dist:
+            return point.dist.name
+    return "package"
+
+
+def make(name: str, options: Mapping[str, object] | None = None) -> World:
+    """A world by name, with its options checked."""
+    return kind(name)(dict(options or {}))

@@ -158,6 +158,20 @@ def test_resources_are_named_as_the_region_wants(region: str, start: str) -> Non
     assert policy["Statement"][0]["Resource"] == [f"{start}:::hansa"]
 
 
+def test_a_file_of_demonstrations_may_be_read_by_its_environment_alone() -> None:
+    given = spec(demonstrationsFrom="s3://data/silo/shown.jsonl")
+    policy = access.iam_policy(access.grants(given, "maze"))
+    assert allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
+    assert allows(policy, "s3:ListBucket", "silo/shown.jsonl", "data")
+    assert not allows(policy, "s3:PutObject", "silo/shown.jsonl", "data")
+    assert not allows(policy, "s3:GetObject", "silo/other.jsonl", "data")
+    for other in ("maze2", "aggregator"):
+        policy = access.iam_policy(access.grants(given, other))
+        assert not allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
+    without = access.grants(spec(demonstrationsFrom="/a/path"), "maze")
+    assert access.iam_policy(without) == access.iam_policy(access.grants(spec(), "maze"))
+
+
 def test_an_unknown_identity_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="got 'wordle', expected aggregator, maze, maze2"):
         access.grants(spec(), "wordle")

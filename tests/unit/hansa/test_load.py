@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hansa import sentences, yamltext
 from hansa.errors import InputError
-from hansa.load import build, check_model, load
+from hansa.load import build, check_demonstrations, check_model, load
 from hansa.schema import Schema, at, flat
 from hansa.status import Federation
 
@@ -189,3 +189,32 @@ def test_a_model_folder_needs_a_configuration_and_safetensors(tmp_path: Path) ->
     assert "it has no .safetensors file" in problem()
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert problem() == ""
+
+
+@pytest.mark.parametrize("prefix", ["", "path:"])
+@pytest.mark.parametrize(
+    "field", ["spec.experience.demonstrationsFrom", "spec.environments[0].demonstrationsFrom"]
+)
+def test_a_file_of_demonstrations_must_be_there(tmp_path: Path, field: str, prefix: str) -> None:
+    path = tmp_path / "shown.jsonl"
+    named = {"demonstrationsFrom": f"{prefix}{path}"}
+    is_own = "environments" in field
+    environment = {"name": "maze", "world": "maze", **(named if is_own else {})}
+    document = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation"}
+    spec = {"experience": {} if is_own else named, "environments": [environment]}
+    federation = build({**document, "metadata": {"name": "one"}, "spec": spec})
+    with pytest.raises(InputError) as caught:
+        check_demonstrations(federation)
+    assert caught.value.message.startswith(f"{field}: got '")
+    path.write_text("")
+    check_demonstrations(federation)
+
+
+def test_a_run_with_a_store_of_its_own_has_no_file_in_it(tmp_path: Path) -> None:
+    file = {"experience": {"demonstrationsFrom": "s3://bucket/shown.jsonl"}}
+    document = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation"}
+    spec: dict[str, Any] = {**file, "environments": [{"name": "maze", "world": "maze"}]}
+    with pytest.raises(InputError, match=r"spec.storage is absent, so the run's own store is empt"):
+        check_demonstrations(build({**document, "metadata": {"name": "one"}, "spec": spec}))
+    spec["storage"] = {"s3": {"bucket": "bucket"}}
+    check_demonstrations(build({**document, "metadata": {"name": "one"}, "spec": spec}))

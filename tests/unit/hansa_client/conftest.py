@@ -44,8 +44,8 @@ def assign() -> Callable[..., Assignment]:
         sections = RoundSettings.model_fields.keys() & fields.keys()
         settings = RoundSettings.model_validate(
             {
-                "exploration": {"tasksPerRound": 6},
-                "experience": {"demonstrations": 3},
+                "exploration": {"tasksPerRound": 6, "maxNewTokens": 64},
+                "experience": {"demonstrations": 3, "thoughts": False},
                 "training": {"learningRate": 1e-3, "batchTokens": 1024, "epochs": 1},
                 "evaluation": {"tasks": 4},
                 **{name: fields.pop(name) for name in sections},

@@ -9,7 +9,7 @@ import torch
 from hansa import adapter
 from hansa.errors import PermanentError
 from hansa.spec import Adapter, Training
-from hansa_client import explore, learners, lora, model
+from hansa_client import demonstrations, learners, lora, model
 from hansa_client.decode import Decoder
 from hansa_client.learners import Lesson
 from hansa_client.llama import Llama
@@ -34,7 +34,7 @@ def test_only_the_builtin_model_does_without_the_library(base: Base, by_library:
     ours, theirs = base.model.state_dict(), by_library.model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert base.longest(10**6) == by_library.longest(10**6) == 1024
+    assert base.longest(10**6) == by_library.longest(10**6) == 2048
 
 
 @pytest.mark.parametrize("rows, columns", [(1, 1), (1, 9), (3, 40), (2, 300)])
@@ -78,7 +78,8 @@ def test_equal_luck_writes_equal_tokens(base: Base, by_library: Base) -> None:
 def lesson(base: Base, told: Adapter) -> Lesson:
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
-        explore._expert_episode(world, task, base.chat, 1) for task in world.tasks("train")[:8]
+        demonstrations._expert_episode(world, task, base.chat, 1, thoughts=False)
+        for task in world.tasks("train")[:8]
     ]
     return Lesson(
         sequences=[render(episode, 1024) for episode in shown],

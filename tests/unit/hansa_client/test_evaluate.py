@@ -35,6 +35,19 @@ def test_an_evaluation_is_written_once(assign: Assign) -> None:
     assert evaluate.report(first).successes == 2
 
 
+def test_dropped_episodes_are_counted_and_repeats_are_worth_less_than_their_number(
+    assign: Assign,
+) -> None:
+    played = episodes(*([True, False] * 8))
+    document = evaluate.commit(MemoryStore(), assign(), played, 1.0, broken=3)
+    report = evaluate.report(document)
+    assert (report.episodes, report.broken) == (16, 3)
+    assert report.effective is not None
+    assert report.effective <= 2
+    once = evaluate.commit(MemoryStore(), assign(), episodes(True, False), 1.0)
+    assert evaluate.report(once).effective is None
+
+
 def test_another_runs_evaluation_is_refused(assign: Assign) -> None:
     store = MemoryStore()
     evaluate.commit(store, assign(), episodes(True), 1.0)

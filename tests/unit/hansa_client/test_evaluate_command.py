@@ -8,6 +8,7 @@ import pytest
 from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.cli.main import main as hansa
+from hansa.intervals import wilson
 from hansa.spec import Adapter
 from hansa_client.worlds import DEMO_OPTIONS
 
@@ -32,6 +33,19 @@ def test_success_comes_with_its_interval_sampled_and_greedy(
         low, high = result["interval"]
         assert result["episodes"] == 8
         assert low <= result["success"] <= high
+
+
+def test_tasks_that_are_played_several_times_have_a_wider_interval_than_their_episodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*MAZE, "--tasks", "5", "--samples", "4", "-o", "json"]) == 0
+    [result] = json.loads(capsys.readouterr().out)["results"]
+    assert (result["tasks"], result["episodes"], result["broken"]) == (5, 20, 0)
+    low, high = result["interval"]
+    plain = wilson(result["successes"], 20)
+    assert high - low > plain.high - plain.low
+    assert main([*MAZE, "--tasks", "2", "--samples", "2"]) == 0
+    assert "of 4 episodes of 2 held-out tasks, temperature 1" in capsys.readouterr().out
 
 
 def test_an_adapter_is_loaded_by_peft(

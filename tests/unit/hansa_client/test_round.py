@@ -17,6 +17,7 @@ from hansa_client import model
 from hansa_client import round as story
 from hansa_client.experience import Shards
 from hansa_client.round import Client
+from hansa_client.worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]
@@ -63,8 +64,8 @@ def told() -> Assignment:
                 "round": 1,
                 "start": {},
                 "settings": {
-                    "exploration": {"tasksPerRound": 6},
-                    "experience": {"demonstrations": 3},
+                    "exploration": {"tasksPerRound": 6, "maxNewTokens": 64},
+                    "experience": {"demonstrations": 3, "thoughts": False},
                     "training": {"learningRate": 1e-3, "batchTokens": 1024, "epochs": 1},
                     "evaluation": {"tasks": 4},
                 },
@@ -72,7 +73,7 @@ def told() -> Assignment:
                 "environments": ["babyai", "maze"],
                 "environment": "maze",
                 "world": "maze",
-                "options": {"map": "generated", "size": 6, "max_turns": 12},
+                "options": DEMO_OPTIONS["maze"],
             }
         )
     )

@@ -9,7 +9,7 @@ import torch
 from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.spec import Adapter, Training
-from hansa_client import explore, learners, lora
+from hansa_client import demonstrations, learners, lora
 from hansa_client.learners import Lesson
 from hansa_client.learners.success_sft import batch_loss, cosine
 from hansa_client.model import Base
@@ -21,10 +21,11 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def lesson(base: Base, start: Tensors) -> Lesson:
-    """What an expert shows in ten mazes."""
+    """What an expert shows in thirty mazes."""
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
-        explore._expert_episode(world, task, base.chat, 1) for task in world.tasks("train")[:10]
+        demonstrations._expert_episode(world, task, base.chat, 1, thoughts=False)
+        for task in world.tasks("train")[:30]
     ]
     return Lesson(
         sequences=[render(episode, 1024) for episode in shown],

@@ -35,7 +35,7 @@ def test_an_action_is_cut_where_no_world_has_one_so_long():
         ("maze", {"size": "6"}, "options.size: got '6', expected 4 to 12"),
         ("maze", {"size": True}, "options.size: got True, expected 4 to 12"),
         ("maze", {"map": "t"}, "options.map: got 't', expected double-t or generated"),
-        ("maze", {"sise": 6}, "options.sise: unknown, expected map, max_turns, size"),
+        ("maze", {"sise": 6}, "options.sise: unknown, expected map, max_turns, prompt, size"),
         ("wordle", {"opening": 1}, "options.opening: got 1, expected true or false"),
         (
             "wordle",
@@ -68,7 +68,9 @@ def test_a_whole_number_written_as_a_float_is_a_whole_number():
 
 
 def test_an_unknown_world_is_answered_with_the_known_ones():
-    with pytest.raises(WorldError, match="'mars', expected one of babyai, maze, textcraft, web"):
+    with pytest.raises(
+        WorldError, match="'mars', expected one of agentgym, babyai, gymnasium, maze"
+    ):
         make("mars")
 
 

@@ -17,14 +17,17 @@ def tokenizer():
     return Tokenizer.from_file(str(TINY / "tokenizer.json"))
 
 
+@pytest.mark.parametrize("options", ["demo", "whole"])
 @pytest.mark.parametrize("name", sorted(DEMO_OPTIONS))
-def test_every_text_of_the_demo_has_tokens_and_comes_back_exactly(name, tokenizer):
-    world, draw, texts = make(name, DEMO_OPTIONS[name]), random.Random(1), set()
-    for task in world.tasks("test")[:80]:
+def test_every_text_of_a_world_has_tokens_and_comes_back_exactly(name, options, tokenizer):
+    world = make(name, DEMO_OPTIONS[name] if options == "demo" else {})
+    draw, texts = random.Random(1), set()
+    for task in world.tasks("test")[:: max(1, len(world.tasks("test")) // 80)]:
         seen = world.start(task)
         while not seen.done:
-            texts.add(seen.text)
-            action = draw.choice([*world.legal(), world.expert(), "nonsense"])
+            move = world.expert()
+            texts.update({seen.text, move.text, move.action})
+            action = draw.choice([*world.legal(), move.action, "nonsense"])
             texts.update({action} - {"nonsense"})
             seen = world.step(action)
         texts.add(seen.text)
@@ -50,7 +53,7 @@ def test_the_base_leaves_room_to_evolve():
     assert 0.2 < scores["macro_sampled"] < 0.45
     assert scores["macro_greedy"] > scores["macro_sampled"] + 0.2
     for name in DEMO_OPTIONS:
-        assert 0.1 <= scores[name]["sampled"]["success"] <= 0.6
+        assert 0.05 <= scores[name]["sampled"]["success"] <= 0.6
 
 
 def test_the_weights_are_small_enough_to_ship():

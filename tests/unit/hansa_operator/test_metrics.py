@@ -72,6 +72,7 @@ def test_a_run_is_counted_once_however_many_passes_it_takes() -> None:
     assert run.value("hansa_round_seconds_count") == 2
     assert run.value("hansa_trajectories_total", environment="maze", outcome="success") == 8
     assert run.value("hansa_trajectories_total", environment="maze", outcome="failure") == 12
+    assert run.value("hansa_trajectories_total", environment="maze", outcome="broken") == 2
     assert run.value("hansa_experience_trajectories", environment="wordle") == 14
     assert run.value("hansa_success_ratio", environment="maze") == 0.5
     assert run.value("hansa_update_norm", environment="maze") == 2.5
@@ -90,6 +91,7 @@ def test_a_run_is_counted_once_however_many_passes_it_takes() -> None:
         ({"state": "failed", "exit_code": None}, "CRASHED"),
         ({"state": "failed", "exit_code": 42}, "PERMANENT"),
         ({"state": "failed", "exit_code": 44}, "STORAGE_UNREACHABLE"),
+        ({"state": "failed", "exit_code": 45}, "WORLD_BROKEN"),
         ({"state": "failed", "reason": "Disrupted"}, "Disrupted"),
         ({"state": "failed", "reason": "CannotStart"}, "CannotStart"),
         ({"state": "failed", "reason": "DeadlineExceeded"}, "DeadlineExceeded"),

@@ -317,6 +317,14 @@ ENDS = [
     pytest.param(terminated(1), {}, 1, "", "the program crashed", id="crash"),
     pytest.param(terminated(44), {}, 44, "", "the object store did not answer", id="store is down"),
     pytest.param(
+        terminated(45, f"{STOPPED_TEXT}\n"),
+        {},
+        45,
+        "",
+        "no such world",
+        id="a broken world says it",
+    ),
+    pytest.param(
         terminated(42), {}, 42, "", "the specification cannot work", id="permanent, silent"
     ),
     pytest.param(

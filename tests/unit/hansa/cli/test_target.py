@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hansa.cli import main as program
-from hansa.cli.pull import _forward
+from hansa.cli.bucket import forward_hint
 from hansa.cli.target import seconds_of
 from hansa.errors import InputError
 from hansa.spec import S3
@@ -79,7 +79,7 @@ def test_other_durations_are_refused(text: str) -> None:
     ],
 )
 def test_the_way_to_a_store_inside_the_cluster_is_spelled_out(endpoint: str, words: str) -> None:
-    assert words in _forward(S3(bucket="hansa", endpoint=endpoint))
+    assert words in forward_hint(S3(bucket="hansa", endpoint=endpoint))
 
 
 def test_the_plugin_of_kubectl_names_itself(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -102,6 +103,18 @@ def test_the_embedded_json_has_every_round_of_every_environment() -> None:
             assert told["environments"][name]["success"][entry.round] == pytest.approx(ratio)
     assert told["environments"]["maze"]["explored"] == [None, *[48] * 8]
     assert told["environments"]["maze"]["seconds"]["send"][1:] == [0.3] * 8
+
+
+def test_episodes_that_a_world_broke_are_told_where_there_are_some() -> None:
+    given = sample.federation(2)
+    data = collect(given, sample.fill(MemoryStore(), given))
+    assert "were dropped" not in render(data)
+    first = data.rounds[1]
+    parts = {**first.parts, "maze": replace(first.parts["maze"], broken=7)}
+    rounds = (data.rounds[0], replace(first, parts=parts), *data.rounds[2:])
+    page = render(replace(data, rounds=rounds))
+    assert "7 more were dropped: their worlds failed in them." in page
+    assert embedded(page)["environments"]["maze"]["broken"][1] == 7
 
 
 def test_equal_data_gives_equal_bytes() -> None:

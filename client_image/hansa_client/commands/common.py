@@ -1,0 +1,175 @@
+"""What commands that play share: a world and its options, one of its tasks, a model to play it."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.common import say
+from hansa.errors import InputError, PermanentError
+from hansa_client.worlds.base import SPLITS, Split, Task, World
+from hansa_client.worlds.errors import WorldError
+
+if TYPE_CHECKING:
+    from hansa_client.model import Base
+
+WorldName = Annotated[str, typer.Argument(metavar="WORLD", help="A world: maze, wordle, ...")]
+OptionPairs = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="An option of the world, as size=6; repeatable."),
+]
+OptionsText = Annotated[
+    str, typer.Option("--options", help="Options of the world as JSON, as in the manifest.")
+]
+SplitName = Annotated[Split, typer.Option("--split", help="Which of the world's tasks.")]
+ModelSource = Annotated[str, typer.Option(help="Base model, as in spec.model.source.")]
+AdapterFolder = Annotated[
+    Path | None, typer.Option(help="Folder of a PEFT adapter; absent: the base alone.")
+]
+Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
+
+BUILTIN = "builtin:tiny"
+"""The model that is always there."""
+
+
+def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
+    """The world's options: JSON first, then NAME=VALUE by NAME=VALUE over it."""
+    try:
+        options = json.loads(text)
+    except ValueError:
+        raise InputError(f"--options: got {text!r}, expected a JSON object") from None
+    if not isinstance(options, dict):
+        raise InputError(f"--options: got {text!r}, expected a JSON object")
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"--option: got {pair!r}, expected NAME=VALUE")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:  # a bare word is text: map=generated
+            options[name] = value
+    return options
+
+
+def make_world(name: str, options: dict[str, Any]) -> World:
+    """The world, or a sentence that names what is wrong with it."""
+    from hansa_client.worlds import make
+
+    with explained():
+        return make(name, options)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What a world says against being played becomes the command's one sentence."""
+    try:
+        yield
+    except WorldError as error:
+        raise InputError(str(error)) from error
+
+
+def choose_task(world: World, split: Split, asked: str | None, draw: random.Random) -> Task:
+    """The task by its id (in any split) or its place (in this split, from 0); else a drawn one."""
+    with explained():
+        tasks = world.tasks(split)
+        if not tasks:
+            raise InputError(f"--split: got {split}, of which world {world.name!r} has no tasks")
+        if asked is None:
+            return tasks[draw.randrange(len(tasks))]
+        if asked.isdecimal() and int(asked) < len(tasks):
+            return tasks[int(asked)]
+        for each in (split, *SPLITS):
+            for task in world.tasks(each):
+                if task.id == asked:
+                    return task
+    raise InputError(
+        f"--task: got {asked!r}, expected 0 to {len(tasks) - 1} or an id like {tasks[0].id}"
+    )
+
+
+def load_base(source: str, adapter: Path | None, threads: int) -> Base:
+    """The base, with the adapter loaded by PEFT itself: this also proves that the folder is one."""
+    from dataclasses import replace
+
+    from hansa_client import model
+
+    if adapter and not adapter.is_dir():
+        raise InputError(f"--adapter: got {adapter}, expected the folder of a PEFT adapter")
+    try:
+        folder = model.resolve(source)
+        say(f"loading {source}")
+        base = model.load(source, folder, threads, for_peft=adapter is not None)
+    except PermanentError as error:
+        raise InputError(
+            error.message.replace("spec.model.source", "--model"), error.hint
+        ) from error
+    if not adapter:
+        return base
+    from peft import PeftModel
+
+    try:
+        wrapped = PeftModel.from_pretrained(base.model, str(adapter), local_files_only=True)
+    except Exception as error:  # whatever a folder that is no adapter makes of PEFT
+        first = str(error).strip().partition("\n")[0]
+        raise InputError(f"--adapter: {adapter} does not fit {source} ({first})") from error
+    return replace(base, model=wrapped.merge_and_unload().eval())
+
+
+STDOUT = Path("-")
+"""What a person writes instead of a file to see it in the terminal, or in a pipe."""
+
+
+def check_target(option: str, out: Path, *, force: bool) -> None:
+    """Refuse a file that exists, or cannot, before the work for it begins."""
+    if out == STDOUT:
+        return
+    if out.is_dir():
+        raise InputError(f"{option}: got {out}, which is a folder, expected a file to write")
+    if out.exists() and not force:
+        raise InputError(f"{option}: got {out}, which exists", hint="--force writes over it")
+    if not out.parent.is_dir():
+        raise InputError(f"{option}: got {out}, whose folder does not exist")
+
+
+def write_file(option: str, out: Path, data: bytes) -> None:
+    """Write all of it or nothing."""
+    if out == STDOUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    from hansa.program import replace
+
+    try:
+        replace(out, data)
+    except OSError as error:
+        raise InputError(f"{option}: got {out}: {error.strerror or error}") from None
+
+
+class Progress:
+    """A count on stderr that a person sees move; pipes and logs get nothing of it."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._shown = sys.stderr.isatty()
+        self._next = 0.0
+
+    def __call__(self, done: int) -> None:
+        """Show it, but not more often than an eye follows."""
+        now = time.monotonic()
+        if self._shown and now >= self._next:
+            self._next = now + 0.1
+            print(f"\r{done}/{self._total} {self._what}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the line away again."""
+        if self._shown and self._next:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,126 @@
+"""`hansa play`: one episode of a world on the terminal, played by you, a script or a model."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hansa.cli.common import Format, Output, console, print_data, say
+from hansa.errors import InputError, WorldBroken
+from hansa_client.commands import common, human
+from hansa_client.commands.show import Screen, visible
+from hansa_client.commands.watched import Watched
+from hansa_client.worlds.base import Task, rng
+from hansa_client.worlds.errors import NoPlayer
+from hansa_client.worlds.players import PLAYERS, Player
+
+
+class Who(StrEnum):
+    """Who plays."""
+
+    HUMAN = "human"
+    RANDOM = "random"
+    LEGAL = "legal"
+    GREEDY = "greedy"
+    EXPERT = "expert"
+    MODEL = "model"
+
+
+SCRIPTS: dict[str, Player] = {**PLAYERS, "expert": lambda world, draw: world.expert().text}
+"""What each scripted player says next; here the expert says why, too."""
+
+
+def play(
+    world: common.WorldName,
+    player: Annotated[
+        Who | None,
+        typer.Option("--as", help="Who plays; default: you, or the model of --adapter."),
+    ] = None,
+    adapter: common.AdapterFolder = None,
+    model: common.ModelSource = common.BUILTIN,
+    task: Annotated[
+        str | None, typer.Option(help="Id of a task, or its place in the split; default: drawn.")
+    ] = None,
+    split: common.SplitName = "test",
+    option: common.OptionPairs = None,
+    options: common.OptionsText = "{}",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Draws the task and the player's luck.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="Of a model; 0 is greedy.")] = 1.0,
+    threads: common.Threads = 1,
+    output: Output = Format.TABLE,
+) -> None:
+    """Play one episode; Ctrl-D leaves it, and ? lists what you can do where a world tells."""
+    who = player or (Who.MODEL if adapter else Who.HUMAN)
+    if adapter and who is not Who.MODEL:
+        raise InputError(f"--adapter: got {adapter} with --as {who}, expected --as model")
+    game = common.make_world(world, common.read_options(option, options))
+    luck = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    chosen = common.choose_task(game, split, task, rng("play", luck))
+    shows_itself = who is Who.HUMAN and human.is_typing()
+    watched = Watched(game, _screen(who, output), who, echo=not shows_itself)
+    with closing(game), common.explained():
+        if who is Who.MODEL:
+            how = _Model(model, adapter, temperature, threads)
+            how.play(watched, chosen, luck)
+        elif who is Who.HUMAN:
+            human.play(watched, chosen, data_on_stdout=output is not Format.TABLE)
+        else:
+            _play_script(watched, chosen, who, rng("player", luck))
+    if output is not Format.TABLE:
+        about = {"world": world, "options": dict(game.options), "player": str(who), "seed": luck}
+        print_data({**about, **watched.record()}, output)
+    elif seed is None:
+        say(f"again: --task {visible(chosen.id)} --seed {luck}")
+
+
+def _screen(who: Who, output: Format) -> Screen | None:
+    """Where the play is shown: nowhere when only a program reads it."""
+    if output is Format.TABLE:
+        return Screen(console())
+    return Screen(console(stderr=True)) if who is Who.HUMAN else None
+
+
+def _play_script(world: Watched, task: Task, who: Who, draw: random.Random) -> None:
+    seen = world.start(task)
+    while not seen.done:
+        try:
+            action = SCRIPTS[who](world.inner, draw)
+        except NoPlayer as error:
+            raise InputError(f"--as: got {who}, but {error}") from error
+        seen = world.step(action)
+    world.end()
+
+
+class _Model:
+    """A model as a player, by the rollout that a federation's clients use."""
+
+    def __init__(self, source: str, adapter: Path | None, temperature: float, threads: int) -> None:
+        self._base = common.load_base(source, adapter, threads)
+        self._temperature = temperature
+
+    def play(self, world: Watched, task: Task, seed: int) -> None:
+        from hansa_client import rollout, seeds
+
+        how = rollout.Play(
+            temperature=self._temperature,
+            max_length=self._base.longest(rollout.MAX_LENGTH),
+            batch_episodes=1,
+            round=0,
+            source="evaluation",
+            max_broken=1.0,
+        )
+        job = rollout.Job(task, 0, seeds.of_episode(seed, task.id, 0))
+        try:
+            broken = rollout.play(self._base, lambda: world, [job], how).broken
+        except WorldBroken as error:  # the world's own words say more
+            raise world.fault or error from None
+        if broken:  # a rollout bears a few of them; here it is the only episode
+            raise world.fault or WorldBroken(f"world {world.inner.name}: {broken[0]}")
+        world.end(unless_done="too long for the model")

@@ -1,0 +1,78 @@
+"""Episodes on a terminal: what the world said, what the agent did, and how it ended.
+
+Texts come from worlds and models, so nothing in them may steer the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and newline, marks that turn text around, halves of a pair."""
+_SAID = re.compile(r"(Thought|Action):")
+_INDENT = "    "
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would obey instead of show replaced."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def number(value: float) -> str:
+    """A reward without needless digits."""
+    return f"{value:.4g}"
+
+
+def prompt(turn: int) -> str:
+    """What stands before an action."""
+    return f"{turn:>2}> "
+
+
+class Screen:
+    """Prints one episode as it goes; a pipe gets the same words without colour."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def title(self, text: str) -> None:
+        """What is played, and by whom."""
+        self._line(visible(text).replace("\n", " "), "bold")
+        self._line("")
+
+    def world(self, text: str, reward: float = 0.0) -> None:
+        """What the world says, and what the last action earned if it earned something."""
+        for line in visible(text).strip("\n").split("\n"):
+            self._line(_INDENT + line if line.strip() else "")
+        if reward:
+            self._line(f"{_INDENT}reward {number(reward)}", "green" if reward > 0 else "red")
+        self._line("")
+
+    def agent(self, turn: int, text: str) -> None:
+        """What the agent does; a thought is paler than an action."""
+        lines = [line for line in visible(text).split("\n") if line.strip()] or ["(nothing)"]
+        style = "bold cyan"
+        for place, line in enumerate(lines):
+            found = _SAID.match(line)
+            if found:
+                style = "dim" if found[1] == "Thought" else "bold cyan"
+            self._line((_INDENT if place else prompt(turn)) + line, style)
+
+    def end(self, *, success: bool, turns: int, reward: float, why: str = "") -> None:
+        """The last line: success or failure."""
+        count = f"{turns} turn" + "s" * (turns != 1)
+        word = "success" if success else "failure"
+        text = f"{why or word} after {count}, reward {number(reward)}"
+        self._line(text, "bold green" if success else "bold yellow" if why else "bold red")
+
+    def aside(self, text: str) -> None:
+        """A word to the person, which is no part of the episode."""
+        self._line(_INDENT + text, "yellow")
+
+    def _line(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, style), soft_wrap=True)

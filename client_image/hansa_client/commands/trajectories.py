@@ -1,0 +1,269 @@
+"""`hansa trajectories`: browse the episodes that the silos of a run have kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hansa.cli.bucket import Endpoint, at_endpoint, readable
+from hansa.cli.common import Format, Output, console, print_data, say
+from hansa.cli.status import Credentials
+from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
+from hansa.errors import Corrupt, Denied, InputError
+from hansa.local.rundir import RunDir
+from hansa_client import conversations
+from hansa_client.commands import common, silos
+from hansa_client.commands.show import Screen, number, visible
+from hansa_client.commands.silos import Silo
+from hansa_client.conversations import Conversation
+from hansa_client.trajectory import Episode
+
+TITLES = ("K", "ENVIRONMENT", "ROUND", "TASK", "SOURCE", "END", "REWARD", "TURNS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which episodes are meant."""
+
+    environment: str | None = None
+    """Name of a silo; None: all of them."""
+    round: int | None = None
+    """Round that played them; None: all of them."""
+    success: bool | None = None
+    """Only successful or only failed ones; None: both."""
+    task: str | None = None
+    """Id of the task, or a pattern as maze-*."""
+
+    def has(self, episode: Episode) -> bool:
+        """Whether an episode is one of them."""
+        if self.success is not None and episode.success is not self.success:
+            return False
+        return (
+            self.task is None or fnmatchcase(episode.task, self.task) or episode.task == self.task
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """One episode, and whose it is."""
+
+    silo: Silo
+    episode: Episode
+
+    def facts(self) -> dict[str, Any]:
+        """What a list says about it."""
+        said = self.episode
+        return {
+            "environment": self.silo.name,
+            "round": said.round,
+            "task": said.task,
+            "sample": said.sample,
+            "source": said.source,
+            "success": said.success,
+            "reward": said.reward,
+            "turns": sum(turn.role == "agent" for turn in said.turns),
+        }
+
+
+def trajectories(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster."),
+    ],
+    environment: Annotated[
+        str | None, typer.Option("-e", "--environment", help="Only of this environment.")
+    ] = None,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=0, help="Only of this round; 0: demonstrations.")
+    ] = None,
+    success: Annotated[
+        bool | None, typer.Option("--success/--failed", help="Only such episodes.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Id of a task, or a pattern as 'maze-*'.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Lines of the table; 0: all.")] = 40,
+    show: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="Show the K-th of them whole.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="File for them all, in AgentGym's format; - is stdout.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+    credentials: Credentials = None,
+    endpoint: Endpoint = None,
+    output: Output = Format.TABLE,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
+) -> None:
+    """List, show or export the episodes that a run has played.
+
+    They are the silos' private data: where the store is not the run's own, you need their
+    credentials.
+    """
+    wanted = Wanted(environment=environment, round=round_, success=success, task=task)
+    if export:
+        common.check_target("--export", export, force=force)
+    with _open(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
+        found = _find(_chosen(every, environment), wanted)
+        if export:
+            _export(found, export)
+        elif show is not None:
+            _show(found, show, output)
+        else:
+            _list(found, limit, output)
+
+
+def _open(
+    run: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
+) -> AbstractContextManager[list[Silo]]:
+    """The silos of a folder that is there, or of a federation on the cluster."""
+    path = Path(run)
+    if path.is_dir() or path.name != run:
+        if not RunDir(path).object.exists():
+            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
+        if endpoint:
+            raise InputError("--endpoint: got it with a folder; it is for a run on a cluster")
+        return silos.of_run(path, credentials)
+    try:
+        document = open_federations(*cluster).get(run)
+    except InputError as error:
+        hint = f"there is no folder {run} here, so it was looked for on a cluster"
+        raise InputError(error.message, hint=error.hint or hint) from error
+    return silos.of_federation(at_endpoint(readable(document), endpoint), credentials)
+
+
+def _chosen(every: list[Silo], environment: str | None) -> list[Silo]:
+    """The silos to read, by name; says where that is, since it is private data."""
+    chosen = [silo for silo in every if environment in (None, silo.name)]
+    if not chosen:
+        names = ", ".join(silo.name for silo in every)
+        raise InputError(f"--environment: got {environment!r}, expected one of {names}")
+    for where in sorted({silo.where for silo in chosen}):
+        say(f"reading the silos' private experience in {where}")
+    return sorted(chosen, key=lambda silo: silo.name)
+
+
+def _find(chosen: list[Silo], wanted: Wanted) -> Iterator[Found]:
+    """The episodes in the order of silo, round and play; one shard is in memory at a time."""
+    for silo in chosen:
+        for round_ in _rounds(silo):
+            if wanted.round not in (None, round_):
+                continue
+            try:
+                episodes = silo.shard(round_).episodes
+            except Corrupt as error:
+                say(f"note: left out: {error.message}")
+                continue
+            yield from (Found(silo, each) for each in episodes if wanted.has(each))
+
+
+def _rounds(silo: Silo) -> list[int]:
+    try:
+        return silo.rounds()
+    except Denied:
+        say(f"note: left out: {silo.name}, whose store these credentials may not read")
+        return []
+
+
+# -- what is done with them -----------------------------------------------------------------------
+
+
+def _list(found: Iterator[Found], limit: int, output: Format) -> None:
+    facts = [each.facts() for each in found]
+    if output is not Format.TABLE:
+        print_data(facts, output)
+        return
+    from hansa.cli import screen
+    from hansa.cluster.view import Table
+
+    shown = facts[:limit] if limit else facts
+    rows = [(str(place), *_cells(fact)) for place, fact in enumerate(shown, start=1)]
+    screen.show(screen.table(Table(titles=TITLES, rows=rows)))
+    say(_summary(facts, len(shown)))
+
+
+def _cells(fact: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        fact["environment"],
+        str(fact["round"]),
+        visible(fact["task"]),
+        fact["source"],
+        "success" if fact["success"] else "failure",
+        number(fact["reward"]),
+        str(fact["turns"]),
+    )
+
+
+def _summary(facts: list[dict[str, Any]], shown: int) -> str:
+    if not facts:
+        return "no such episodes"
+    successes = sum(fact["success"] for fact in facts)
+    left = f"{shown} of " if shown < len(facts) else ""
+    more = "; --limit 0 lists all, -e, --round, --failed and --task narrow it" if left else ""
+    return f"{left}{len(facts)} episodes, {successes} of them successful; --show K shows one{more}"
+
+
+def _show(found: Iterator[Found], place: int, output: Format) -> None:
+    have = list(islice(found, place))
+    if len(have) < place:
+        raise InputError(f"--show: got {place}, but there are {len(have)} such episodes")
+    each = have[-1]
+    if output is not Format.TABLE:
+        turns = [{"role": turn.role, "text": turn.text} for turn in each.episode.turns]
+        print_data({**each.facts(), "turns": turns}, output)
+        return
+    _print(each, Screen(console()))
+
+
+def _print(found: Found, screen: Screen) -> None:
+    facts, turn_number = found.facts(), 0
+    screen.title(
+        f"{facts['environment']}, round {facts['round']}, {facts['source']}, task {facts['task']}"
+    )
+    for turn in found.episode.turns:
+        if turn.role == "agent":
+            turn_number += 1
+            screen.agent(turn_number, turn.text)
+        else:
+            screen.world(turn.text)
+    screen.end(success=facts["success"], turns=facts["turns"], reward=facts["reward"])
+
+
+def _export(found: Iterator[Found], out: Path) -> None:
+    told: dict[str, str] = {}
+    lines = []
+    for each in found:
+        name = each.silo.name
+        if name not in told:
+            told[name] = _introduction(each.silo)
+        lines.append(conversations.encode(_conversation(each.episode, told[name])))
+    if not lines:
+        raise InputError("--export: there are no such episodes")
+    common.write_file("--export", out, b"".join(lines))
+    where = "stdout" if out == common.STDOUT else out
+    say(f"{len(lines)} episodes in {where}: they are private data of the silos")
+
+
+def _conversation(episode: Episode, introduction: str) -> Conversation:
+    said = [turn.text for turn in episode.turns]
+    untrained = [place for place, turn in enumerate(episode.turns) if turn.trained is False]
+    return conversations.of_episode(episode.task, introduction, said, untrained)
+
+
+def _introduction(silo: Silo) -> str:
+    """The rules that its episodes begin with; unknown where the world cannot be made here."""
+    from hansa_client.worlds import make
+
+    try:
+        return make(silo.environment.world, silo.environment.options).introduction()
+    except Exception:  # a package that is not installed, or anything that a stranger's world raises
+        return ""

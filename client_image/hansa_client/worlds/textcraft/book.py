@@ -1,0 +1,174 @@
+"""A book of recipes without circles: what is made of what, how deep, and what can be got."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """`craft 4 oak planks using 1 oak log`; equal only to itself, which is quick to look up."""
+
+    item: str
+    makes: int
+    needs: tuple[tuple[int, str], ...]
+    """Amounts and names; a name may be that of a kind, which stands for any thing of it."""
+    kind: str = ""
+    """What the item is one of: `planks`."""
+
+    @cached_property
+    def command(self) -> str:
+        """The line of the prompt, and the action, that carries it out once."""
+        return command(self.makes, self.item, self.needs)
+
+
+def command(makes: int, item: str, needs: Iterable[tuple[int, str]]) -> str:
+    """A craft action in the one spelling that this world writes."""
+    return f"craft {makes} {item} using {', '.join(f'{number} {part}' for number, part in needs)}"
+
+
+class Book:
+    """Recipes as given, less those that would close a circle: the first in the order stays.
+
+    Iron blocks are made of ingots and ingots of blocks; with both in the book neither could ever
+    be got, since what has a recipe must be crafted. As in TextCraft, the later one is left out.
+    Books are shared by every world of a process: nobody changes one.
+    """
+
+    def __init__(self, recipes: Iterable[Recipe], skipped: Mapping[str, int] | None = None) -> None:
+        self.skipped: Counter[str] = Counter(skipped or {})
+        """Recipes that were read and left out, by reason."""
+        self._below: dict[str, dict[str, None]] = {}
+        self._written: set[str] = set()
+        kept = [recipe for recipe in recipes if self._fits(recipe)]
+        self.recipes = _gather((recipe.item, recipe) for recipe in kept)
+        """Item to the ways to craft it."""
+        kinds = _gather((r.kind, r.item) for r in kept if r.kind and r.kind not in self.recipes)
+        self.kinds = {kind: tuple(dict.fromkeys(items)) for kind, items in kinds.items()}
+        """Kind to the things that are of it, all of them crafted."""
+        used = {part for recipe in kept for _, part in recipe.needs}
+        self.base = frozenset(used - self.recipes.keys() - self.kinds.keys())
+        """What can be got: everything used that nothing makes."""
+        self.order = _bottom_up(self._below, sorted({*self.recipes, *self.kinds}))
+        """Every name, each after all that it is made of."""
+        self._measure()
+
+    def _fits(self, recipe: Recipe) -> bool:
+        """Take the recipe into the graph unless it is there or closes a circle."""
+        if recipe.command in self._written:
+            self.skipped["twice"] += 1
+            return False
+        tops = {recipe.item, recipe.kind} - {""}
+        # the item's earlier ways count too: they may need the kind that it joins only now
+        parts = [*(part for _, part in recipe.needs), *self._below.get(recipe.item, ())]
+        if _reach(self._below, parts, tops):
+            self.skipped["circle"] += 1
+            return False
+        self._written.add(recipe.command)
+        self._below.setdefault(recipe.item, {}).update((part, None) for _, part in recipe.needs)
+        if recipe.kind and recipe.kind != recipe.item:
+            self._below.setdefault(recipe.kind, {})[recipe.item] = None
+        return True
+
+    def _measure(self) -> None:
+        """Depths and efforts, bottom up, so that no chain of recipes is too long for the stack."""
+        self.depth: dict[str, int] = dict.fromkeys(self.base, 0)
+        """Crafting steps on the longest way down, by the shallowest way to make each thing."""
+        self.effort: dict[str, int] = dict.fromkeys(self.base, 1)
+        """About how many actions a thing takes from nothing; chooses between ways."""
+        self.rank: dict[str, int] = {}
+        """Levels on the longest way down through any way: higher than everything below."""
+        for name in self.order:
+            below = [self.rank[part] for part in self._below.get(name, ())]
+            self.rank[name] = 1 + max(below, default=-1)
+            if name in self.recipes:
+                ways = self.recipes[name]
+                self.depth[name] = min(1 + self._most(self.depth, way) for way in ways)
+                self.effort[name] = min(map(self.toil, ways))
+            elif name in self.kinds:
+                self.depth[name] = min(self.depth[item] for item in self.kinds[name])
+                self.effort[name] = min(self.effort[item] for item in self.kinds[name])
+
+    def _most(self, measure: Mapping[str, int], way: Recipe) -> int:
+        return max(measure[part] for _, part in way.needs)
+
+    def toil(self, way: Recipe) -> int:
+        """About how many actions one way takes from nothing; capped, as it doubles per level."""
+        return min(1 + sum(self.effort[part] for _, part in way.needs), 10**9)
+
+    @cached_property
+    def uses(self) -> dict[str, tuple[Recipe, ...]]:
+        """Name to the recipes that need it."""
+        return _gather(
+            (part, recipe)
+            for item in sorted(self.recipes)
+            for recipe in self.recipes[item]
+            for _, part in recipe.needs
+        )
+
+    @cached_property
+    def listed(self) -> tuple[Recipe, ...]:
+        """All recipes, sorted by what they make."""
+        return tuple(recipe for item in sorted(self.recipes) for recipe in self.recipes[item])
+
+    def tree(self, goal: str, most: int | None = None) -> tuple[Recipe, ...]:
+        """Every recipe that may be of use for the goal, its own first; `most` of them, about."""
+        seen, edge = {goal}, [goal]
+        found: list[Recipe] = []
+        for name in edge:
+            found.extend(self.recipes.get(name, ()))
+            if most is not None and len(found) >= most:
+                break
+            new = [part for part in self._below.get(name, ()) if part not in seen]
+            seen.update(new)
+            edge.extend(new)
+        return tuple(found)
+
+    def names_down(self, goal: str) -> tuple[str, ...]:
+        """The goal and every name below it, each before all that it is made of.
+
+        A kind comes after the things of its rank, which may have settled which of it is at hand.
+        """
+        below = _bottom_up(self._below, [goal])
+        return tuple(sorted(below, key=lambda n: (-self.rank[n], n in self.kinds, n)))
+
+
+def _gather(pairs: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _reach(below: Mapping[str, Iterable[str]], start: Sequence[str], tops: set[str]) -> bool:
+    """Whether a way down from `start` leads to one of `tops`."""
+    edge, seen = list(start), set(start)
+    while edge:
+        name = edge.pop()
+        if name in tops:
+            return True
+        new = [part for part in below.get(name, ()) if part not in seen]
+        seen.update(new)
+        edge.extend(new)
+    return False
+
+
+def _bottom_up(below: Mapping[str, Iterable[str]], start: Sequence[str]) -> list[str]:
+    """Names in an order where each follows all below it; the same for the same input."""
+    done: dict[str, None] = {}
+    stack = list(reversed(start))
+    while stack:
+        name = stack[-1]
+        open_ = [part for part in below.get(name, ()) if part not in done]
+        if open_:
+            stack.extend(reversed(open_))
+        else:
+            done[stack.pop()] = None
+    return list(done)

@@ -1,0 +1,89 @@
+"""The page of the worlds tells the truth: its episodes, options, tables and examples are real."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hansa_client.worlds import OptionError, listing, make
+from hansa_client.worlds.agentgym import DIALECTS
+from hansa_client.worlds.contract import CHECKS
+from tools import console, worlds_tables
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/worlds.md").read_text()
+NEEDED = {"gymnasium": {"env": "tests.gym_envs:Higher"}}
+WORLDS = ("maze", "wordle", "textcraft", "babyai", "webshop")
+
+
+def section(title: str) -> str:
+    """What stands below a heading, up to the next one of its rank or a higher one."""
+    found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,3}} |\Z)", PAGE, re.M | re.S)
+    assert found, title
+    return found[2]
+
+
+@pytest.mark.slow
+def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    for block in console.BLOCK.finditer(PAGE):
+        for typed in console.parse(block[1]):
+            printed = console.typed_in(typed.command, tmp_path)
+            assert console.is_same(typed.shown, printed), typed.command
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_page_shows_an_episode_of_each_world_that_its_expert_wins(world: str) -> None:
+    shown = section(world)
+    assert f"$ hansa play {world} --as expert" in shown
+    assert re.search(r"^success after \d+ turns?, reward", shown, re.M)
+
+
+@pytest.mark.parametrize("world", [*WORLDS, "agentgym", "gymnasium"])
+def test_every_option_of_a_world_is_explained(world: str) -> None:
+    with pytest.raises(OptionError) as found:
+        make(world, {"no-such-option": 1, **NEEDED.get(world, {})})
+    known = str(found.value).partition("expected ")[2].split(", ")
+    titles = {"agentgym": "AgentGym servers", "gymnasium": "Gymnasium environments"}
+    text = section(titles.get(world, world))
+    assert [
+        name for name in known if f"`{name}`" not in text and name not in ("max_turns", "prompt")
+    ] == []
+
+
+def test_every_dialect_of_agentgym_is_named() -> None:
+    text = section("AgentGym servers")
+    assert [name for name in DIALECTS if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_tables_are_those_of_the_worlds_and_their_scores() -> None:
+    assert worlds_tables.filled(PAGE) == PAGE
+
+
+def test_both_tables_were_measured_on_the_same_levels() -> None:
+    by_level = json.loads(worlds_tables.LEVELS.read_text())[0]["players"]
+    shown = listing.recorded("babyai", {}) or {}
+    assert {player: by_level[player]["successes"] for player in by_level} == {
+        player: shown[player]["successes"] for player in shown
+    }
+
+
+def test_the_example_of_a_world_is_one() -> None:
+    source = re.findall(r"```python\n(.*?)```", section("A world of your own"), re.S)[0]
+    names: dict[str, type] = {}
+    exec(source, names)  # noqa: S102  (that it runs is what the page says)
+    for check in CHECKS.values():
+        check(lambda: names["Doors"]({}))
+
+
+def test_the_manifest_lines_fit_the_spec() -> None:
+    import yaml
+
+    from hansa.spec import Environment, Experience
+
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.S):
+        lines = yaml.safe_load(block)
+        spec = lines.get("spec", lines) if isinstance(lines, dict) else {}
+        Experience.model_validate(spec.get("experience", {}))
+        for environment in spec.get("environments", []):
+            Environment.model_validate(environment)

@@ -1,0 +1,64 @@
+"""A file of demonstrations in a real store, in a bucket beside the federation's."""
+
+import pytest
+
+from hansa.assignment import Assignment
+from hansa.errors import PermanentError
+from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.manifest import sha256
+from hansa.status import RoundSettings
+from hansa.store.s3 import S3Store
+from hansa_client import conversations, demonstrations
+from hansa_client.conversations import Conversation, Said
+
+TALK = Conversation("maze_1", (Said("human", "Reach the goal."), Said("gpt", "move up", True)))
+
+
+def told(weed: LocalStore, source: str) -> Assignment:
+    return Assignment.model_validate(
+        {
+            "role": "client",
+            "federation": "fed",
+            "seed": 7,
+            "model": {},
+            "adapter": {},
+            "round": 1,
+            "start": {},
+            "settings": RoundSettings(),
+            "storage": weed.s3,
+            "environments": ["maze"],
+            "environment": "maze",
+            "world": "maze",
+            "demonstrations_from": source,
+        }
+    )
+
+
+@pytest.fixture
+def as_owner(weed: LocalStore, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    """The store, and its owner's credentials as a Pod gets a silo's own."""
+    for name, value in weed.environ(RUNNER).items():
+        monkeypatch.setenv(name, value)
+    return weed
+
+
+def test_a_file_in_another_bucket_is_read_with_the_silos_credentials(as_owner: LocalStore) -> None:
+    silo = S3Store(as_owner.s3.model_copy(update={"bucket": "silo-data", "prefix": ""}))
+    silo.ensure_bucket()
+    data = conversations.write([TALK])
+    silo.put_if_absent("shown/maze.jsonl", data)
+    source = "s3://silo-data/shown/maze.jsonl"
+    file = demonstrations.read(told(as_owner, source), as_owner.store())
+    assert file
+    assert file.conversations == [TALK]
+    assert file.inputs() == {"demonstrationsFrom": source, "demonstrationsSha256": sha256(data)}
+    with pytest.raises(PermanentError, match="which does not exist"):
+        demonstrations.read(told(as_owner, f"{source}.gz"), as_owner.store())
+
+
+def test_a_file_that_the_credentials_do_not_reach_is_told_by_its_field(
+    as_owner: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    with pytest.raises(PermanentError, match=r"^spec.environments\[maze\].*may not read"):
+        demonstrations.read(told(as_owner, "s3://other-data/a.jsonl"), as_owner.store())
