@@ -40,10 +40,11 @@ _FRESH = 1_000_000
 
 
 class BabyAI(World):
-    """Reward is MiniGrid's 1 - 0.9 * steps / allowed steps on success, and 0 otherwise.
+    """Fulfil a mission in rooms of which you see a part.
 
-    A turn takes several of MiniGrid's steps, and these are counted. The reward is never 1 and,
-    as the episode ends with the allowed steps, at least 0.1: success is done and reward > 0.
+    The reward is MiniGrid's 1 - 0.9 * steps / allowed steps on success, and 0 otherwise. A turn
+    takes several of MiniGrid's steps, and these are counted. The reward is never 1 and, as the
+    episode ends with the allowed steps, at least 0.1: success is done and reward > 0.
     """
 
     name = "babyai"
