@@ -34,10 +34,12 @@ def no_credentials_of_this_machine() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def an_interrupt_interrupts() -> None:
-    """A shell that starts the tests in the background has them, and all they start, ignore it."""
+def signals_are_heard() -> None:
+    """A shell's background jobs ignore interrupts, nohup's hang-ups, and so would all they start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
