@@ -35,7 +35,7 @@ def no_credentials_of_this_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_are_heard() -> None:
-    """A shell's background jobs ignore interrupts, nohup's hang-ups, and so would all they start."""
+    """Background jobs ignore interrupts, nohup's hang-ups, and so would all they start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
