@@ -53,7 +53,7 @@ def test_the_base_leaves_room_to_evolve():
     assert 0.2 < scores["macro_sampled"] < 0.45
     assert scores["macro_greedy"] > scores["macro_sampled"] + 0.2
     for name in DEMO_OPTIONS:
-        assert 0.05 <= scores[name]["sampled"]["success"] <= 0.6
+        assert 0.1 <= scores[name]["sampled"]["success"] <= 0.6
 
 
 def test_the_weights_are_small_enough_to_ship():
