@@ -163,6 +163,16 @@ class AggregatorReport(Model):
     """Indexes of the environments that were aggregated."""
     refused: list[tuple[int, str]] = Field(default_factory=list)
     """Indexes and reason codes of those that the gate kept out."""
+    norm: float = 0.0
+    """Frobenius norm of the change of the weights, where diagnostics are on."""
+    error: float = 0.0
+    """Distance of the adapter from the exact mean of the updates, as a share of it."""
+    effective_rank: float = 0.0
+    """Directions that the adapter uses, as a mean over its layers."""
+    cosine: list[float] = Field(default_factory=list)
+    """Cosine of each member's change with the adapter's, as `members` lists them."""
+    share: list[float] = Field(default_factory=list)
+    """Each member's part of the sum of all norms, as `members` lists them."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 

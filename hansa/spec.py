@@ -5,8 +5,10 @@ The CRD, the reference docs and the sentences of `hansa validate` are all made f
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, model_validator
+
+from hansa.aggregation import Aggregation as Aggregation
+from hansa.base import Model as Model
 
 MAX_ENVIRONMENTS = 100
 MAX_FEDERATION_NAME = 40
@@ -16,24 +18,6 @@ DnsName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
 ]
 Seconds = Annotated[int, Field(ge=1, le=30 * 24 * 3600)]
-
-
-class Model(BaseModel):
-    """Base of every model in the contract: camelCase outside, frozen, and no field left unread."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data with the names users write, absent fields left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class ModelSource(Model):
@@ -122,15 +106,6 @@ class Evaluation(Model):
     """Held-out tasks played by each environment, at most as many as its world has."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature; 0 plays greedily."""
-
-
-class Aggregation(Model):
-    """How the updates of a round become the next global adapter."""
-
-    strategy: Literal["mean"] = "mean"
-    """`mean`: A and B averaged element by element, unweighted, as in Fed-SE."""
-    server_step: Annotated[float, Field(gt=0, le=100)] = 1.0
-    """Step from the old global adapter towards the aggregate; 1 is the aggregate itself."""
 
 
 class Participation(Model):
@@ -260,6 +235,7 @@ class FederationSpec(Model):
                 f"participation.minimumUpdates: got {minimum}, expected 1 to "
                 f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
             )
+        self.aggregation.check_members(len(self.environments))
         return self
 
     def environment(self, name: str) -> Environment:
