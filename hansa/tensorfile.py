@@ -181,6 +181,8 @@ class TensorWriter:
         head, self._layout = arrange(shapes)
         self._file = path.open("wb", buffering=0)
         self._put(head, 0)
+        # Zeros until they are written, which cost no disk.
+        self._file.truncate(max([len(head), *(entry.end for entry in self._layout.values())]))
 
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Put a tensor into its place, as fp32."""

@@ -14,7 +14,7 @@ from hansa import adapter
 from hansa.errors import PermanentError
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
 from hansa_server.strategies import STRATEGIES
-from hansa_server.task import Array, Merge, Merged, Pair, Task
+from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
 
 WORKERS = min(4, os.cpu_count() or 1)
 """Layers that are made side by side; the result does not depend on it."""
@@ -33,10 +33,14 @@ class Result:
 
 
 def merge(
-    task: Task, path: Path, state: Path, progress: Callable[[int, int], None] | None = None
+    task: Task,
+    path: Path,
+    state: Path,
+    progress: Callable[[int, int], None] | None = None,
+    strategy: Strategy | None = None,
 ) -> Result:
     """Write the next adapter to `path`, and what its strategy remembers to `state`."""
-    plan = STRATEGIES[task.settings.strategy](task)
+    plan = (strategy or STRATEGIES[task.settings.strategy])(task)
     shapes = result_shapes(task, plan.frozen_rank)
     whole = lost = 0.0
     with ExitStack() as files:

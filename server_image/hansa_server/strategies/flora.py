@@ -26,6 +26,16 @@ def flora(task: Task) -> Merge:
     return Merge(layer=layer, frozen_rank=rank)
 
 
+def stacked(task: Task) -> Merge:
+    """All updates side by side as one adapter of the task's rank, which nobody trains on from."""
+
+    def layer(module: str) -> Merged:
+        trained, squares = bounded(mean_terms(task, module), task.rank)
+        return Merged(trained=trained, **squares._asdict())
+
+    return Merge(layer=layer, frozen_rank=task.frozen_rank)
+
+
 def _fresh(task: Task, module: str) -> Pair:
     names = adapter.names(module)
     shapes = {name: task.start.layout[name].shape for name in names}
