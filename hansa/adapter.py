@@ -186,6 +186,30 @@ def config(adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: i
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
 
 
+class Parts(NamedTuple):
+    """A global adapter taken apart."""
+
+    frozen: Tensors
+    """What clients load and do not train; empty where there is none."""
+    trained: Tensors
+    """What they train, of the federation's rank."""
+
+
+def split(tensors: Tensors, rank: int) -> Parts:
+    """The frozen part, which comes first in A's rows and B's columns, and the trained part."""
+    extra = next(a.shape[0] for name, a in tensors.items() if side(name) == "A") - rank
+    if extra == 0:
+        return Parts({}, tensors)
+    frozen, trained = {}, {}
+    for name, array in tensors.items():
+        rows = array if side(name) == "A" else array.T
+        parts = [rows[:extra], rows[extra:]]
+        frozen[name], trained[name] = (
+            np.ascontiguousarray(part if side(name) == "A" else part.T) for part in parts
+        )
+    return Parts(frozen, trained)
+
+
 def distance(a: Mapping[str, NDArray[np.float32]], b: Mapping[str, NDArray[np.float32]]) -> float:
     """Frobenius norm of a - b over all tensors, in float64 and in sorted order."""
     if a.keys() != b.keys():

@@ -85,6 +85,9 @@ class Assignment(Model):
         if self.role == "aggregator":
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
+        half = self.settings.aggregation.half(self.round)
+        if half != "both":
+            inputs["half"] = half
         return {**inputs, **settings, **self.evaluation_inputs()}
 
     def evaluation_inputs(self) -> dict[str, Any]:

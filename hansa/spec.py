@@ -93,6 +93,8 @@ class Training(Model):
     """Tokens in one optimizer step, padding included."""
     max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
+    proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """FedProx: how strongly training is held to the start adapter; 0: not at all."""
     cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 

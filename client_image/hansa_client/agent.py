@@ -36,6 +36,16 @@ class Agent:
 
     @cached_property
     def start(self) -> Tensors:
+        """The part of the global adapter that is trained on from."""
+        return adapter.split(self.whole, self._assignment.adapter.rank).trained
+
+    @cached_property
+    def frozen(self) -> Tensors:
+        """The part of it that only some strategies make, and nobody trains; empty: none."""
+        return adapter.split(self.whole, self._assignment.adapter.rank).frozen
+
+    @cached_property
+    def whole(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
         from hansa_client import lora
 
@@ -56,7 +66,7 @@ class Agent:
     def _with_start(self) -> Iterator[Base]:
         from hansa_client import lora
 
-        with lora.merged(self.base.model, self._assignment.adapter, self.start):
+        with lora.merged(self.base.model, self._assignment.adapter, self.whole):
             yield self.base
 
     def play(self, jobs: Sequence[rollout.Job], how: rollout.Play, phase: str) -> rollout.Played:

@@ -172,6 +172,8 @@ class Client:
         return Lesson(
             sequences=[sequence for sequence in rendered if len(sequence)],
             start=agent.start,
+            frozen=agent.frozen,
+            half=settings.aggregation.half(self.told.round),
             adapter=self.told.adapter,
             training=settings.training,
             seed=seeds.derive(self.told.seed, self.told.environment, self.told.round, "train"),
