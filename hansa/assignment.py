@@ -44,6 +44,8 @@ class Assignment(Model):
     """The round; for `evaluate`, that of the adapter."""
     start: StartAdapter
     """Adapter to start from, or to evaluate."""
+    own_start: bool = False
+    """Whether that is the environment's own update of that round, not the global adapter."""
     settings: RoundSettings
     """Settings frozen with the round."""
     storage: S3
@@ -124,6 +126,8 @@ class ClientReport(Model):
     """False: no experience yet, so no member of the mean."""
     manifest: str
     """Digest of the update's manifest."""
+    adapter: str = ""
+    """Digest of the update's tensors."""
     counts: Counts
     """What the round did."""
     evaluation: EvaluationReport | None = None
@@ -178,6 +182,11 @@ class AggregatorReport(Model):
     """Each member's part of the sum of all norms, as `members` lists them."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
+
+    def speaks_of(self, round_: int, environments: int) -> bool:
+        """Whether it is about this round and about environments that are in it."""
+        indexes = [*self.members, *(index for index, _ in self.refused)]
+        return self.round == round_ and all(0 <= index < environments for index in indexes)
 
 
 Report = Annotated[ClientReport | EvaluateReport | AggregatorReport, Field(discriminator="kind")]
@@ -234,14 +243,16 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
     every = current.settings.evaluation.every_rounds
+    start = frozen.start or current.start
     return Assignment(
-        **_common(federation, current),
+        **{**_common(federation, current), "start": start},
+        own_start=frozen.start is not None,
         role="client" if current.kind == "round" else "evaluate",
         environment=name,
         world=frozen.world,
         options=frozen.options,
         experience_storage=private.s3 if private else None,
-        evaluate=current.kind == "evaluate" or current.start.round % every == 0,
+        evaluate=current.kind == "evaluate" or start.round % every == 0,
     )
 
 

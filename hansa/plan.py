@@ -14,7 +14,8 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import deadline, quorum, retry
+from hansa.policy import apart, deadline, quorum, retry
+from hansa.policy.quorum import ANSWERED
 from hansa.spec import immutable_changes, immutable_fields
 from hansa.status import (
     Attempts,
@@ -26,10 +27,15 @@ from hansa.status import (
     RoundEnvironment,
     RoundSettings,
 )
-from hansa.summary import adapter_uri, record_answer, record_evaluation, record_round
+from hansa.summary import (
+    adapter_uri,
+    record_answer,
+    record_evaluation,
+    record_own,
+    record_round,
+)
 
 Kind = Literal["round", "evaluate"]
-ANSWERED = frozenset({"Updated", "Empty"})
 CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
 
 
@@ -80,8 +86,9 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
     spec = draft.federation.spec
     if status.completed < spec.rounds:
         return _open_round(draft, status)
-    if status.adapter and status.evaluated < status.adapter.round:
-        current = _new_current(draft, status, "evaluate", status.adapter.round)
+    newest = apart.newest(status, spec.aggregation.strategy)
+    if status.evaluated < newest:
+        current = _new_current(draft, status, "evaluate", newest)
         draft.wake(draft.now)
         return status.model_copy(update={"current": current})
     return status
@@ -110,7 +117,12 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         settings=RoundSettings.of(spec),
         participation=spec.participation,
         environments=[
-            RoundEnvironment(name=e.name, world=e.world, options=e.options)
+            RoundEnvironment(
+                name=e.name,
+                world=e.world,
+                options=e.options,
+                start=apart.own_start(status, spec.aggregation.strategy, e.name),
+            )
             for e in sorted(spec.environments, key=lambda e: e.name)
         ],
     )
@@ -136,11 +148,13 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         draft.wake(end)
         return status.model_copy(update={"current": current})
     current = _leave_out_the_late(current, timed_out)
+    if decision == "aggregate" and current.settings.aggregation.strategy == apart.NONE:
+        return _close_apart(draft, status, current)
     if decision == "aggregate":
         return _freeze(draft, status, current)
     if decision == "empty":
         return _close_empty(draft, status, current)
-    return _fail(draft, status, current, "TooFewUpdates", _too_few(current, minimum))
+    return _fail(draft, status, current, "TooFewUpdates", quorum.too_few(current, minimum))
 
 
 def _step_all(
@@ -211,7 +225,7 @@ def _answered(
     if isinstance(report, ClientReport) and report.round == current.round:
         state = "Updated" if report.trained else "Empty"
         done = {"state": state, "manifest": report.manifest, "message": ""}
-        return environment.model_copy(update=done)
+        return environment.model_copy(update={**done, "adapter": report.adapter})
     lost = _next_attempt(draft, environment, counted=False)
     return environment.model_copy(update={**lost, "state": "Retrying", "message": "report lost"})
 
@@ -270,16 +284,6 @@ def _leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
     )
 
 
-def _too_few(current: CurrentRound, minimum: int) -> str:
-    failed = [f"{e.name} ({e.message})" for e in current.environments if e.state == "Failed"]
-    answered = sum(e.state in ANSWERED for e in current.environments)
-    return (
-        f"round {current.round}: {answered} of {len(current.environments)} environments answered, "
-        f"participation.minimumUpdates needs {minimum}; failed: {'; '.join(failed) or 'none'}. "
-        "Mend them or lower the minimum, then change the spec or run `hansa retry`"
-    )
-
-
 def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Fix the members in the status before the aggregator exists: later updates are ignored."""
     members = [
@@ -305,7 +309,9 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
         return status
     if job.state == "succeeded":
         report = job.report
-        if isinstance(report, AggregatorReport) and _is_sound(report, current):
+        if isinstance(report, AggregatorReport) and report.speaks_of(
+            current.round, len(current.environments)
+        ):
             return _close(draft, status, current, report)
         update = _next_attempt(draft, current.aggregator, counted=False)
     else:
@@ -317,13 +323,6 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
     again = current.aggregator.model_copy(update=update)
     return status.model_copy(update={"current": current.model_copy(update={"aggregator": again})})
-
-
-def _is_sound(report: AggregatorReport, current: CurrentRound) -> bool:
-    """Whether a report speaks of this round and of environments that are in it."""
-    indexes = [*report.members, *(index for index, _ in report.refused)]
-    in_range = all(0 <= index < len(current.environments) for index in indexes)
-    return report.round == current.round and in_range
 
 
 def _close(
@@ -341,6 +340,15 @@ def _close(
     return status.model_copy(update=update)
 
 
+def _close_apart(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
+    """Nothing is shared: each environment's update is its own next start."""
+    draft.tell("RoundApart", f"round {current.round}: each environment keeps its own adapter")
+    draft.wake(draft.now)
+    status = record_round(status, current, draft.now, None, outcome="apart")
+    status = record_own(status, draft.federation, current)
+    return status.model_copy(update={"current": None, "completed": status.completed + 1})
+
+
 def _close_empty(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Nobody had anything to learn from: the round counts, and the adapter stays as it was."""
     draft.tell("RoundEmpty", f"round {current.round}: no successful trajectory yet", warning=True)
@@ -354,7 +362,7 @@ def _abandon(draft: Draft, status: FederationStatus, current: CurrentRound) -> F
     why = f"round {current.round}: all its environments were removed from the spec"
     draft.tell("RoundFailed", why, warning=True)
     draft.wake(draft.now)
-    status = record_round(status, current, draft.now, None, failed=True)
+    status = record_round(status, current, draft.now, None, outcome="failed")
     return status.model_copy(update={"current": None})
 
 
@@ -371,7 +379,7 @@ def _fail(
         reason=reason,
         message=why,
     )
-    status = record_round(status, current, draft.now, None, failed=True)
+    status = record_round(status, current, draft.now, None, outcome="failed")
     return status.model_copy(update={"current": None, "failed": failed})
 
 

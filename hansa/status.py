@@ -93,8 +93,12 @@ class RoundEnvironment(Attempts):
     """The world's options, frozen with the round."""
     state: EnvironmentState = "Waiting"
     """What it is doing."""
+    start: StartAdapter | None = None
+    """Its own last update, where it goes on from that and not from the round's start."""
     manifest: str = ""
     """Digest of its update's manifest, once it has answered."""
+    adapter: str = ""
+    """Digest of its update's tensors, once it has answered."""
     message: str = ""
     """Why it failed or waits."""
 
@@ -146,8 +150,8 @@ class HistoryEntry(Model):
 
     round: Count
     """Its number; 0 is the base before any training."""
-    outcome: Literal["base", "aggregated", "empty", "failed"]
-    """How it ended."""
+    outcome: Literal["base", "aggregated", "apart", "empty", "failed"]
+    """How it ended; `apart`: each environment keeps its own adapter, by the strategy `none`."""
     opened_at: Time | None = None
     """When it opened."""
     closed_at: Time | None = None
@@ -160,6 +164,17 @@ class HistoryEntry(Model):
     """Success of its global adapter on held-out tasks, by environment."""
     episodes: dict[str, int] = Field(default_factory=dict)
     """Episodes behind each ratio."""
+
+
+class AdapterStatus(Model):
+    """A global adapter, or an environment's own."""
+
+    round: Count
+    """Round that made it."""
+    uri: str
+    """Folder that PEFT loads."""
+    sha256: str
+    """Digest of its tensors."""
 
 
 class EnvironmentStatus(Model):
@@ -181,21 +196,12 @@ class EnvironmentStatus(Model):
     """Those that were successful."""
     experience: Count = 0
     """Trajectories it has."""
+    adapter: AdapterStatus | None = None
+    """Its own last update, where the strategy is `none`."""
     healthy: bool = True
     """False from a failure in a round until it answers again."""
     message: str = ""
     """Why it failed or waits."""
-
-
-class AdapterStatus(Model):
-    """A global adapter."""
-
-    round: Count
-    """Round that made it."""
-    uri: str
-    """Folder that PEFT loads."""
-    sha256: str
-    """Digest of its tensors."""
 
 
 class BestAdapter(Model):

@@ -53,7 +53,10 @@ class Agent:
         if told.start.round == 0:
             shapes = lora.shapes(self.base.model, told.adapter)
             return adapter.start(shapes, told.adapter.rank, told.seed)
-        key = keys.global_folder(told.storage.prefix, told.start.round) + keys.ADAPTER
+        folder = keys.global_folder(told.storage.prefix, told.start.round)
+        if told.own_start:
+            folder = keys.update_folder(told.storage.prefix, told.environment, told.start.round)
+        key = folder + keys.ADAPTER
         try:
             data = self._store.get(key)
         except NotFound:

@@ -224,6 +224,7 @@ class Client:
             round=self.told.round,
             trained=document.trained,
             manifest=committed.sha256,
+            adapter=document.files[keys.ADAPTER].sha256 if document.files else "",
             counts=document.counts,
             evaluation=evaluate.report(evaluation) if evaluation else None,
             norm=document.norm,
