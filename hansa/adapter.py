@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +104,7 @@ def names(module: str) -> Names:
     return Names(f"{stem}A.weight", f"{stem}B.weight")
 
 
+@lru_cache(maxsize=4096)
 def side(name: str) -> str:
     """Which half of the pair a tensor is: A or B."""
     match = _NAME.fullmatch(name)

@@ -9,9 +9,9 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ FLOATS: Sequence[str] = ("F32", "F16", "BF16")
 """Types that adapters elsewhere are stored in; all are read as fp32."""
 
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2}
+_LARGEST = 2**48
+_KEPT_HEAD = 2**18
 _LENGTH = 8
 _ALIGN = 8
 _METADATA = "__metadata__"
@@ -46,9 +48,8 @@ class AdapterError(PermanentError):
         self.reason: AdapterReason = reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """Where a tensor lies."""
+class Entry(NamedTuple):
+    """Where a tensor lies; an adapter has hundreds, so it is the lightest kind of record."""
 
     name: str
     """Its name."""
@@ -66,7 +67,7 @@ Layout = dict[str, Entry]
 """The tensors of a file, sorted by name."""
 
 
-def head_size(first: bytes | bytearray) -> int:
+def head_size(first: bytes) -> int:
     """Bytes of a file that `parse` needs to see; its first eight tell."""
     if len(first) < _LENGTH:
         raise AdapterError("truncated", f"got {len(first)} bytes, expected a safetensors file")
@@ -76,8 +77,17 @@ def head_size(first: bytes | bytearray) -> int:
     return _LENGTH + length
 
 
-def parse(head: bytes | bytearray, size: int, dtypes: Sequence[str] = FLOAT32) -> Layout:
-    """The tensors of a file of `size` bytes that begins with `head`."""
+def parse(head: bytes, size: int, dtypes: Sequence[str] = FLOAT32) -> Layout:
+    """The tensors of a file of `size` bytes that begins with `head`; not to be changed.
+
+    The members of a round have equal heads, as a rule, and reading one takes longer than a mean.
+    """
+    if len(head) > _KEPT_HEAD:
+        return _parse(head, size, tuple(dtypes))
+    return _parse_once(head, size, tuple(dtypes))
+
+
+def _parse(head: bytes, size: int, dtypes: tuple[str, ...]) -> Layout:
     begin = head_size(head)
     header = _header(head, begin)
     named = {name: value for name, value in header.items() if name != _METADATA}
@@ -86,22 +96,26 @@ def parse(head: bytes | bytearray, size: int, dtypes: Sequence[str] = FLOAT32) -
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
 
 
+_parse_once = lru_cache(maxsize=4)(_parse)
+
+
 def arrange(shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, Layout]:
     """The head of a file of fp32 tensors and where each lies, with names sorted.
 
     The library orders by its own rule and may change it; a byte promise needs its own writer.
     """
     header: dict[str, Any] = {_METADATA: {"format": "pt"}}  # transformers refuses a file without it
-    offset = 0
+    begin = 0
     for name in sorted(shapes):
-        end = offset + math.prod(shapes[name]) * _SIZES["F32"]
+        end = begin + math.prod(shapes[name]) * _SIZES["F32"]
         shape = list(shapes[name])
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
-        offset = end
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+        begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGN)
     head = len(text).to_bytes(_LENGTH, "little") + text
-    return head, parse(head, len(head) + offset)
+    del header[_METADATA]
+    return head, {name: _entry(name, value, len(head), FLOAT32) for name, value in header.items()}
 
 
 class TensorFile:
@@ -132,11 +146,18 @@ class TensorFile:
         entry = self.layout[name]
         return self.values(name, 0, math.prod(entry.shape)).reshape(entry.shape)
 
-    def values(self, name: str, begin: int, end: int) -> Float32:
-        """Values `begin` to `end` of a tensor, as they lie in the file."""
+    def values(self, name: str, begin: int, end: int, room: Float32 | None = None) -> Float32:
+        """Values `begin` to `end` of a tensor, as they lie in the file.
+
+        They may be read into `room`, which saves a loop over many of them the memory's first touch.
+        """
         entry = self.layout[name]
         width = _SIZES[entry.dtype]
-        raw = self._bytes(entry.begin + begin * width, (end - begin) * width)
+        if room is None or entry.dtype != "F32":
+            raw = np.empty((end - begin) * width, dtype=np.uint8)
+        else:
+            raw = room[: end - begin].view(np.uint8)
+        self._fill(raw.data, entry.begin + begin * width)
         return _as_float32(raw, entry.dtype)
 
     def rows(self, name: str, begin: int, end: int) -> Float32:
@@ -163,15 +184,18 @@ class TensorFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _bytes(self, offset: int, length: int) -> bytearray:
+    def _bytes(self, offset: int, length: int) -> bytes:
         data = bytearray(length)
-        view, got = memoryview(data), 0
-        while got < length:
+        self._fill(memoryview(data), offset)
+        return bytes(data)
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        got = 0
+        while got < len(view):
             count = os.preadv(self._file.fileno(), [view[got:]], offset + got)
             if not count:
                 raise AdapterError("truncated", f"got {offset + got} bytes, expected more")
             got += count
-        return data
 
 
 class TensorWriter:
@@ -207,16 +231,16 @@ class TensorWriter:
             done += os.pwrite(self._file.fileno(), view[done:], offset + done)
 
 
-def _as_float32(raw: bytearray, dtype: str) -> Float32:
+def _as_float32(raw: NDArray[np.uint8], dtype: str) -> Float32:
     if dtype == "F32":
-        return np.frombuffer(raw, dtype="<f4")
+        return raw.view("<f4")
     if dtype == "F16":
-        return np.frombuffer(raw, dtype="<f2").astype(np.float32)
-    wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << np.uint32(16)
+        return raw.view("<f2").astype(np.float32)
+    wide = raw.view("<u2").astype(np.uint32) << np.uint32(16)
     return wide.view(np.float32)  # BF16 is the upper half of an fp32
 
 
-def _header(data: bytes | bytearray, end: int) -> dict[str, Any]:
+def _header(data: bytes, end: int) -> dict[str, Any]:
     if end > len(data):
         raise AdapterError("truncated", f"header of {end} bytes in a file of {len(data)}")
     try:
@@ -253,12 +277,15 @@ def _entry(name: str, value: Any, origin: int, dtypes: Sequence[str]) -> Entry:
     begin, end = offsets
     if end - begin != math.prod(shape) * _SIZES[dtype]:
         raise AdapterError("offsets", f"{short(name)}: offsets do not fit the shape")
-    return Entry(name=name, dtype=dtype, shape=tuple(shape), begin=origin + begin, end=origin + end)
+    return Entry(name, dtype, tuple(shape), origin + begin, origin + end)
 
 
 def _numbers(name: str, value: Any) -> list[int]:
-    if not isinstance(value, list) or not all(type(n) is int and 0 <= n < 2**48 for n in value):
+    if not isinstance(value, list):
         raise AdapterError("header", f"{short(name)}: expected a list of whole numbers")
+    for number in value:
+        if type(number) is not int or not 0 <= number < _LARGEST:
+            raise AdapterError("header", f"{short(name)}: expected a list of whole numbers")
     return value
 
 

@@ -10,7 +10,7 @@ from hansa import adapter
 from hansa.aggregation import Half
 from hansa_server.task import Array, Merge, Merged, Pair, Task
 
-BLOCK = 2**16
+BLOCK = 2**17
 """Values of one tensor that are summed at a time."""
 STACK = 2**21
 """Values of all members that are held at a time where a rule needs them side by side."""
@@ -62,9 +62,9 @@ def weighted(task: Task, weights: Sequence[float]) -> Rule:
     divisor = sum(weight for _, weight in members)
 
     def rule(name: str, begin: int, end: int) -> Array:
-        total = np.zeros(end - begin)
+        total, room = np.zeros(end - begin), np.empty(end - begin, np.float32)
         for file, weight in members:
-            values = file.values(name, begin, end)
+            values = file.values(name, begin, end, room)
             total += values if weight == 1.0 else weight * values.astype(np.float64)
         total /= divisor
         return total

@@ -36,10 +36,11 @@ def distance(file: TensorFile, start: TensorFile) -> float:
     Summed in float64, where the squares of any two finite fp32 values fit.
     """
     total = 0.0
+    room = np.empty(BLOCK, np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
         for name, entry in start.layout.items():
             for begin, end in blocks(math.prod(entry.shape), BLOCK):
-                change = file.values(name, begin, end).astype(np.float64)
-                change -= start.values(name, begin, end)
+                change = file.values(name, begin, end, room).astype(np.float64)
+                change -= start.values(name, begin, end, room)
                 total += float(np.dot(change, change))
     return math.sqrt(total) if total >= 0 else total
