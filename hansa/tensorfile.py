@@ -35,6 +35,7 @@ FLOATS: Sequence[str] = ("F32", "F16", "BF16")
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 _LARGEST = 2**48
 _KEPT_HEAD = 2**18
+_FLOAT = np.dtype("<f4")
 _LENGTH = 8
 _ALIGN = 8
 _METADATA = "__metadata__"
@@ -153,12 +154,14 @@ class TensorFile:
         """
         entry = self.layout[name]
         width = _SIZES[entry.dtype]
-        if room is None or entry.dtype != "F32":
-            raw = np.empty((end - begin) * width, dtype=np.uint8)
-        else:
-            raw = room[: end - begin].view(np.uint8)
-        self._fill(raw.data, entry.begin + begin * width)
-        return _as_float32(raw, entry.dtype)
+        offset, count = entry.begin + begin * width, end - begin
+        if entry.dtype != "F32":
+            raw = np.empty(count * width, dtype=np.uint8)
+            self._fill(raw.data, offset)
+            return _as_float32(raw, entry.dtype)
+        values = np.empty(count, dtype=_FLOAT) if room is None else room[:count]
+        self._fill(values.data.cast("B"), offset)
+        return values
 
     def rows(self, name: str, begin: int, end: int) -> Float32:
         """Some rows of a matrix."""
@@ -190,7 +193,7 @@ class TensorFile:
         return bytes(data)
 
     def _fill(self, view: memoryview, offset: int) -> None:
-        got = 0
+        got = os.preadv(self._file.fileno(), [view], offset)
         while got < len(view):
             count = os.preadv(self._file.fileno(), [view[got:]], offset + got)
             if not count:
@@ -232,8 +235,6 @@ class TensorWriter:
 
 
 def _as_float32(raw: NDArray[np.uint8], dtype: str) -> Float32:
-    if dtype == "F32":
-        return raw.view("<f4")
     if dtype == "F16":
         return raw.view("<f2").astype(np.float32)
     wide = raw.view("<u2").astype(np.uint32) << np.uint32(16)

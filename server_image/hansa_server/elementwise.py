@@ -65,7 +65,10 @@ def weighted(task: Task, weights: Sequence[float]) -> Rule:
         total, room = np.zeros(end - begin), np.empty(end - begin, np.float32)
         for file, weight in members:
             values = file.values(name, begin, end, room)
-            total += values if weight == 1.0 else weight * values.astype(np.float64)
+            if weight == 1.0:
+                np.add(total, values, out=total)
+            else:
+                total += weight * values.astype(np.float64)
         total /= divisor
         return total
 
