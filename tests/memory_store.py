@@ -43,8 +43,9 @@ class MemoryStore:
         path.write_bytes(data)
         return sha256(data)
 
-    def upload_if_absent(self, key: str, path: Path) -> None:
+    def upload_if_absent(self, key: str, path: Path) -> str:
         self.put_if_absent(key, path.read_bytes())
+        return sha256(path.read_bytes())
 
     def list(self, prefix: str) -> Iterator[str]:
         return iter(sorted(key for key in self.objects if key.startswith(prefix)))

@@ -50,8 +50,8 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def upload_if_absent(self, key: str, path: Path) -> None:
-        """Write a file as an object once; Precondition when it exists already."""
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Write a file as an object once; its sha256. Precondition when it exists already."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:

@@ -110,8 +110,8 @@ class S3Store:
         """Copy an object of that size into a file; the digest of the bytes that came."""
         return self._read(key, lambda: self._copy(key, path, size))
 
-    def upload_if_absent(self, key: str, path: Path) -> None:
-        """Write a file as an object once; Precondition when it exists already."""
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Write a file as an object once; its digest. Precondition when it exists already."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").digest()
 
@@ -120,6 +120,7 @@ class S3Store:
                 return file
 
             self._put_if_absent(key, digest, rewound)
+        return digest.hex()
 
     def _put_if_absent(self, key: str, digest: bytes, body: Callable[[], Any]) -> None:
         tries = 0

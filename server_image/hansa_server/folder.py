@@ -1,6 +1,6 @@
 """The global folder: the start adapter taken out of it, and the result put into it."""
 
-import hashlib
+from contextlib import ExitStack
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,7 +11,8 @@ from hansa.errors import Corrupt, NotFound, Precondition
 from hansa.manifest import FileEntry, GlobalManifest
 from hansa.store.base import ObjectStore, put_once
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
-from hansa_server.merge import split
+from hansa_server.merge import split, split_rank
+from hansa_server.scratch import is_finite
 
 
 class Workplace:
@@ -31,6 +32,10 @@ class Workplace:
         """What its strategy remembered."""
         self.result = folder / "result.safetensors"
         """The next adapter."""
+        self.new = folder / "new.safetensors"
+        """Its trainable part."""
+        self.new_frozen = folder / "new_frozen.safetensors"
+        """Its frozen part."""
         self.next_state = folder / "next_state.safetensors"
         """What the strategy will remember."""
 
@@ -46,7 +51,7 @@ def make_start(assignment: Assignment, shapes: Shapes, path: Path) -> None:
 
 
 def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> None:
-    """Copy the adapter that the round starts from, and take its two parts apart."""
+    """Copy the adapter that the round starts from."""
     start = assignment.start
     key = keys.global_folder(assignment.storage.prefix, start.round) + keys.ADAPTER
     try:
@@ -55,8 +60,18 @@ def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> 
         raise Corrupt(f"{key}: got nothing, expected the adapter the round starts from") from None
     if got != start.sha256:
         raise Corrupt(f"{key}: got sha256 {got}, expected {start.sha256}")
-    with adapter.open_file(place.whole) as file:
-        split(file, assignment.adapter.rank, place.start, place.frozen)
+
+
+def open_parts(
+    whole: Path, rank: int, trained: Path, frozen: Path, files: ExitStack
+) -> tuple[TensorFile, TensorFile | None]:
+    """The trainable and the frozen part of an adapter's file, which are split only if need be."""
+    file = files.enter_context(adapter.open_file(whole))
+    if split_rank(file, rank) == 0:
+        return file, None
+    split(file, rank, trained, frozen)
+    made = files.enter_context(adapter.open_file(trained))
+    return made, files.enter_context(adapter.open_file(frozen))
 
 
 def read_state(store: ObjectStore, assignment: Assignment, path: Path) -> TensorFile | None:
@@ -80,14 +95,17 @@ def read_state(store: ObjectStore, assignment: Assignment, path: Path) -> Tensor
     return TensorFile(path)
 
 
-def store_file(store: ObjectStore, key: str, path: Path) -> FileEntry:
-    """Write a file once; when a twin was faster, `path` holds the twin's bytes afterwards."""
+def store_file(store: ObjectStore, key: str, path: Path, shapes: Shapes | None = None) -> FileEntry:
+    """Write a file once; when a twin was faster, `path` holds the twin's bytes afterwards.
+
+    Of an adapter with known `shapes`, a twin's is looked at before it is gone on with.
+    """
     try:
-        store.upload_if_absent(key, path)
+        digest = store.upload_if_absent(key, path)
     except Precondition:
-        store.download(key, path, store.size(key))
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = store.download(key, path, store.size(key))
+        if shapes:
+            check_whole(key, path, shapes)
     return FileEntry(sha256=digest, size=path.stat().st_size)
 
 
@@ -102,7 +120,7 @@ def check_whole(key: str, path: Path, shapes: Shapes) -> None:
     try:
         with adapter.open_file(path) as file:
             same = file.shapes == shapes
-            finite = all(adapter.is_finite({name: file.read(name)}) for name in file.layout)
+            finite = is_finite(file)
     except adapter.AdapterError as error:
         raise Corrupt(f"{key}: {error.message}") from None
     if not same or not finite:

@@ -70,11 +70,15 @@ def result_shapes(task: Task, frozen_rank: int) -> Shapes:
     return shapes
 
 
+def split_rank(file: TensorFile, rank: int) -> int:
+    """Rank of the frozen part of a global adapter whose trainable part has that rank."""
+    first = next(name for name in file.layout if adapter.side(name) == "A")
+    return file.layout[first].shape[0] - rank
+
+
 def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:
     """Write the two parts of a global adapter to files of their own; the frozen part's rank."""
-    shapes = file.shapes
-    first = next(name for name in shapes if adapter.side(name) == "A")
-    extra = shapes[first][0] - rank
+    shapes, extra = file.shapes, split_rank(file, rank)
     sides = {name: adapter.side(name) for name in shapes}
     with ExitStack() as files:
         for path, begin, end in ((frozen, 0, extra), (trained, extra, extra + rank)):

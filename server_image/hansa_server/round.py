@@ -31,7 +31,7 @@ from hansa.store.base import ObjectStore, put_once
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
-from hansa_server.merge import Result, merge, result_shapes, split
+from hansa_server.merge import Result, merge, result_shapes
 from hansa_server.scratch import distance
 from hansa_server.stream import Members
 from hansa_server.task import Task
@@ -82,15 +82,13 @@ def gather(
 ) -> Task:
     """Start adapter and updates on this machine's disk, with all that the gate lets through."""
     if assignment.start.round == 0:
-        folder_.make_start(assignment, members.agree_on_shapes(), place.start)
+        folder_.make_start(assignment, members.agree_on_shapes(), place.whole)
     else:
         folder_.read_start(store, assignment, place)
-    start = files.enter_context(adapter.open_file(place.start))
-    frozen = None
-    if place.frozen.exists():
-        frozen = files.enter_context(adapter.open_file(place.frozen))
+    start, frozen = folder_.open_parts(
+        place.whole, assignment.adapter.rank, place.start, place.frozen, files
+    )
     members.fetch(start, place.updates)
-    members.check_norms()
     state = folder_.read_state(store, assignment, place.state)
     if state:
         files.callback(state.close)
@@ -203,12 +201,11 @@ def write_folder(
 ) -> Stored:
     """Store the adapter and its config; what is described afterwards is what is stored."""
     folder = global_folder(assignment)
+    shapes = result_shapes(task, result.frozen_rank)
     files = {}
     if result.has_state:
         files[keys.STATE] = folder_.store_file(store, folder + keys.STATE, place.next_state)
-    files[keys.ADAPTER] = folder_.store_file(store, folder + keys.ADAPTER, place.result)
-    shapes = result_shapes(task, result.frozen_rank)
-    folder_.check_whole(folder + keys.ADAPTER, place.result, shapes)
+    files[keys.ADAPTER] = folder_.store_file(store, folder + keys.ADAPTER, place.result, shapes)
     targets = adapter.target_names(shapes)
     source, frozen = assignment.model.source, result.frozen_rank
     config = adapter.config(assignment.adapter, source, targets, frozen)
@@ -221,12 +218,10 @@ def measure(
     assignment: Assignment, task: Task, place: Workplace
 ) -> tuple[float, Diagnostics | None]:
     """How far the stored adapter moved, and how the updates relate to it."""
-    parts = place.updates / "new", place.updates / "new-frozen"
     with ExitStack() as files:
-        whole = files.enter_context(adapter.open_file(place.result))
-        rank = split(whole, assignment.adapter.rank, *parts)
-        trained = files.enter_context(adapter.open_file(parts[0]))
-        frozen = files.enter_context(adapter.open_file(parts[1])) if rank else None
+        trained, frozen = folder_.open_parts(
+            place.result, assignment.adapter.rank, place.new, place.new_frozen, files
+        )
         norm = distance(trained, task.start)
         if not task.settings.diagnostics:
             return norm, None

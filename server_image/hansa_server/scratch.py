@@ -30,17 +30,32 @@ def copy(store: ObjectStore, key: str, offer: Offer, path: Path) -> None:
     gate.check_sha256(offer, got)
 
 
+def is_finite(file: TensorFile) -> bool:
+    """Whether every value is a number.
+
+    A sum of squares is finite only if they all are, and is the fastest look at many values; where
+    it overflows, each of them is asked.
+    """
+    room = np.empty(BLOCK, np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for name, entry in file.layout.items():
+            for begin, end in blocks(math.prod(entry.shape), BLOCK):
+                values = file.values(name, begin, end, room)
+                if not math.isfinite(np.dot(values, values)) and not np.isfinite(values).all():
+                    return False
+    return True
+
+
 def distance(file: TensorFile, start: TensorFile) -> float:
-    """Frobenius norm of the difference over all tensors; not finite if one value is not.
+    """Frobenius norm of the difference over all tensors, both of finite values.
 
     Summed in float64, where the squares of any two finite fp32 values fit.
     """
     total = 0.0
     room = np.empty(BLOCK, np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for name, entry in start.layout.items():
-            for begin, end in blocks(math.prod(entry.shape), BLOCK):
-                change = file.values(name, begin, end, room).astype(np.float64)
-                change -= start.values(name, begin, end, room)
-                total += float(np.dot(change, change))
-    return math.sqrt(total) if total >= 0 else total
+    for name, entry in start.layout.items():
+        for begin, end in blocks(math.prod(entry.shape), BLOCK):
+            change = file.values(name, begin, end, room).astype(np.float64)
+            change -= start.values(name, begin, end, room)
+            total += float(np.dot(change, change))
+    return math.sqrt(total)

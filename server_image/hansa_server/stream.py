@@ -45,6 +45,7 @@ class Members:
         self._log = log
         self._files: dict[str, TensorFile] = {}
         self._norms: dict[str, float] = {}
+        self._measures = _needs_norms(assignment.settings.aggregation)
         self.offers: dict[str, Offer] = {}
         """Members that no check has refused so far, sorted by environment."""
         self.refused: dict[str, RefusalReason] = {}
@@ -88,10 +89,13 @@ class Members:
         for name, (file, norm) in self._each(self.offers, work).items():
             self._files[name], self._norms[name] = file, norm
         self.require_enough()
+        self._check_norms()
 
-    def check_norms(self) -> None:
+    def _check_norms(self) -> None:
         """Refuse updates that moved too far, by the spec's bound and then by the others' median."""
         settings = self._assignment.settings.aggregation
+        if not self._measures:
+            return
         for name in list(self.offers):
             with self._gated(name):
                 gate.check_norm(self._norms[name], settings.max_update_norm)
@@ -196,8 +200,8 @@ class Members:
         try:
             gate.check_shapes(file.shapes, self._assignment)
             gate.check_same_shapes(file.shapes, start.shapes)
-            norm = scratch.distance(file, start)
-            gate.check_finite(norm)
+            gate.check_finite(scratch.is_finite(file))
+            norm = scratch.distance(file, start) if self._measures else 0.0
         except Refused:
             file.close()
             raise
@@ -209,6 +213,12 @@ class Members:
     def _folder(self, environment: str) -> str:
         prefix = self._assignment.storage.prefix
         return keys.update_folder(prefix, environment, self._assignment.round)
+
+
+def _needs_norms(settings: Aggregation) -> bool:
+    """Whether anything looks at the updates' norms; measuring them costs a pass over the files."""
+    bounds = (settings.max_update_norm, settings.max_norm_ratio)
+    return settings.strategy == "norm-balanced" or any(bound is not None for bound in bounds)
 
 
 def _weights(settings: Aggregation, offers: Iterable[Offer]) -> list[float]:
