@@ -1,6 +1,7 @@
 """The members of a round: their offers, the checks on them, and their files once they passed."""
 
 import json
+import os
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,8 @@ from hansa_server.task import Update
 
 FIRST_READ = 64 * 2**10
 """Bytes of an update read to learn its shapes; most headers fit."""
-PARALLEL = 8
-"""Requests to the store at a time."""
+PARALLEL = min(8, 2 * (os.cpu_count() or 1))
+"""Requests to the store at a time; more than the cores can follow only get in each other's way."""
 
 _T = TypeVar("_T")
 
