@@ -198,6 +198,7 @@ class Members:
 
     def _examine(self, path: Path, start: TensorFile) -> tuple[TensorFile, float]:
         file = gate.open_update(path)
+        path.unlink()  # an open file stays readable, and a kill leaves nothing behind
         try:
             gate.check_shapes(file.shapes, self._assignment)
             gate.check_same_shapes(file.shapes, start.shapes)

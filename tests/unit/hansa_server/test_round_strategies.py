@@ -171,6 +171,40 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     assert described(silent).diagnostics is None
 
 
+class Killed(BaseException):
+    """Stands for kill -9: no program code handles it."""
+
+
+@pytest.mark.parametrize("strategy", ["svd", "flora", "fedadam"])
+@pytest.mark.parametrize("step", range(5))
+def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(strategy, step):
+    undisturbed = full_round(aggregation={"strategy": strategy})
+    undisturbed.aggregate()
+    round_ = full_round(aggregation={"strategy": strategy})
+
+    def kill(key: str) -> None:
+        if len(round_.store.written) == step:
+            raise Killed
+
+    round_.store.before_put = kill
+    if step < len(undisturbed.store.written):
+        with pytest.raises(Killed):
+            round_.aggregate()
+    round_.store.before_put = lambda key: None
+    round_.aggregate()
+    assert round_.store.objects == undisturbed.store.objects
+
+
+def test_thirty_six_members_are_merged():
+    many = [f"environment-{index:02d}" for index in range(36)]
+    round_ = full_round(environments=many, aggregation={"strategy": "fedex"})
+    for _ in range(3):
+        assert len(round_.aggregate().members) == 36
+        round_ = next_round(round_)
+        for position, environment in enumerate(many):
+            round_.send(environment, tensors(position + round_.number))
+
+
 def test_a_damaged_state_is_no_state():
     first = full_round(aggregation={"strategy": "fedadam"})
     first.aggregate()
