@@ -76,7 +76,6 @@ class Aggregation(Model):
         needed = 2 * self.faulty + 3
         if self.strategy in KRUM and environments < needed:
             raise ValueError(
-                f"aggregation.faulty: got {self.faulty}, expected at most "
-                f"{max(0, (environments - 3) // 2)} (2 x faulty + 3 is {needed}, and "
-                f"spec.environments has {environments} entries)"
+                f"aggregation.faulty: got {self.faulty}, for which {self.strategy} needs {needed} "
+                f"environments (2 x faulty + 3), and spec.environments has {environments}"
             )

@@ -57,6 +57,10 @@ REFUSED: dict[str, Case] = {
         {"participation": {"minimumUpdates": 2}},
         "spec.participation.minimumUpdates: expected at most the number of spec.environments",
     ),
+    "krum with too few environments": (
+        {"aggregation": {"strategy": "krum"}},
+        "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
+    ),
     "rounds as text": ({"rounds": "two"}, "spec.rounds"),
     "half a round": ({"rounds": 1.5}, "spec.rounds"),
     "no rounds at all": ({"rounds": 0}, "spec.rounds"),
