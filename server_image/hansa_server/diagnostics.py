@@ -6,12 +6,14 @@ turns it off. Nothing here decides anything.
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from hansa.manifest import Diagnostics
 from hansa.tensorfile import TensorFile
 from hansa_server.factors import Term, of_file, products, singular_values
+from hansa_server.merge import WORKERS
 from hansa_server.task import Array, Task
 
 
@@ -19,15 +21,15 @@ def diagnose(
     task: Task, trained: TensorFile, frozen: TensorFile | None, scale: float
 ) -> Diagnostics:
     """The figures of a round, from its updates and the two parts of its result."""
-    inner: Array | None = None
-    ranks = []
-    for module in task.modules:
-        terms = _terms(task, module, trained, frozen)
-        layer = products(terms)
-        inner = layer if inner is None else inner + layer
-        ranks.append(effective_rank(singular_values(_result(module, trained, frozen))))
-    assert inner is not None  # noqa: S101  # an adapter has a layer
-    return _figures(task, inner * scale**2, float(np.mean(ranks)))
+
+    def layer(module: str) -> tuple[Array, float]:
+        rank = effective_rank(singular_values(_result(module, trained, frozen)))
+        return products(_terms(task, module, trained, frozen)), rank
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        layers = list(pool.map(layer, task.modules))
+    inner = np.sum([products for products, _ in layers], axis=0)
+    return _figures(task, inner * scale**2, float(np.mean([rank for _, rank in layers])))
 
 
 def _terms(task: Task, module: str, trained: TensorFile, frozen: TensorFile | None) -> list[Term]:
