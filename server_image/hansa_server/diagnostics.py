@@ -28,7 +28,7 @@ def diagnose(
 
     with ThreadPoolExecutor(WORKERS) as pool:
         layers = list(pool.map(layer, task.modules))
-    inner = np.sum([products for products, _ in layers], axis=0)
+    inner = np.sum([layer_products for layer_products, _ in layers], axis=0)
     return _figures(task, inner * scale**2, float(np.mean([rank for _, rank in layers])))
 
 
