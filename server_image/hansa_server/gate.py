@@ -24,6 +24,7 @@ RefusalReason = Literal[
     "other-run",
     "start",
     "untrained",
+    "alpha",
     "base-model",
     "file-missing",
     "size",
@@ -44,6 +45,7 @@ HELP: dict[RefusalReason, str] = {
     "other-run": "the update was computed from other settings, or for another round",
     "start": "the update was trained from another global adapter",
     "untrained": "the environment had no experience to train on",
+    "alpha": "the update was trained with another scale than spec.adapter.alpha gives it",
     "base-model": "the update was trained on another base model than the federation's",
     "file-missing": "the manifest names a file that is not there",
     "size": "a file has another length than its manifest says, or far more than an adapter needs",
@@ -145,7 +147,8 @@ def check_run(document: UpdateManifest, member: Member, assignment: Assignment) 
     differing = differences(got, expected)
     if differing:
         shown = ", ".join(f"{path} {str(a)[:80]}, expected {b}" for path, a, b in differing[:3])
-        raise Refused("other-run", shown)
+        only_alpha = [path for path, _, _ in differing] == ["adapter.alpha"]
+        raise Refused("alpha" if only_alpha else "other-run", shown)
 
 
 def _client_inputs(assignment: Assignment, environment: str) -> dict[str, object]:
