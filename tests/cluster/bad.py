@@ -73,7 +73,7 @@ REFUSED: dict[str, Case] = {
         {"participation": {"roundTimeoutSeconds": -1}},
         "spec.participation.roundTimeoutSeconds",
     ),
-    "an unknown strategy": ({"aggregation": {"strategy": "median"}}, "spec.aggregation.strategy"),
+    "an unknown strategy": ({"aggregation": {"strategy": "bulyan"}}, "spec.aggregation.strategy"),
     "an unknown kind of model": ({"model": {"source": "ftp://x"}}, "spec.model.source"),
     "a bucket with capitals": ({"storage": {"s3": {"bucket": "My"}}}, "spec.storage.s3.bucket"),
     "storage without a bucket": ({"storage": {"s3": {}}}, "spec.storage.s3.bucket: Required"),
