@@ -1,7 +1,7 @@
-"""The LoRA adapter as bytes: safetensors to arrays and back, its PEFT config, its untrained start.
+"""The LoRA adapter: its tensors to bytes and back, its PEFT config, its untrained start.
 
-Files come from other parties, so reading trusts nothing: whatever is wrong ends in an AdapterError.
-Writing is stable: equal tensors give equal bytes, whoever writes them. Numpy only, never torch.
+The format itself, and what is refused of it, is in hansa.tensorfile; here is what makes a file of
+tensors an adapter. Equal tensors give equal bytes, whoever writes them. Numpy only, never torch.
 """
 
 import hashlib
@@ -9,70 +9,53 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa.errors import PermanentError
+from hansa import tensorfile
 from hansa.spec import Adapter
+from hansa.tensorfile import (
+    MAX_HEADER,
+    AdapterError,
+    AdapterReason,
+    Layout,
+    Shapes,
+    TensorFile,
+    head_size,
+    short,
+)
+
+__all__ = ["MAX_HEADER", "AdapterError", "AdapterReason", "Shapes", "head_size"]
 
 Tensors = dict[str, NDArray[np.float32]]
 """Arrays in fp32 under PEFT's names: base_model.model.<module>.lora_A.weight and .lora_B.weight."""
-Shapes = dict[str, tuple[int, ...]]
-"""Shape of each tensor by its name; A is (rank, in) and B is (out, rank)."""
-
-AdapterReason = Literal["truncated", "header", "duplicate", "offsets", "dtype", "shape", "name"]
-"""What can be wrong with an adapter; the message beside it is the sentence for the log."""
-
-MAX_HEADER = 16 * 2**20
-"""Bytes of a header at most: room for 100,000 tensors, no room to exhaust the reader's memory."""
-
-_LENGTH = 8
-_ALIGN = 8
-_ITEM = 4
 _FLOAT = np.dtype("<f4")
 _NAME = re.compile(
     r"base_model\.model\.(?P<module>[A-Za-z0-9_.]{1,400})\.lora_(?P<side>[AB])\.weight"
 )
-_METADATA = "__metadata__"
 
 
-class AdapterError(PermanentError):
-    """Bytes or tensors that are no adapter; `reason` is a code, the message the sentence."""
+class Names(NamedTuple):
+    """The two tensors of a layer's adapter."""
 
-    def __init__(self, reason: AdapterReason, message: str) -> None:
-        super().__init__(message)
-        self.reason: AdapterReason = reason
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
-    name: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
+    a: str
+    """Name of A, of shape (rank, in)."""
+    b: str
+    """Name of B, of shape (out, rank)."""
 
 
 def encode(tensors: Mapping[str, NDArray[np.float32]]) -> bytes:
-    """Safetensors with names sorted, so that equal tensors are equal bytes.
-
-    The library orders by its own rule and may change it; a byte promise needs its own writer.
-    """
-    header: dict[str, Any] = {_METADATA: {"format": "pt"}}  # transformers refuses a file without it
-    offset = 0
+    """Safetensors with names sorted, so that equal tensors are equal bytes."""
     for name in sorted(tensors):
         _check_tensor(name, tensors[name].dtype, tensors[name].shape)
-        end = offset + tensors[name].nbytes
-        shape = list(tensors[name].shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
-        offset = end
-    _check_pairs(header.keys() - {_METADATA})
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGN)
+    _check_pairs(tensors)
+    head, _ = tensorfile.arrange(shapes(tensors))
     data = [np.ascontiguousarray(tensors[name], dtype=_FLOAT).tobytes() for name in sorted(tensors)]
-    return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *data])
+    return b"".join([head, *data])
 
 
 def decode(data: bytes, *, copy: bool = True) -> Tensors:
@@ -81,14 +64,53 @@ def decode(data: bytes, *, copy: bool = True) -> Tensors:
     Values may still be infinite: judging them is the gate's work. Without `copy` the arrays are
     read-only views of `data`, which saves a reader of many adapters half its memory.
     """
-    entries, begin = _parse(data)
     tensors: Tensors = {}
-    for entry in entries:
-        count = (entry.end - entry.begin) // _ITEM
-        flat = np.frombuffer(data, dtype=_FLOAT, count=count, offset=begin + entry.begin)
+    for entry in layout(data, len(data)).values():
+        count = (entry.end - entry.begin) // _FLOAT.itemsize
+        flat = np.frombuffer(data, dtype=_FLOAT, count=count, offset=entry.begin)
         array = flat.reshape(entry.shape)
         tensors[entry.name] = array.astype(np.float32) if copy else array
     return tensors
+
+
+def layout(head: bytes, size: int) -> Layout:
+    """The tensors of an adapter's file of `size` bytes, from its head."""
+    found = tensorfile.parse(head, size)
+    check_layout(found)
+    return found
+
+
+def check_layout(found: Layout) -> None:
+    """Refuse tensors that are no LoRA adapter: other names, one of a pair, no matrix."""
+    for entry in found.values():
+        _check_tensor(entry.name, np.dtype(np.float32), entry.shape)
+    _check_pairs(found)
+
+
+def open_file(path: Path, dtypes: Sequence[str] = tensorfile.FLOAT32) -> TensorFile:
+    """An adapter's file, to be read by ranges; AdapterError for anything that is none."""
+    file = TensorFile(path, dtypes)
+    try:
+        check_layout(file.layout)
+    except AdapterError:
+        file.close()
+        raise
+    return file
+
+
+def names(module: str) -> Names:
+    """What PEFT calls the two tensors of a module."""
+    stem = f"base_model.model.{module}.lora_"
+    return Names(f"{stem}A.weight", f"{stem}B.weight")
+
+
+@lru_cache(maxsize=4096)
+def side(name: str) -> str:
+    """Which half of the pair a tensor is: A or B."""
+    match = _NAME.fullmatch(name)
+    if not match:
+        raise AdapterError("name", f"tensor {short(name)} is no LoRA matrix A or B")
+    return match["side"]
 
 
 def shapes(adapter: Mapping[str, NDArray[np.float32]] | bytes, size: int | None = None) -> Shapes:
@@ -98,32 +120,26 @@ def shapes(adapter: Mapping[str, NDArray[np.float32]] | bytes, size: int | None 
     an update without reading all of it.
     """
     if isinstance(adapter, bytes):
-        return {entry.name: entry.shape for entry in _parse(adapter, size)[0]}
+        found = layout(adapter, len(adapter) if size is None else size)
+        return {name: entry.shape for name, entry in found.items()}
     return {name: tuple(adapter[name].shape) for name in sorted(adapter)}
 
 
-def head_size(first: bytes) -> int:
-    """Bytes of a file that `shapes` needs to see; its first eight tell."""
-    if len(first) < _LENGTH:
-        raise AdapterError("truncated", f"got {len(first)} bytes, expected a safetensors file")
-    length = int.from_bytes(first[:_LENGTH], "little")
-    if length > MAX_HEADER:
-        raise AdapterError("header", f"header of {length} bytes, expected at most {MAX_HEADER}")
-    return _LENGTH + length
-
-
-def start(shapes: Mapping[str, tuple[int, ...]], rank: int, seed: int) -> Tensors:
+def start(shapes: Mapping[str, tuple[int, ...]], rank: int, seed: int, round_: int = 0) -> Tensors:
     """The untrained adapter that every silo and the server make alike: A uniform, B zero.
+
+    A strategy that begins afresh in each round draws another one for it.
 
     A has PEFT's bound, 1 / sqrt(in). Numpy keeps Philox's raw bits stable between versions, but not
     what Generator makes of them, so the floats are made here: 24 bits each, exact in fp32.
     """
+    stream = f"{seed}:{round_}" if round_ else f"{seed}"
     tensors: Tensors = {}
     for name in sorted(shapes):
         _check_tensor(name, np.dtype(np.float32), shapes[name])
         check_rank(name, shapes[name], rank)
-        if _side(name) == "A":
-            tensors[name] = _uniform(f"{seed}:{name}", shapes[name])
+        if side(name) == "A":
+            tensors[name] = _uniform(f"{stream}:{name}", shapes[name])
         else:
             tensors[name] = np.zeros(shapes[name], dtype=np.float32)
     _check_pairs(tensors.keys())
@@ -132,7 +148,7 @@ def start(shapes: Mapping[str, tuple[int, ...]], rank: int, seed: int) -> Tensor
 
 def check_rank(name: str, shape: Sequence[int], rank: int) -> None:
     """Refuse a tensor whose inner dimension is not the federation's rank."""
-    got = shape[0] if _side(name) == "A" else shape[1]
+    got = shape[0] if side(name) == "A" else shape[1]
     if got != rank:
         raise AdapterError("shape", f"{name}: got rank {got}, expected {rank}")
 
@@ -143,29 +159,57 @@ def target_names(names: Iterable[str]) -> list[str]:
     return sorted(modules)
 
 
-def config(adapter: Adapter, source: str, targets: Sequence[str]) -> bytes:
+def config(adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: int = 0) -> bytes:
     """adapter_config.json as PeftModel.from_pretrained loads it, with stable bytes.
+
+    A frozen part adds to the rank; alpha grows with it, so that the scale stays alpha / rank.
 
     PEFT itself writes target_modules in set order, so two saves of one adapter can differ. `source`
     is spec.model.source, never the path where a machine keeps the model.
     """
+    rank = adapter.rank + frozen_rank
+    alpha = adapter.alpha * rank / adapter.rank
     document = {
         "base_model_name_or_path": source,
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,
         "init_lora_weights": True,
-        "lora_alpha": adapter.alpha,
+        "lora_alpha": int(alpha) if alpha.is_integer() else alpha,
         "lora_dropout": adapter.dropout,
         "modules_to_save": None,
         "peft_type": "LORA",
-        "r": adapter.rank,
+        "r": rank,
         "target_modules": sorted(targets),
         "task_type": "CAUSAL_LM",
         "use_dora": False,
         "use_rslora": False,
     }
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+
+
+class Parts(NamedTuple):
+    """A global adapter taken apart."""
+
+    frozen: Tensors
+    """What clients load and do not train; empty where there is none."""
+    trained: Tensors
+    """What they train, of the federation's rank."""
+
+
+def split(tensors: Tensors, rank: int) -> Parts:
+    """The frozen part, which comes first in A's rows and B's columns, and the trained part."""
+    extra = next(a.shape[0] for name, a in tensors.items() if side(name) == "A") - rank
+    if extra == 0:
+        return Parts({}, tensors)
+    frozen, trained = {}, {}
+    for name, array in tensors.items():
+        rows = array if side(name) == "A" else array.T
+        parts = [rows[:extra], rows[extra:]]
+        frozen[name], trained[name] = (
+            np.ascontiguousarray(part if side(name) == "A" else part.T) for part in parts
+        )
+    return Parts(frozen, trained)
 
 
 def distance(a: Mapping[str, NDArray[np.float32]], b: Mapping[str, NDArray[np.float32]]) -> float:
@@ -192,20 +236,13 @@ def _uniform(stream: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
     return ((unit * np.float32(2) - np.float32(1)) * bound).reshape(shape)
 
 
-def _side(name: str) -> str:
-    match = _NAME.fullmatch(name)
-    if not match:
-        raise AdapterError("name", f"tensor {_short(name)} is no LoRA matrix A or B")
-    return match["side"]
-
-
 def _check_tensor(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
-    _side(name)
+    side(name)
     if dtype != np.float32:
-        raise AdapterError("dtype", f"{_short(name)}: got {dtype}, expected float32")
+        raise AdapterError("dtype", f"{short(name)}: got {dtype}, expected float32")
     if len(shape) != 2 or min(shape) < 1:
-        got = _short(list(shape))
-        raise AdapterError("shape", f"{_short(name)}: got {got}, expected two dimensions")
+        got = short(list(shape))
+        raise AdapterError("shape", f"{short(name)}: got {got}, expected two dimensions")
 
 
 def _check_pairs(names: Iterable[str]) -> None:
@@ -214,81 +251,7 @@ def _check_pairs(names: Iterable[str]) -> None:
         raise AdapterError("name", "the adapter has no tensors")
     known = set(found)
     for name in found:
-        stem, side = name.removesuffix(".weight")[:-1], _side(name)
-        partner = f"{stem}{'B' if side == 'A' else 'A'}.weight"
+        stem, half = name.removesuffix(".weight")[:-1], side(name)
+        partner = f"{stem}{'B' if half == 'A' else 'A'}.weight"
         if partner not in known:
             raise AdapterError("name", f"{name} has no partner {partner}")
-
-
-def _parse(data: bytes, size: int | None = None) -> tuple[list[_Entry], int]:
-    """Entries sorted by name, and where the tensors' bytes begin."""
-    begin = head_size(data)
-    header = _header(data, begin)
-    entries = [_entry(name, value) for name, value in header.items() if name != _METADATA]
-    _check_pairs(entry.name for entry in entries)
-    _check_cover(entries, (len(data) if size is None else size) - begin)
-    return sorted(entries, key=lambda entry: entry.name), begin
-
-
-def _header(data: bytes, end: int) -> dict[str, Any]:
-    if end > len(data):
-        raise AdapterError("truncated", f"header of {end} bytes in a file of {len(data)}")
-    try:
-        text = data[_LENGTH:end].decode()
-        header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise AdapterError("header", "the header is no JSON") from None
-    if not isinstance(header, dict):
-        raise AdapterError("header", "the header is no JSON object")
-    return header
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise AdapterError("duplicate", "the header names a tensor twice")
-    return document
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-def _entry(name: str, value: Any) -> _Entry:
-    if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
-        raise AdapterError("header", f"{_short(name)}: expected dtype, shape and data_offsets")
-    if value["dtype"] != "F32":
-        got = _short(value["dtype"])
-        raise AdapterError("dtype", f"{_short(name)}: got {got}, expected F32")
-    shape, offsets = _numbers(name, value["shape"]), _numbers(name, value["data_offsets"])
-    _check_tensor(name, np.dtype(np.float32), shape)
-    if len(offsets) != 2:
-        raise AdapterError("offsets", f"{name}: expected a begin and an end")
-    begin, end = offsets
-    if end - begin != math.prod(shape) * _ITEM:
-        raise AdapterError("offsets", f"{name}: offsets do not fit the shape")
-    return _Entry(name=name, shape=tuple(shape), begin=begin, end=end)
-
-
-def _numbers(name: str, value: Any) -> list[int]:
-    if not isinstance(value, list) or not all(type(n) is int and 0 <= n < 2**48 for n in value):
-        raise AdapterError("header", f"{_short(name)}: expected a list of whole numbers")
-    return value
-
-
-def _check_cover(entries: Sequence[_Entry], size: int) -> None:
-    """Tensors lie side by side and fill the file: no gap hides bytes, no overlap shares them."""
-    at = 0
-    for entry in sorted(entries, key=lambda entry: entry.begin):
-        if entry.begin != at:
-            raise AdapterError("offsets", f"{entry.name}: begins at {entry.begin}, expected {at}")
-        at = entry.end
-    if at > size:
-        raise AdapterError("truncated", f"got {size} bytes of tensors, expected {at}")
-    if at < size:
-        raise AdapterError("offsets", f"got {size} bytes of tensors, expected {at}")
-
-
-def _short(value: object) -> str:
-    text = str(value)[:120]
-    return "".join(c if c.isprintable() else "?" for c in text)

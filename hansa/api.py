@@ -54,6 +54,7 @@ EventReason = Literal[
     "RoundAggregated",
     "RoundFailed",
     "RoundEmpty",
+    "RoundApart",
     "UpdateRefused",
     "Evaluated",
     "Suspended",

@@ -44,6 +44,8 @@ class Assignment(Model):
     """The round; for `evaluate`, that of the adapter."""
     start: StartAdapter
     """Adapter to start from, or to evaluate."""
+    own_start: bool = False
+    """Whether that is the environment's own update of that round, not the global adapter."""
     settings: RoundSettings
     """Settings frozen with the round."""
     storage: S3
@@ -90,6 +92,9 @@ class Assignment(Model):
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
         if self.demonstrations_from:
             inputs["demonstrationsFrom"] = self.demonstrations_from
+        half = self.settings.aggregation.half(self.round)
+        if half != "both":
+            inputs["half"] = half
         return {**inputs, **settings, **self.evaluation_inputs()}
 
     def evaluation_inputs(self) -> dict[str, Any]:
@@ -130,6 +135,8 @@ class ClientReport(Model):
     """False: no experience yet, so no member of the mean."""
     manifest: str
     """Digest of the update's manifest."""
+    adapter: str = ""
+    """Digest of the update's tensors."""
     counts: Counts
     """What the round did."""
     evaluation: EvaluationReport | None = None
@@ -172,8 +179,23 @@ class AggregatorReport(Model):
     """Indexes of the environments that were aggregated."""
     refused: list[tuple[int, str]] = Field(default_factory=list)
     """Indexes and reason codes of those that the gate kept out."""
+    norm: float = 0.0
+    """Frobenius norm of the change of the weights, where diagnostics are on."""
+    error: float = 0.0
+    """Distance of the adapter from the exact mean of the updates, as a share of it."""
+    effective_rank: float = 0.0
+    """Directions that the adapter uses, as a mean over its layers."""
+    cosine: list[float] = Field(default_factory=list)
+    """Cosine of each member's change with the adapter's, as `members` lists them."""
+    share: list[float] = Field(default_factory=list)
+    """Each member's part of the sum of all norms, as `members` lists them."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
+
+    def speaks_of(self, round_: int, environments: int) -> bool:
+        """Whether it is about this round and about environments that are in it."""
+        indexes = [*self.members, *(index for index, _ in self.refused)]
+        return self.round == round_ and all(0 <= index < environments for index in indexes)
 
 
 Report = Annotated[ClientReport | EvaluateReport | AggregatorReport, Field(discriminator="kind")]
@@ -230,8 +252,10 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
     every = current.settings.evaluation.every_rounds
+    start = frozen.start or current.start
     return Assignment(
-        **_common(federation, current),
+        **{**_common(federation, current), "start": start},
+        own_start=frozen.start is not None,
         role="client" if current.kind == "round" else "evaluate",
         environment=name,
         world=frozen.world,
@@ -239,7 +263,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         demonstrations_from=frozen.demonstrations_from
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
-        evaluate=current.kind == "evaluate" or current.start.round % every == 0,
+        evaluate=current.kind == "evaluate" or start.round % every == 0,
     )
 
 

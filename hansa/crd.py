@@ -8,6 +8,7 @@ say: it is left free here and checked by the operator.
 from typing import Any
 
 from hansa import api
+from hansa.aggregation import KRUM
 from hansa.schema import Schema, flat
 from hansa.spec import (
     MAX_FEDERATION_NAME,
@@ -190,7 +191,20 @@ def _spec_rules() -> list[dict[str, str]]:
             "spec.participation.minimumUpdates: expected at most the number of spec.environments",
             ".participation.minimumUpdates",
         ),
+        _krum_rule(),
     ]
+
+
+def _krum_rule() -> dict[str, str]:
+    """Krum needs enough members; every field is asked for, since CEL knows no defaults."""
+    ours = "self.aggregation"
+    chosen = ", ".join(f"'{name}'" for name in sorted(KRUM))
+    return _rule(
+        f"!has({ours}) || !has({ours}.strategy) || !has({ours}.faulty) || "
+        f"!({ours}.strategy in [{chosen}]) || size(self.environments) >= 2 * {ours}.faulty + 3",
+        "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
+        ".aggregation.faulty",
+    )
 
 
 def _environment_rules() -> list[dict[str, str]]:

@@ -6,6 +6,8 @@ An environment comes before the round, so that one prefix scopes a silo's creden
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 MANIFEST = "manifest.json"
+STATE = "server_state.safetensors"
+"""What a strategy remembers from one round to the next, beside the adapter it made."""
 
 
 def _under(prefix: str, path: str) -> str:

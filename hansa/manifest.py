@@ -123,6 +123,26 @@ class Refusal(Model):
     """Reason code of the gate."""
 
 
+class Diagnostics(Model):
+    """How the updates of a round relate to one another and to what was made of them.
+
+    All of it is about changes of the weights themselves, alpha / rank times B·A.
+    """
+
+    norm: float
+    """Frobenius norm of the change from the old global adapter to the new one."""
+    error: float
+    """How far the new one is from the exact mean of the updates, as a share of that mean."""
+    effective_rank: float
+    """Directions that the new adapter uses, by the entropy of its singular values; layers' mean."""
+    norms: dict[str, float] = Field(default_factory=dict)
+    """Norm of each update's change."""
+    cosine: dict[str, float] = Field(default_factory=dict)
+    """Cosine of each update's change with the global adapter's: below 0 they pull apart."""
+    share: dict[str, float] = Field(default_factory=dict)
+    """Each update's part of the sum of all norms."""
+
+
 class GlobalManifest(Model):
     """Commit of a round's global adapter."""
 
@@ -147,7 +167,13 @@ class GlobalManifest(Model):
     refused: list[Refusal] = Field(default_factory=list)
     """Updates that the gate kept out."""
     norm: float = 0.0
-    """Frobenius norm of the step from the old global adapter to this one."""
+    """Frobenius norm of the step from the old global adapter's trainable part to this one's."""
+    frozen_rank: Count = 0
+    """Rank of the part that clients load and do not train: the first rows of A, columns of B."""
+    compression: float = 0.0
+    """Share of the Frobenius norm of B·A that compression to a smaller rank cost."""
+    diagnostics: Diagnostics | None = None
+    """How the updates relate; absent where the spec turns it off."""
     updates: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Counts, norm, loss and seconds of every member, copied from its manifest."""
     seconds: dict[str, float] = Field(default_factory=dict)

@@ -88,6 +88,33 @@ UPDATE_NORM = Metric(
     labels=_with("environment"),
     help="Frobenius norm of an environment's newest update.",
 )
+UPDATE_COSINE = Metric(
+    name="hansa_update_cosine",
+    type="gauge",
+    labels=_with("environment"),
+    help="Cosine of an environment's newest change of the weights with the global adapter's.",
+)
+UPDATE_SHARE = Metric(
+    name="hansa_update_share_ratio",
+    type="gauge",
+    labels=_with("environment"),
+    help="An environment's part of the norms of all changes in the newest aggregated round.",
+)
+AGGREGATE_NORM = Metric(
+    name="hansa_aggregate_norm",
+    type="gauge",
+    help="Frobenius norm of the newest change of the weights by the global adapter.",
+)
+AGGREGATE_ERROR = Metric(
+    name="hansa_aggregate_error_ratio",
+    type="gauge",
+    help="Distance of the newest global adapter from the exact mean of the updates.",
+)
+EFFECTIVE_RANK = Metric(
+    name="hansa_effective_rank",
+    type="gauge",
+    help="Directions that the newest global adapter uses, as a mean over its layers.",
+)
 UPDATES_REJECTED = Metric(
     name="hansa_updates_rejected_total",
     type="counter",
@@ -121,6 +148,11 @@ METRICS: tuple[Metric, ...] = (
     EXPERIENCE,
     UPDATE_BYTES,
     UPDATE_NORM,
+    UPDATE_COSINE,
+    UPDATE_SHARE,
+    AGGREGATE_NORM,
+    AGGREGATE_ERROR,
+    EFFECTIVE_RANK,
     UPDATES_REJECTED,
     JOBS_FAILED,
     RECONCILE_SECONDS,

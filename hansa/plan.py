@@ -5,19 +5,19 @@ A round goes: open -> clients answer -> members are frozen -> aggregator commits
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
+from hansa import attempts
 from hansa.api import ANNOTATION_RETRY, Reason
-from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
+from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import deadline, quorum, retry
+from hansa.policy import apart, deadline, quorum
 from hansa.spec import immutable_changes, immutable_fields
 from hansa.status import (
-    Attempts,
     CurrentRound,
     FailedRound,
     Federation,
@@ -26,11 +26,9 @@ from hansa.status import (
     RoundEnvironment,
     RoundSettings,
 )
-from hansa.summary import adapter_uri, record_answer, record_evaluation, record_round
+from hansa.summary import adapter_uri, record_own, record_round
 
 Kind = Literal["round", "evaluate"]
-ANSWERED = frozenset({"Updated", "Empty"})
-CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
 
 
 def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime) -> Plan:
@@ -80,8 +78,9 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
     spec = draft.federation.spec
     if status.completed < spec.rounds:
         return _open_round(draft, status)
-    if status.adapter and status.evaluated < status.adapter.round:
-        current = _new_current(draft, status, "evaluate", status.adapter.round)
+    newest = apart.newest(status, spec.aggregation.strategy)
+    if status.evaluated < newest:
+        current = _new_current(draft, status, "evaluate", newest)
         draft.wake(draft.now)
         return status.model_copy(update={"current": current})
     return status
@@ -115,6 +114,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
                 world=e.world,
                 options=e.options,
                 demonstrations_from=e.demonstrations_from,
+                start=apart.own_start(status, spec.aggregation.strategy, e.name),
             )
             for e in sorted(spec.environments, key=lambda e: e.name)
         ],
@@ -123,7 +123,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
 
 def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Bring every client of the round forward, then see whether the round can be aggregated."""
-    status, current = _step_all(draft, status, current)
+    status, current = attempts.step_all(draft, status, current)
     if not current.environments:
         return _abandon(draft, status, current)
     states = [e.state for e in current.environments]
@@ -133,156 +133,21 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
     decision = quorum.decide(
         updated=states.count("Updated"),
         empty=states.count("Empty"),
-        pending=sum(state not in CONCLUDED for state in states),
+        pending=sum(state not in attempts.CONCLUDED for state in states),
         minimum=min(minimum, len(states)),
         timed_out=timed_out,
     )
     if decision == "wait":
         draft.wake(end)
         return status.model_copy(update={"current": current})
-    current = _leave_out_the_late(current, timed_out)
+    current = attempts.leave_out_the_late(current, timed_out)
+    if decision == "aggregate" and current.settings.aggregation.strategy == apart.NONE:
+        return _close_apart(draft, status, current)
     if decision == "aggregate":
         return _freeze(draft, status, current)
     if decision == "empty":
         return _close_empty(draft, status, current)
-    return _fail(draft, status, current, "TooFewUpdates", _too_few(current, minimum))
-
-
-def _step_all(
-    draft: Draft, status: FederationStatus, current: CurrentRound
-) -> tuple[FederationStatus, CurrentRound]:
-    """Every environment of the round one step forward; those that left the spec are dropped."""
-    names_ = {e.name for e in draft.federation.spec.environments}
-    present = [e for e in current.environments if e.name in names_]
-    stepped = []
-    for environment in present:
-        if environment.state in CONCLUDED:
-            stepped.append(environment)
-            continue
-        job = draft.want(current, environment, environment.name)
-        if job and job.started_at:
-            first = deadline.earliest(current.started_at, job.started_at)
-            current = current.model_copy(update={"started_at": first})
-        environment = _step(draft, current, environment, job)
-        if job and job.report and environment.state in ANSWERED:
-            status = _record(status, environment, job)
-        stepped.append(environment)
-    return status, current.model_copy(update={"environments": stepped})
-
-
-def _record(
-    status: FederationStatus, environment: RoundEnvironment, job: ObservedJob
-) -> FederationStatus:
-    report = job.report
-    if isinstance(report, ClientReport):
-        status = record_answer(status, environment.name, report)
-    if isinstance(report, AggregatorReport) or not report or not report.evaluation:
-        return status
-    return record_evaluation(status, environment.name, report.evaluation)
-
-
-def _step(
-    draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob | None
-) -> RoundEnvironment:
-    """One environment's next state, from what is seen of its present Job."""
-    if job is None:
-        waits = environment.not_before and draft.now < environment.not_before
-        return environment.model_copy(update={"state": "Retrying" if waits else "Starting"})
-    if job.state == "queued":
-        return environment.model_copy(update={"state": "Queued", "message": job.message})
-    if job.state == "starting":
-        patience = current.participation.start_timeout_seconds
-        end = deadline.ends_at(job.created_at, patience)
-        if deadline.is_over(end, draft.now):
-            reason = f"did not start within {patience} s: {job.message or 'no reason was given'}"
-            return _failed(draft, current, environment, job, reason)
-        draft.wake(end)
-        return environment.model_copy(update={"state": "Starting", "message": job.message})
-    if job.state == "running":
-        return environment.model_copy(update={"state": "Running", "message": ""})
-    if job.state == "succeeded":
-        return _answered(draft, current, environment, job)
-    reason = job.message or facts(job.exit_code).help
-    return _failed(draft, current, environment, job, reason)
-
-
-def _answered(
-    draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob
-) -> RoundEnvironment:
-    """A finished Job's answer; a lost report is fetched by running the Job again."""
-    report = job.report
-    if current.kind == "evaluate" and isinstance(report, EvaluateReport):
-        return environment.model_copy(update={"state": "Updated", "message": ""})
-    if isinstance(report, ClientReport) and report.round == current.round:
-        state = "Updated" if report.trained else "Empty"
-        done = {"state": state, "manifest": report.manifest, "message": ""}
-        return environment.model_copy(update=done)
-    lost = _next_attempt(draft, environment, counted=False)
-    return environment.model_copy(update={**lost, "state": "Retrying", "message": "report lost"})
-
-
-def _failed(
-    draft: Draft,
-    current: CurrentRound,
-    environment: RoundEnvironment,
-    job: ObservedJob,
-    why: str,
-) -> RoundEnvironment:
-    """A failed attempt: the next one, or out of this round."""
-    verdict = _verdict(current, environment, job)
-    if verdict.again:
-        draft.tell("JobRetried", f"{environment.name}: {why}", warning=True)
-        update = _next_attempt(draft, environment, counted=verdict.counted)
-        return environment.model_copy(update={**update, "state": "Retrying", "message": why})
-    draft.tell("JobFailed", f"{environment.name} is left out: {why}", warning=True)
-    failures = environment.failures + 1
-    return environment.model_copy(update={"state": "Failed", "failures": failures, "message": why})
-
-
-def _verdict(current: CurrentRound, attempts: Attempts, job: ObservedJob) -> retry.Verdict:
-    return retry.after_failure(
-        exit_code=job.exit_code,
-        disrupted=job.reason == "Disrupted",
-        cannot_start=job.reason == "CannotStart",
-        failures=attempts.failures,
-        retries=current.participation.retries,
-    )
-
-
-def _next_attempt(draft: Draft, attempts: Attempts, *, counted: bool) -> dict[str, object]:
-    pause = timedelta(seconds=retry.delay_seconds(attempts.attempt))
-    draft.wake(draft.now + pause)
-    return {
-        "attempt": attempts.attempt + 1,
-        "failures": attempts.failures + counted,
-        "not_before": draft.now + pause,
-    }
-
-
-def _leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
-    """Who has not answered when the round is decided is left out of it, and back in the next."""
-    late = f"did not answer within {current.participation.round_timeout_seconds} s"
-    late = late if timed_out else "was not waited for: the round could not reach its minimum"
-    return current.model_copy(
-        update={
-            "environments": [
-                e
-                if e.state in CONCLUDED
-                else e.model_copy(update={"state": "Failed", "message": e.message or late})
-                for e in current.environments
-            ]
-        }
-    )
-
-
-def _too_few(current: CurrentRound, minimum: int) -> str:
-    failed = [f"{e.name} ({e.message})" for e in current.environments if e.state == "Failed"]
-    answered = sum(e.state in ANSWERED for e in current.environments)
-    return (
-        f"round {current.round}: {answered} of {len(current.environments)} environments answered, "
-        f"participation.minimumUpdates needs {minimum}; failed: {'; '.join(failed) or 'none'}. "
-        "Mend them or lower the minimum, then change the spec or run `hansa retry`"
-    )
+    return _fail(draft, status, current, "TooFewUpdates", quorum.too_few(current, minimum))
 
 
 def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -310,25 +175,20 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
         return status
     if job.state == "succeeded":
         report = job.report
-        if isinstance(report, AggregatorReport) and _is_sound(report, current):
+        if isinstance(report, AggregatorReport) and report.speaks_of(
+            current.round, len(current.environments)
+        ):
             return _close(draft, status, current, report)
-        update = _next_attempt(draft, current.aggregator, counted=False)
+        update = attempts.next_attempt(draft, current.aggregator, counted=False)
     else:
-        verdict = _verdict(current, current.aggregator, job)
+        verdict = attempts.verdict(current, current.aggregator, job)
         if not verdict.again:
             why = f"round {current.round}: {job.message or facts(job.exit_code).help}"
             return _fail(draft, status, current, "AggregationFailed", why)
-        update = _next_attempt(draft, current.aggregator, counted=verdict.counted)
+        update = attempts.next_attempt(draft, current.aggregator, counted=verdict.counted)
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
     again = current.aggregator.model_copy(update=update)
     return status.model_copy(update={"current": current.model_copy(update={"aggregator": again})})
-
-
-def _is_sound(report: AggregatorReport, current: CurrentRound) -> bool:
-    """Whether a report speaks of this round and of environments that are in it."""
-    indexes = [*report.members, *(index for index, _ in report.refused)]
-    in_range = all(0 <= index < len(current.environments) for index in indexes)
-    return report.round == current.round and in_range
 
 
 def _close(
@@ -346,6 +206,15 @@ def _close(
     return status.model_copy(update=update)
 
 
+def _close_apart(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
+    """Nothing is shared: each environment's update is its own next start."""
+    draft.tell("RoundApart", f"round {current.round}: each environment keeps its own adapter")
+    draft.wake(draft.now)
+    status = record_round(status, current, draft.now, None, outcome="apart")
+    status = record_own(status, draft.federation, current)
+    return status.model_copy(update={"current": None, "completed": status.completed + 1})
+
+
 def _close_empty(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Nobody had anything to learn from: the round counts, and the adapter stays as it was."""
     draft.tell("RoundEmpty", f"round {current.round}: no successful trajectory yet", warning=True)
@@ -359,7 +228,7 @@ def _abandon(draft: Draft, status: FederationStatus, current: CurrentRound) -> F
     why = f"round {current.round}: all its environments were removed from the spec"
     draft.tell("RoundFailed", why, warning=True)
     draft.wake(draft.now)
-    status = record_round(status, current, draft.now, None, failed=True)
+    status = record_round(status, current, draft.now, None, outcome="failed")
     return status.model_copy(update={"current": None})
 
 
@@ -376,17 +245,17 @@ def _fail(
         reason=reason,
         message=why,
     )
-    status = record_round(status, current, draft.now, None, failed=True)
+    status = record_round(status, current, draft.now, None, outcome="failed")
     return status.model_copy(update={"current": None, "failed": failed})
 
 
 def _evaluate(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Measure the last adapter; an environment that cannot is left out, and says so."""
-    status, current = _step_all(draft, status, current)
+    status, current = attempts.step_all(draft, status, current)
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     if deadline.is_over(end, draft.now):
-        current = _leave_out_the_late(current, True)
-    if any(e.state not in CONCLUDED for e in current.environments):
+        current = attempts.leave_out_the_late(current, True)
+    if any(e.state not in attempts.CONCLUDED for e in current.environments):
         draft.wake(end)
         return status.model_copy(update={"current": current})
     draft.tell("Evaluated", f"the adapter of round {current.round} was evaluated")

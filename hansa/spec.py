@@ -5,8 +5,10 @@ The CRD, the reference docs and the sentences of `hansa validate` are all made f
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, model_validator
+
+from hansa.aggregation import Aggregation as Aggregation
+from hansa.base import Model as Model
 
 MAX_ENVIRONMENTS = 100
 MAX_FEDERATION_NAME = 40
@@ -20,24 +22,6 @@ FileSource = Annotated[
     str, Field(pattern=r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$", max_length=500)
 ]
 """One file: `s3://bucket/key`, or a path with or without `path:` before it."""
-
-
-class Model(BaseModel):
-    """Base of every model in the contract: camelCase outside, frozen, and no field left unread."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data with the names users write, absent fields left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class ModelSource(Model):
@@ -121,6 +105,8 @@ class Training(Model):
     """Tokens in one optimizer step, padding included."""
     max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
+    proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """FedProx: how strongly training is held to the start adapter; 0: not at all."""
     cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 
@@ -136,15 +122,6 @@ class Evaluation(Model):
     """Episodes played of each task; intervals are clustered by task, whose episodes are alike."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature; 0 plays greedily."""
-
-
-class Aggregation(Model):
-    """How the updates of a round become the next global adapter."""
-
-    strategy: Literal["mean"] = "mean"
-    """`mean`: A and B averaged element by element, unweighted, as in Fed-SE."""
-    server_step: Annotated[float, Field(gt=0, le=100)] = 1.0
-    """Step from the old global adapter towards the aggregate; 1 is the aggregate itself."""
 
 
 class Participation(Model):
@@ -276,6 +253,7 @@ class FederationSpec(Model):
                 f"participation.minimumUpdates: got {minimum}, expected 1 to "
                 f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
             )
+        self.aggregation.check_members(len(self.environments))
         return self
 
     def environment(self, name: str) -> Environment:

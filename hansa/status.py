@@ -95,8 +95,12 @@ class RoundEnvironment(Attempts):
     """The environment's own file of demonstrations, frozen with the round."""
     state: EnvironmentState = "Waiting"
     """What it is doing."""
+    start: StartAdapter | None = None
+    """Its own last update, where it goes on from that and not from the round's start."""
     manifest: str = ""
     """Digest of its update's manifest, once it has answered."""
+    adapter: str = ""
+    """Digest of its update's tensors, once it has answered."""
     message: str = ""
     """Why it failed or waits."""
 
@@ -148,8 +152,8 @@ class HistoryEntry(Model):
 
     round: Count
     """Its number; 0 is the base before any training."""
-    outcome: Literal["base", "aggregated", "empty", "failed"]
-    """How it ended."""
+    outcome: Literal["base", "aggregated", "apart", "empty", "failed"]
+    """How it ended; `apart`: each environment keeps its own adapter, by the strategy `none`."""
     opened_at: Time | None = None
     """When it opened."""
     closed_at: Time | None = None
@@ -164,6 +168,17 @@ class HistoryEntry(Model):
     """Episodes behind each ratio."""
     effective: dict[str, float] = Field(default_factory=dict)
     """Independent episodes that a ratio is worth, where tasks were played more than once."""
+
+
+class AdapterStatus(Model):
+    """A global adapter, or an environment's own."""
+
+    round: Count
+    """Round that made it."""
+    uri: str
+    """Folder that PEFT loads."""
+    sha256: str
+    """Digest of its tensors."""
 
 
 class EnvironmentStatus(Model):
@@ -187,21 +202,12 @@ class EnvironmentStatus(Model):
     """Those that were dropped, since the world failed in them."""
     experience: Count = 0
     """Trajectories it has."""
+    adapter: AdapterStatus | None = None
+    """Its own last update, where the strategy is `none`."""
     healthy: bool = True
     """False from a failure in a round until it answers again."""
     message: str = ""
     """Why it failed or waits."""
-
-
-class AdapterStatus(Model):
-    """A global adapter."""
-
-    round: Count
-    """Round that made it."""
-    uri: str
-    """Folder that PEFT loads."""
-    sha256: str
-    """Digest of its tensors."""
 
 
 class BestAdapter(Model):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hansa import keys, names
 from hansa.api import Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluationReport
+from hansa.policy import apart
 from hansa.status import (
     AdapterStatus,
     BestAdapter,
@@ -81,7 +82,7 @@ def record_round(
     now: datetime,
     report: AggregatorReport | None,
     *,
-    failed: bool = False,
+    outcome: Literal["apart", "empty", "failed"] = "empty",
     only_states: bool = False,
 ) -> FederationStatus:
     """A closed round: its line in the history, and who failed in it."""
@@ -99,15 +100,32 @@ def record_round(
     if only_states:
         return status
     members = len(report.members) if report else 0
+    if outcome == "apart":
+        members = sum(environment.state == "Updated" for environment in current.environments)
     entry = HistoryEntry(
         round=current.round,
-        outcome="aggregated" if report else "failed" if failed else "empty",
+        outcome="aggregated" if report else outcome,
         opened_at=current.opened_at,
         closed_at=now,
         updates=f"{members}/{len(current.environments)}",
         adapter=report.adapter if report else "",
     )
     return status.model_copy(update={"history": [*status.history, entry]})
+
+
+def record_own(
+    status: FederationStatus, federation: Federation, current: CurrentRound
+) -> FederationStatus:
+    """Every update of a round as its environment's own adapter: nobody shares one."""
+    s3 = federation.spec.storage.s3 if federation.spec.storage else None
+    for environment in current.environments:
+        if environment.state != "Updated":
+            continue
+        folder = keys.update_folder(s3.prefix if s3 else "", environment.name, current.round)
+        uri = f"s3://{s3.bucket}/{folder}" if s3 else ""
+        own = AdapterStatus(round=current.round, uri=uri, sha256=environment.adapter)
+        status = _change_environment(status, environment.name, adapter=own)
+    return status
 
 
 def conclude(
@@ -192,7 +210,9 @@ def _best(
     if not means:
         return None
     success, negative = max(means)
-    return BestAdapter(round=-negative, success=f"{success:.3f}", uri=_uri(federation, -negative))
+    shared = any(e.adapter for e in history if e.round == -negative)
+    uri = _uri(federation, -negative) if shared else ""  # adapters of their own have no one address
+    return BestAdapter(round=-negative, success=f"{success:.3f}", uri=uri)
 
 
 def _conditions(
@@ -239,7 +259,7 @@ def _progress(
     if current is None:
         if status.completed < federation.spec.rounds:
             return "Running", "True", "RoundOpen", f"round {status.round + 1} opens"
-        if status.adapter and status.evaluated < status.adapter.round:
+        if status.evaluated < apart.newest(status, federation.spec.aggregation.strategy):
             return "Running", "True", "Evaluating", "the last adapter is evaluated next"
         return "Succeeded", "False", "Finished", "all rounds are done"
     if current.kind == "evaluate":

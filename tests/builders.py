@@ -74,6 +74,7 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
         round=request.round,
         trained=trained,
         manifest=f"{request.round:032x}{index:032x}",
+        adapter=f"{index:032x}{request.round:032x}" if trained else "",
         counts=Counts(explored=10, succeeded=4, broken=1, experience=14),
         evaluation=evaluation if told.evaluate else None,
     )

@@ -1,8 +1,10 @@
 """An ObjectStore in memory, for tests of what is read and written; the real one has its own."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from hansa.errors import NotFound, Precondition
+from hansa.errors import Corrupt, NotFound, Precondition
+from hansa.manifest import sha256
 
 
 class MemoryStore:
@@ -33,6 +35,17 @@ class MemoryStore:
             raise Precondition(f"{key} exists already")
         self.objects[key] = data
         self.written.append(key)
+
+    def download(self, key: str, path: Path, size: int) -> str:
+        data = self.get(key)
+        if len(data) != size:
+            raise Corrupt(f"{key}: got {len(data)} bytes, expected {size}")
+        path.write_bytes(data)
+        return sha256(data)
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        self.put_if_absent(key, path.read_bytes())
+        return sha256(path.read_bytes())
 
     def list(self, prefix: str) -> Iterator[str]:
         return iter(sorted(key for key in self.objects if key.startswith(prefix)))

@@ -36,6 +36,16 @@ class Agent:
 
     @cached_property
     def start(self) -> Tensors:
+        """The part of the global adapter that is trained on from."""
+        return adapter.split(self.whole, self._assignment.adapter.rank).trained
+
+    @cached_property
+    def frozen(self) -> Tensors:
+        """The part of it that only some strategies make, and nobody trains; empty: none."""
+        return adapter.split(self.whole, self._assignment.adapter.rank).frozen
+
+    @cached_property
+    def whole(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
         from hansa_client import lora
 
@@ -43,7 +53,10 @@ class Agent:
         if told.start.round == 0:
             shapes = lora.shapes(self.base.model, told.adapter)
             return adapter.start(shapes, told.adapter.rank, told.seed)
-        key = keys.global_folder(told.storage.prefix, told.start.round) + keys.ADAPTER
+        folder = keys.global_folder(told.storage.prefix, told.start.round)
+        if told.own_start:
+            folder = keys.update_folder(told.storage.prefix, told.environment, told.start.round)
+        key = folder + keys.ADAPTER
         try:
             data = self._store.get(key)
         except NotFound:
@@ -56,7 +69,7 @@ class Agent:
     def _with_start(self) -> Iterator[Base]:
         from hansa_client import lora
 
-        with lora.merged(self.base.model, self._assignment.adapter, self.start):
+        with lora.merged(self.base.model, self._assignment.adapter, self.whole):
             yield self.base
 
     def play(self, jobs: Sequence[rollout.Job], how: rollout.Play, phase: str) -> rollout.Played:

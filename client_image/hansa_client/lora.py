@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hansa.adapter import Shapes, Tensors, check_rank
+from hansa.aggregation import Half
 from hansa.errors import PermanentError
 from hansa.spec import Adapter
 
@@ -60,6 +61,15 @@ def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     state = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
     set_peft_model_state_dict(wrapped, state)
     return wrapped
+
+
+def train_only(wrapped: Any, half: Half) -> None:
+    """Leave one of the two matrices of every layer as it is, where a strategy wants it so."""
+    if half == "both":
+        return
+    for name, weight in wrapped.named_parameters():
+        if ".lora_" in name:
+            weight.requires_grad_(f".lora_{half}." in name)
 
 
 def detach(wrapped: Any) -> tuple[Any, Tensors]:

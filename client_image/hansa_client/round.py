@@ -218,6 +218,8 @@ class Client:
         return Lesson(
             sequences=[sequence for sequence in rendered if len(sequence)],
             start=agent.start,
+            frozen=agent.frozen,
+            half=settings.aggregation.half(self.told.round),
             adapter=self.told.adapter,
             training=settings.training,
             seed=seeds.derive(self.told.seed, self.told.environment, self.told.round, "train"),
@@ -268,6 +270,7 @@ class Client:
             round=self.told.round,
             trained=document.trained,
             manifest=committed.sha256,
+            adapter=document.files[keys.ADAPTER].sha256 if document.files else "",
             counts=document.counts,
             evaluation=evaluate.report(evaluation) if evaluation else None,
             norm=document.norm,

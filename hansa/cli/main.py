@@ -105,6 +105,14 @@ COMMANDS: dict[str, Listing] = {
         summary="Play a world's held-out tasks with an adapter.",
         extra="client",
     ),
+    "aggregate": Listing(
+        target="hansa_server.commands.aggregate:aggregate",
+        summary="Merge LoRA adapters into one, outside any federation.",
+    ),
+    "inspect": Listing(
+        target="hansa_server.commands.inspect:inspect",
+        summary="Print an adapter's rank, layers, norms and digest.",
+    ),
 }
 """Every command that this distribution knows; packages add theirs by entry points."""
 

@@ -2,6 +2,9 @@
 
 from typing import Literal
 
+from hansa.status import CurrentRound
+
+ANSWERED = frozenset({"Updated", "Empty"})
 Decision = Literal["wait", "aggregate", "empty", "fail"]
 
 
@@ -17,3 +20,14 @@ def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: b
     if pending and not timed_out:
         return "wait"
     return "aggregate" if updated else "empty"
+
+
+def too_few(current: CurrentRound, minimum: int) -> str:
+    """What to tell whoever has to mend a round that could not reach its minimum."""
+    failed = [f"{e.name} ({e.message})" for e in current.environments if e.state == "Failed"]
+    answered = sum(e.state in ANSWERED for e in current.environments)
+    return (
+        f"round {current.round}: {answered} of {len(current.environments)} environments answered, "
+        f"participation.minimumUpdates needs {minimum}; failed: {'; '.join(failed) or 'none'}. "
+        "Mend them or lower the minimum, then change the spec or run `hansa retry`"
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from hansa.errors import Precondition
@@ -40,6 +41,17 @@ class ObjectStore(Protocol):
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write an object once; Precondition when it exists already."""
+        ...
+
+    def download(self, key: str, path: Path, size: int) -> str:
+        """Copy an object into a file, a little at a time; the sha256 of the bytes that came.
+
+        Corrupt when the object has another size; then nothing of it is read.
+        """
+        ...
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Write a file as an object once; its sha256. Precondition when it exists already."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:

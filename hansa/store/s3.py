@@ -9,19 +9,22 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from hansa import keys
-from hansa.errors import Denied, InputError, NotFound, Precondition, StoreError, Unreachable
+from hansa.errors import Corrupt, Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.manifest import sha256
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.lean import without_manuals
+from hansa.store.retry import ENV_PATIENCE, Retry
 
-ENV_PATIENCE = "HANSA_STORE_PATIENCE_SECONDS"
-"""How long one verb tries again before the store counts as unreachable; default 60."""
+__all__ = ["ENV_PATIENCE", "Retry", "S3Store", "preload"]
+
+CHUNK = 2**20
+"""Bytes of a file in memory at a time."""
 
 _T = TypeVar("_T")
 _Judge = Callable[[Exception], StoreError]
@@ -41,40 +44,6 @@ _WORTH_ANOTHER_TRY = {
     "SlowDown",
     "XAmzContentSHA256Mismatch",
 }
-
-
-def _patience() -> float:
-    text = os.environ.get(ENV_PATIENCE, "60")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise InputError(f"{ENV_PATIENCE}: got {text!r}, expected seconds, 0 or more")
-    return seconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class Retry:
-    """How long a verb waits for an answer, and how often it asks again."""
-
-    patience_seconds: float = field(default_factory=_patience)
-    """Total time of one verb, pauses included; then the store is unreachable."""
-    connect_seconds: float = 5.0
-    """Time for one connection to open."""
-    read_seconds: float = 30.0
-    """Silence on an open connection that counts as a failure."""
-    first_pause_seconds: float = 0.2
-    """Longest first pause; the bound doubles with every try."""
-    longest_pause_seconds: float = 10.0
-    """Where the doubling ends."""
-
-    def pause_seconds(self, tries: int, share: float) -> float:
-        """Pause after so many failed tries; a random share keeps clients from marching in step."""
-        bound = min(
-            self.longest_pause_seconds, self.first_pause_seconds * 2.0 ** min(tries - 1, 30)
-        )
-        return share * bound
 
 
 def preload() -> None:
@@ -135,7 +104,25 @@ class S3Store:
         A try that got no answer may have been written all the same. When the next one meets
         an object with the same bytes, it was ours, and the write is done.
         """
-        digest = hashlib.sha256(data).digest()
+        self._put_if_absent(key, hashlib.sha256(data).digest(), lambda: data)
+
+    def download(self, key: str, path: Path, size: int) -> str:
+        """Copy an object of that size into a file; the digest of the bytes that came."""
+        return self._read(key, lambda: self._copy(key, path, size))
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Write a file as an object once; its digest. Precondition when it exists already."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+
+            def rewound() -> Any:
+                file.seek(0)
+                return file
+
+            self._put_if_absent(key, digest, rewound)
+        return digest.hex()
+
+    def _put_if_absent(self, key: str, digest: bytes, body: Callable[[], Any]) -> None:
         tries = 0
 
         def attempt() -> None:
@@ -144,7 +131,7 @@ class S3Store:
             self._client().put_object(
                 Bucket=self.s3.bucket,
                 Key=key,
-                Body=data,
+                Body=body(),
                 IfNoneMatch="*",
                 ChecksumSHA256=base64.b64encode(digest).decode(),
             )
@@ -197,6 +184,19 @@ class S3Store:
         if len(data) != _length(answer):
             raise _Truncated(f"{len(data)} of {_length(answer)} bytes came")
         return data
+
+    def _copy(self, key: str, path: Path, size: int) -> str:
+        answer = self._client().get_object(Bucket=self.s3.bucket, Key=key)
+        digest, got = hashlib.sha256(), 0
+        with contextlib.closing(answer["Body"]) as stream, path.open("wb", buffering=0) as file:
+            if _length(answer) != size:  # before a byte of it: a huge object costs nothing
+                raise Corrupt(f"{self.uri(key)}: got {_length(answer)} bytes, expected {size}")
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+                got += file.write(chunk)
+        if got != size:
+            raise _Truncated(f"{got} of {size} bytes came")
+        return digest.hexdigest()
 
     def _page(self, prefix: str, most: int, token: dict[str, str] | None = None) -> Any:
         def attempt() -> Any:

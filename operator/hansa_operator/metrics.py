@@ -32,6 +32,15 @@ from hansa.status import (
     RoundEnvironment,
 )
 
+PER_ENVIRONMENT = (
+    table.EXPERIENCE,
+    table.SUCCESS,
+    table.UPDATE_NORM,
+    table.UPDATE_COSINE,
+    table.UPDATE_SHARE,
+)
+"""Gauges that end with their environment."""
+
 Family = Counter | Gauge | Histogram
 Key = tuple[str, str]
 CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
@@ -104,7 +113,7 @@ class Recorder:
                 self._gauge(table.SUCCESS, *key, environment.name).set(ratio)
         labels = dict(zip(table.COMMON_LABELS, key, strict=True))
         for name in sorted(gone):
-            for metric in (table.EXPERIENCE, table.SUCCESS, table.UPDATE_NORM):
+            for metric in PER_ENVIRONMENT:
                 self._families[metric.name].remove_by_labels({**labels, "environment": name})
 
     def _record_step(
@@ -158,6 +167,7 @@ class Recorder:
             return
         if closed and isinstance(job.report, AggregatorReport):
             self._record_refused(key, current, job.report.refused)
+            self._record_diagnostics(key, current, job.report)
         if moved or job.state != "succeeded":
             self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
 
@@ -168,6 +178,23 @@ class Recorder:
             if 0 <= index < len(current.environments):
                 name = current.environments[index].name
                 self._counter(table.UPDATES_REJECTED, *key, name, reason).inc()
+
+    def _record_diagnostics(
+        self, key: Key, current: CurrentRound, report: AggregatorReport
+    ) -> None:
+        """How the updates related to one another; a round without diagnostics leaves the last."""
+        if not report.cosine:
+            return
+        self._gauge(table.AGGREGATE_NORM, *key).set(report.norm)
+        self._gauge(table.AGGREGATE_ERROR, *key).set(report.error)
+        self._gauge(table.EFFECTIVE_RANK, *key).set(report.effective_rank)
+        for metric, values in (
+            (table.UPDATE_COSINE, report.cosine),
+            (table.UPDATE_SHARE, report.share),
+        ):
+            for index, value in zip(report.members, values, strict=False):
+                if 0 <= index < len(current.environments):
+                    self._gauge(metric, *key, current.environments[index].name).set(value)
 
     def _counter(self, metric: Metric, *labels: str) -> Counter:
         family = self._families[metric.name]

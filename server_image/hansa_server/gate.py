@@ -1,11 +1,12 @@
 """The gate: one small function per refusal, run on every update before it counts.
 
-It stops updates that are broken, foreign or of another shape. It does not stop a member that sends
-well-formed harmful values: there is no bound on the norm yet, and a mean follows who pulls hard.
+It stops updates that are broken, foreign, of another shape or, where the spec bounds the norm, too
+long. It does not stop a member that sends well-formed harmful values of a usual length.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from hansa import adapter, keys, manifest
 from hansa.assignment import Assignment
 from hansa.manifest import FileEntry, Member, UpdateManifest
 from hansa.spec import differences
+from hansa.tensorfile import TensorFile
 
 RefusalReason = Literal[
     "manifest-missing",
@@ -22,6 +24,7 @@ RefusalReason = Literal[
     "other-run",
     "start",
     "untrained",
+    "alpha",
     "base-model",
     "file-missing",
     "size",
@@ -32,6 +35,7 @@ RefusalReason = Literal[
     "targets",
     "shape",
     "not-finite",
+    "norm",
 ]
 
 HELP: dict[RefusalReason, str] = {
@@ -41,6 +45,7 @@ HELP: dict[RefusalReason, str] = {
     "other-run": "the update was computed from other settings, or for another round",
     "start": "the update was trained from another global adapter",
     "untrained": "the environment had no experience to train on",
+    "alpha": "the update was trained with another scale than spec.adapter.alpha gives it",
     "base-model": "the update was trained on another base model than the federation's",
     "file-missing": "the manifest names a file that is not there",
     "size": "a file has another length than its manifest says, or far more than an adapter needs",
@@ -51,6 +56,7 @@ HELP: dict[RefusalReason, str] = {
     "targets": "the adapter changes other layers than the federation's",
     "shape": "a tensor has another shape than the federation's",
     "not-finite": "a value is infinite or not a number",
+    "norm": "the update moved further than aggregation.maxUpdateNorm or maxNormRatio allows",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
 
@@ -141,7 +147,8 @@ def check_run(document: UpdateManifest, member: Member, assignment: Assignment) 
     differing = differences(got, expected)
     if differing:
         shown = ", ".join(f"{path} {str(a)[:80]}, expected {b}" for path, a, b in differing[:3])
-        raise Refused("other-run", shown)
+        only_alpha = [path for path, _, _ in differing] == ["adapter.alpha"]
+        raise Refused("alpha" if only_alpha else "other-run", shown)
 
 
 def _client_inputs(assignment: Assignment, environment: str) -> dict[str, object]:
@@ -183,9 +190,8 @@ def check_size(offer: Offer, stored: int, limit: int) -> None:
         raise Refused("size", f"got {stored} bytes, expected at most {limit}")
 
 
-def check_sha256(offer: Offer, data: bytes) -> None:
+def check_sha256(offer: Offer, got: str) -> None:
     """The bytes are those that the manifest, and so the client's report, stands for."""
-    got = manifest.sha256(data)
     if got != offer.entry.sha256:
         raise Refused("sha256", f"got {got}, expected {offer.entry.sha256}")
 
@@ -214,10 +220,23 @@ def check_same_shapes(got: adapter.Shapes, expected: adapter.Shapes) -> None:
             raise Refused("shape", f"{name}: got {list(shape)}, expected {list(expected[name])}")
 
 
-def check_finite(tensors: adapter.Tensors) -> None:
+def check_finite(finite: bool) -> None:
     """One NaN in one update would make the whole global adapter NaN."""
-    if not adapter.is_finite(tensors):
+    if not finite:
         raise Refused("not-finite")
+
+
+def check_norm(norm: float, limit: float | None) -> None:
+    """An update that moved further than the spec allows, whatever the others did."""
+    if limit is not None and norm > limit:
+        raise Refused("norm", f"got {norm:.6g}, expected at most {limit:g}")
+
+
+def check_norm_ratio(norm: float, median: float, ratio: float | None) -> None:
+    """An update that moved much further than the round's others; the median is theirs."""
+    if ratio is not None and norm > ratio * median:
+        limit = f"{ratio:g} times the median {median:.6g}"
+        raise Refused("norm", f"got {norm:.6g}, expected at most {limit}")
 
 
 def head_size(first: bytes) -> int:
@@ -236,10 +255,10 @@ def read_shapes(head: bytes, size: int) -> adapter.Shapes:
         raise refusal(error) from None
 
 
-def read_tensors(data: bytes) -> adapter.Tensors:
-    """The update's tensors, as views of its bytes."""
+def open_update(path: Path) -> TensorFile:
+    """The update's file, to be read by ranges."""
     try:
-        return adapter.decode(data, copy=False)
+        return adapter.open_file(path)
     except adapter.AdapterError as error:
         raise refusal(error) from None
 

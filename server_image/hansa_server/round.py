@@ -6,6 +6,10 @@ other bytes goes on with the first writer's, so that the folder is always one ad
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -15,12 +19,22 @@ from hansa import adapter, keys, manifest
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.errors import Corrupt, NotFound, PermanentError
 from hansa.logs import Log
-from hansa.manifest import FederationDocument, FileEntry, GlobalManifest, Refusal
+from hansa.manifest import (
+    Diagnostics,
+    FederationDocument,
+    FileEntry,
+    GlobalManifest,
+    Refusal,
+)
 from hansa.spec import Model
 from hansa.store.base import ObjectStore, put_once
-from hansa_server.strategies import STRATEGIES
-from hansa_server.strategies.base import move
+from hansa_server import folder as folder_
+from hansa_server.diagnostics import diagnose
+from hansa_server.folder import Workplace
+from hansa_server.merge import Result, merge, result_shapes
+from hansa_server.scratch import distance
 from hansa_server.stream import Members
+from hansa_server.task import Task
 
 Clock = Callable[[], float]
 Document = TypeVar("Document", bound=Model)
@@ -41,21 +55,52 @@ def aggregate(
     members = Members(store, assignment, log)
     members.read_manifests()
     base_model = members.agree_on_base_model(owner.base_model if owner else None)
-    start = read_start(store, assignment, members)
-    members.expect(start)
-    watch.lap("read")
-
-    moved = merge(assignment, start, members)
-    log.info("aggregated", members=len(members.offers), refused=len(members.refused))
-    watch.lap("aggregate")
-
-    own_prefix(store, assignment, base_model)
-    files, norm = write_adapter(store, assignment, start, moved)
-    watch.lap("write")
-    document = describe(assignment, members, base_model, files, norm, watch.seconds)
+    with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
+        files.callback(members.close)
+        place = Workplace(Path(folder))
+        task = gather(store, assignment, members, place, files)
+        watch.lap("read")
+        result = merge(task, place.result, place.next_state)
+        log.info("aggregated", members=len(members.offers), refused=len(members.refused))
+        watch.lap("aggregate")
+        own_prefix(store, assignment, base_model)
+        stored = write_folder(store, assignment, task, result, place)
+        watch.lap("write")
+        document = describe(assignment, members, base_model, result, stored, watch.seconds)
     committed = commit(store, assignment, document)
-    log.info("committed", round=assignment.round, norm=norm, sha256=files[keys.ADAPTER].sha256)
+    digest = document.files[keys.ADAPTER].sha256
+    log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
     return report(assignment, committed)
+
+
+def gather(
+    store: ObjectStore,
+    assignment: Assignment,
+    members: Members,
+    place: Workplace,
+    files: ExitStack,
+) -> Task:
+    """Start adapter and updates on this machine's disk, with all that the gate lets through."""
+    if assignment.start.round == 0:
+        folder_.make_start(assignment, members.agree_on_shapes(), place.whole)
+    else:
+        folder_.read_start(store, assignment, place)
+    start, frozen = folder_.open_parts(
+        place.whole, assignment.adapter.rank, place.start, place.frozen, files
+    )
+    members.fetch(start, place.updates)
+    state = folder_.read_state(store, assignment, place.state)
+    if state:
+        files.callback(state.close)
+    return Task(
+        start=start,
+        frozen=frozen,
+        updates=members.updates(),
+        settings=assignment.settings.aggregation,
+        round=assignment.round,
+        seed=assignment.seed,
+        state=state,
+    )
 
 
 class Stopwatch:
@@ -127,35 +172,6 @@ def check_stored_size(store: ObjectStore, key: str, entry: FileEntry) -> None:
         raise Corrupt(f"{key}: got {size} bytes, expected {entry.size} as its manifest says")
 
 
-def read_start(store: ObjectStore, assignment: Assignment, members: Members) -> adapter.Tensors:
-    """The global adapter that all members started from; round 0's is made from the seed."""
-    start = assignment.start
-    if start.round == 0:
-        shapes = members.agree_on_shapes()
-        return adapter.start(shapes, assignment.adapter.rank, assignment.seed)
-    key = keys.global_folder(assignment.storage.prefix, start.round) + keys.ADAPTER
-    try:
-        data = store.get(key)
-    except NotFound:
-        raise Corrupt(f"{key}: got nothing, expected the adapter the round starts from") from None
-    if manifest.sha256(data) != start.sha256:
-        raise Corrupt(f"{key}: got sha256 {manifest.sha256(data)}, expected {start.sha256}")
-    return adapter.decode(data)
-
-
-def merge(assignment: Assignment, start: adapter.Tensors, members: Members) -> adapter.Tensors:
-    """The next global adapter, in memory."""
-    settings = assignment.settings.aggregation
-    combined = STRATEGIES[settings.strategy](start, members, settings)
-    moved = move(start, combined, settings.server_step)
-    if not adapter.is_finite(moved):
-        raise PermanentError(
-            f"aggregation.serverStep: got {settings.server_step}, which makes the adapter infinite",
-            hint="lower aggregation.serverStep or the learning rate",
-        )
-    return moved
-
-
 def own_prefix(store: ObjectStore, assignment: Assignment, base_model: str) -> None:
     """Write once whose prefix this is, before the first global adapter can be seen."""
     prefix = assignment.storage.prefix
@@ -168,42 +184,57 @@ def own_prefix(store: ObjectStore, assignment: Assignment, base_model: str) -> N
     manifest.check_same_run(prefix, theirs, {**own.identity, "model.sha256": base_model})
 
 
-def write_adapter(
-    store: ObjectStore, assignment: Assignment, start: adapter.Tensors, moved: adapter.Tensors
-) -> tuple[dict[str, FileEntry], float]:
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The files of the folder as they are stored, and what they say."""
+
+    files: dict[str, FileEntry]
+    """Each file."""
+    norm: float
+    """Length of the step of the trainable part."""
+    diagnostics: Diagnostics | None
+    """How the updates relate to the result."""
+
+
+def write_folder(
+    store: ObjectStore, assignment: Assignment, task: Task, result: Result, place: Workplace
+) -> Stored:
     """Store the adapter and its config; what is described afterwards is what is stored."""
     folder = global_folder(assignment)
-    own = adapter.encode(moved)
-    targets = adapter.target_names(moved)
-    config = adapter.config(assignment.adapter, assignment.model.source, targets)
-    stored = put_once(store, folder + keys.ADAPTER, own)
-    if stored is not own:
-        moved = check_whole(folder + keys.ADAPTER, stored, start)
-    contents = {keys.ADAPTER: stored, keys.CONFIG: put_once(store, folder + keys.CONFIG, config)}
-    files = {
-        name: FileEntry(sha256=manifest.sha256(data), size=len(data))
-        for name, data in contents.items()
-    }
-    return files, adapter.distance(moved, start)
+    shapes = result_shapes(task, result.frozen_rank)
+    files = {}
+    if result.has_state:
+        files[keys.STATE] = folder_.store_file(store, folder + keys.STATE, place.next_state)
+    files[keys.ADAPTER] = folder_.store_file(store, folder + keys.ADAPTER, place.result, shapes)
+    targets = adapter.target_names(shapes)
+    source, frozen = assignment.model.source, result.frozen_rank
+    config = adapter.config(assignment.adapter, source, targets, frozen)
+    files[keys.CONFIG] = folder_.store_bytes(store, folder + keys.CONFIG, config)
+    norm, diagnostics = measure(assignment, task, place)
+    return Stored(files=files, norm=norm, diagnostics=diagnostics)
 
 
-def check_whole(key: str, data: bytes, start: adapter.Tensors) -> adapter.Tensors:
-    """An earlier writer's adapter, when it can be this round's at all."""
-    try:
-        tensors = adapter.decode(data)
-    except adapter.AdapterError as error:
-        raise Corrupt(f"{key}: {error.message}") from None
-    if adapter.shapes(tensors) != adapter.shapes(start) or not adapter.is_finite(tensors):
-        raise Corrupt(f"{key}: got another adapter's tensors, expected the start adapter's shapes")
-    return tensors
+def measure(
+    assignment: Assignment, task: Task, place: Workplace
+) -> tuple[float, Diagnostics | None]:
+    """How far the stored adapter moved, and how the updates relate to it."""
+    with ExitStack() as files:
+        trained, frozen = folder_.open_parts(
+            place.result, assignment.adapter.rank, place.new, place.new_frozen, files
+        )
+        norm = distance(trained, task.start)
+        if not task.settings.diagnostics:
+            return norm, None
+        scale = assignment.adapter.alpha / assignment.adapter.rank
+        return norm, diagnose(task, trained, frozen, scale)
 
 
 def describe(
     assignment: Assignment,
     members: Members,
     base_model: str,
-    files: dict[str, FileEntry],
-    norm: float,
+    result: Result,
+    stored: Stored,
     seconds: dict[str, float],
 ) -> GlobalManifest:
     """The round's manifest."""
@@ -216,10 +247,13 @@ def describe(
         inputs=inputs,
         base_model=base_model,
         start=assignment.start,
-        files=files,
+        files=stored.files,
         members=[offer.member for offer in offers.values()],
         refused=[Refusal(environment=e, reason=r) for e, r in sorted(members.refused.items())],
-        norm=norm,
+        norm=stored.norm,
+        frozen_rank=result.frozen_rank,
+        compression=result.loss,
+        diagnostics=stored.diagnostics,
         updates={
             environment: offer.manifest.model_dump(
                 mode="json", by_alias=True, include={"counts", "norm", "loss", "seconds"}
@@ -242,15 +276,22 @@ def report(assignment: Assignment, data: bytes) -> AggregatorReport:
     stored = parse(GlobalManifest, global_folder(assignment) + keys.MANIFEST, data)
     index = {name: position for position, name in enumerate(assignment.environments)}
     entry = stored.files[keys.ADAPTER]
+    members = [m.environment for m in stored.members if m.environment in index]
+    found = stored.diagnostics
     return AggregatorReport(
         round=stored.round,
         manifest=manifest.sha256(data),
         adapter=entry.sha256,
         bytes=entry.size,
-        members=[index[m.environment] for m in stored.members if m.environment in index],
+        members=[index[name] for name in members],
         refused=[
             (index[r.environment], r.reason) for r in stored.refused if r.environment in index
         ],
+        norm=float(f"{found.norm:.6g}") if found else 0.0,
+        error=float(f"{found.error:.4g}") if found else 0.0,
+        effective_rank=round(found.effective_rank, 3) if found else 0.0,
+        cosine=[round(found.cosine[name], 3) for name in members] if found else [],
+        share=[round(found.share[name], 3) for name in members] if found else [],
         seconds=stored.seconds,
     )
 

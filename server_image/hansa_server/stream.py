@@ -1,21 +1,32 @@
-"""The members of a round as a stream: one update in memory at a time, refusals noted on the way."""
+"""The members of a round: their offers, the checks on them, and their files once they passed."""
 
 import json
-from collections.abc import Iterator
+import os
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
 
 from hansa import adapter, keys
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.errors import NotFound, TooFewUpdates
 from hansa.logs import Log
 from hansa.manifest import Member
+from hansa.spec import Aggregation
 from hansa.store.base import ObjectStore
-from hansa_server import gate
+from hansa.tensorfile import Shapes, TensorFile
+from hansa_server import gate, scratch
 from hansa_server.gate import Offer, RefusalReason, Refused
-from hansa_server.strategies.base import Update
+from hansa_server.task import Update
 
 FIRST_READ = 64 * 2**10
 """Bytes of an update read to learn its shapes; most headers fit."""
+PARALLEL = min(8, 2 * (os.cpu_count() or 1))
+"""Requests to the store at a time; more than the cores can follow only get in each other's way."""
+
+_T = TypeVar("_T")
 
 
 class TooFewMembers(TooFewUpdates):
@@ -27,17 +38,15 @@ class TooFewMembers(TooFewUpdates):
 
 
 class Members:
-    """The updates that an assignment names; iterating reads and checks each one's adapter.
-
-    A pass can be repeated: what was refused once stays out, and the digests keep the rest the same.
-    """
+    """The updates that an assignment names; each step reads more of them and may refuse some."""
 
     def __init__(self, store: ObjectStore, assignment: Assignment, log: Log) -> None:
         self._store = store
         self._assignment = assignment
         self._log = log
-        self._shapes: adapter.Shapes = {}
-        self._limit = 0
+        self._files: dict[str, TensorFile] = {}
+        self._norms: dict[str, float] = {}
+        self._measures = _needs_norms(assignment.settings.aggregation)
         self.offers: dict[str, Offer] = {}
         """Members that no check has refused so far, sorted by environment."""
         self.refused: dict[str, RefusalReason] = {}
@@ -45,9 +54,9 @@ class Members:
 
     def read_manifests(self) -> None:
         """Learn what each member offers; nothing large is read yet."""
-        for member in sorted(self._assignment.members, key=lambda member: member.environment):
-            with self._gated(member.environment):
-                self.offers[member.environment] = self._offer(member)
+        members = sorted(self._assignment.members, key=lambda member: member.environment)
+        named = {member.environment: member for member in members}
+        self.offers = self._each(named, lambda name: self._offer(named[name]))
         self.require_enough()
 
     def agree_on_base_model(self, known: str | None) -> str:
@@ -60,32 +69,56 @@ class Members:
         self.require_enough()
         return expected
 
-    def agree_on_shapes(self) -> adapter.Shapes:
+    def agree_on_shapes(self) -> Shapes:
         """The adapter's shapes where no global adapter tells them: what most headers say."""
-        found: dict[str, adapter.Shapes] = {}
-        for environment, offer in list(self.offers.items()):
-            with self._gated(environment):
-                shapes = self._read_shapes(offer)
-                gate.check_shapes(shapes, self._assignment)
-                found[environment] = shapes
+        found = self._each(self.offers, lambda name: self._read_shapes(self.offers[name]))
         self.require_enough()
         said = {json.dumps(shapes): shapes for shapes in found.values()}
         return said[gate.most_common([json.dumps(shapes) for shapes in found.values()])]
 
-    def expect(self, start: adapter.Tensors) -> None:
-        """Hold every update against the start adapter from here on."""
-        self._shapes = adapter.shapes(start)
-        payload = sum(array.nbytes for array in start.values())
-        self._limit = payload + adapter.MAX_HEADER
+    def fetch(self, start: TensorFile, folder: Path) -> None:
+        """Copy every update into the folder, in parallel, and check what is in it."""
+        limit = sum(entry.end - entry.begin for entry in start.layout.values()) + adapter.MAX_HEADER
+        paths = {name: folder / f"{name}.safetensors" for name in self.offers}
 
-    def __iter__(self) -> Iterator[Update]:
-        for environment, offer in list(self.offers.items()):
-            tensors: adapter.Tensors | None = None
-            with self._gated(environment):
-                tensors = self._read_tensors(offer)
-            if tensors is not None:
-                yield Update(environment=environment, tensors=tensors)
+        def work(name: str) -> tuple[TensorFile, float]:
+            offer = self.offers[name]
+            gate.check_size(offer, offer.entry.size, limit)
+            scratch.copy(self._store, self._adapter_key(offer), offer, paths[name])
+            return self._examine(paths[name], start)
+
+        for name, (file, norm) in self._each(self.offers, work).items():
+            self._files[name], self._norms[name] = file, norm
         self.require_enough()
+        self._check_norms()
+
+    def _check_norms(self) -> None:
+        """Refuse updates that moved too far, by the spec's bound and then by the others' median."""
+        settings = self._assignment.settings.aggregation
+        if not self._measures:
+            return
+        for name in list(self.offers):
+            with self._gated(name):
+                gate.check_norm(self._norms[name], settings.max_update_norm)
+        self.require_enough()
+        median = statistics.median(self._norms[name] for name in self.offers)
+        for name in list(self.offers):
+            with self._gated(name):
+                gate.check_norm_ratio(self._norms[name], median, settings.max_norm_ratio)
+        self.require_enough()
+
+    def updates(self) -> list[Update]:
+        """What is merged, sorted by environment."""
+        weights = _weights(self._assignment.settings.aggregation, self.offers.values())
+        return [
+            Update(environment=name, file=self._files[name], weight=weight, norm=self._norms[name])
+            for name, weight in zip(self.offers, weights, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Give the files back."""
+        for file in self._files.values():
+            file.close()
 
     def require_enough(self) -> None:
         """End the round when too few members are left, naming each refusal."""
@@ -109,6 +142,20 @@ class Members:
         """Refusals as reports carry them."""
         index = self._assignment.environments.index
         return sorted((index(name), str(reason)) for name, reason in self.refused.items())
+
+    def _each(self, names: Iterable[str], work: Callable[[str], _T]) -> dict[str, _T]:
+        """Work on many members at a time; refusals are noted in the order of their names."""
+        done: dict[str, _T] = {}
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            futures = {name: pool.submit(work, name) for name in names}
+            try:
+                for name, future in futures.items():
+                    with self._gated(name):
+                        done[name] = future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return done
 
     @contextmanager
     def _gated(self, environment: str) -> Iterator[None]:
@@ -134,7 +181,7 @@ class Members:
             raise Refused("manifest-missing") from None
         return gate.read_manifest(data, member, self._assignment)
 
-    def _read_shapes(self, offer: Offer) -> adapter.Shapes:
+    def _read_shapes(self, offer: Offer) -> Shapes:
         key = self._adapter_key(offer)
         try:
             size = self._store.size(key)
@@ -145,22 +192,22 @@ class Members:
                 head = self._store.get_range(key, 0, needed)
         except NotFound:
             raise Refused("file-missing", key) from None
-        return gate.read_shapes(head, size)
-
-    def _read_tensors(self, offer: Offer) -> adapter.Tensors:
-        key = self._adapter_key(offer)
-        try:
-            gate.check_size(offer, self._store.size(key), self._limit)
-            data = self._store.get(key)
-        except NotFound:
-            raise Refused("file-missing", key) from None
-        gate.check_sha256(offer, data)
-        tensors = gate.read_tensors(data)
-        shapes = adapter.shapes(tensors)
+        shapes = gate.read_shapes(head, size)
         gate.check_shapes(shapes, self._assignment)
-        gate.check_same_shapes(shapes, self._shapes)
-        gate.check_finite(tensors)
-        return tensors
+        return shapes
+
+    def _examine(self, path: Path, start: TensorFile) -> tuple[TensorFile, float]:
+        file = gate.open_update(path)
+        path.unlink()  # an open file stays readable, and a kill leaves nothing behind
+        try:
+            gate.check_shapes(file.shapes, self._assignment)
+            gate.check_same_shapes(file.shapes, start.shapes)
+            gate.check_finite(scratch.is_finite(file))
+            norm = scratch.distance(file, start) if self._measures else 0.0
+        except Refused:
+            file.close()
+            raise
+        return file, norm
 
     def _adapter_key(self, offer: Offer) -> str:
         return self._folder(offer.member.environment) + keys.ADAPTER
@@ -168,3 +215,19 @@ class Members:
     def _folder(self, environment: str) -> str:
         prefix = self._assignment.storage.prefix
         return keys.update_folder(prefix, environment, self._assignment.round)
+
+
+def _needs_norms(settings: Aggregation) -> bool:
+    """Whether anything looks at the updates' norms; measuring them costs a pass over the files."""
+    bounds = (settings.max_update_norm, settings.max_norm_ratio)
+    return settings.strategy == "norm-balanced" or any(bound is not None for bound in bounds)
+
+
+def _weights(settings: Aggregation, offers: Iterable[Offer]) -> list[float]:
+    """What each member counts; when none has anything to weigh, all count alike."""
+    counts = [offer.manifest.counts for offer in offers]
+    if settings.strategy != "weighted-mean":
+        return [1.0] * len(counts)
+    by = settings.weight_by
+    weights = [float(c.kept if by == "examples" else c.succeeded) for c in counts]
+    return weights if any(weights) else [1.0] * len(counts)

@@ -4,12 +4,14 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from hansa import access, keys
-from hansa.errors import Denied, NotFound, Precondition
+from hansa.errors import Corrupt, Denied, NotFound, Precondition
 from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.manifest import sha256
 from hansa.spec import S3
 from hansa.store.base import Credentials, put_once
 from hansa.store.s3 import Retry, S3Store
@@ -43,6 +45,30 @@ def test_a_second_put_is_refused_and_the_first_is_kept(store: S3Store, fresh_pre
         with pytest.raises(Precondition, match="exists already"):
             store.put_if_absent(key, again)
     assert store.get(key) == b"first"
+
+
+def test_a_file_goes_there_and_back_with_its_digest(
+    store: S3Store, fresh_prefix: str, tmp_path: Path
+) -> None:
+    key, data = f"{fresh_prefix}/file", os.urandom(3 * 2**20 + 17)
+    (tmp_path / "up").write_bytes(data)
+    store.upload_if_absent(key, tmp_path / "up")
+    assert store.download(key, tmp_path / "down", len(data)) == sha256(data)
+    assert (tmp_path / "down").read_bytes() == data
+    (tmp_path / "up").write_bytes(b"another")
+    with pytest.raises(Precondition, match="exists already"):
+        store.upload_if_absent(key, tmp_path / "up")
+
+
+def test_a_file_of_another_size_or_none_is_not_copied(
+    store: S3Store, fresh_prefix: str, tmp_path: Path
+) -> None:
+    key = f"{fresh_prefix}/file"
+    store.put_if_absent(key, b"0123456789")
+    with pytest.raises(Corrupt, match="got 10 bytes, expected 9"):
+        store.download(key, tmp_path / "down", 9)
+    with pytest.raises(NotFound):
+        store.download(f"{key}-not", tmp_path / "down", 9)
 
 
 def test_put_once_goes_on_with_the_first_writers_bytes(store: S3Store, fresh_prefix: str) -> None:

@@ -1,99 +1,224 @@
-"""What every strategy must do, run over all of them."""
+"""What every strategy must do, run over all of them; and each against its formula, dense."""
 
-from collections.abc import Iterator
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from hansa.adapter import Tensors
+from hansa.aggregation import Strategy
 from hansa.spec import Aggregation
 from hansa_server.strategies import STRATEGIES
-from hansa_server.strategies.base import Strategy, Update, move
-from hansa_server.strategies.mean import mean
+from tests import dense
+from tests.merging import Outcome, draw, run, shapes_of
 
-SHAPES = {"a": (2, 3), "b": (4, 2)}
-values = st.floats(-1e6, 1e6, width=32)
-adapters = st.fixed_dictionaries(
-    {n: arrays(np.float32, s, elements=values) for n, s in SHAPES.items()}
-)
-every_strategy = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=list(STRATEGIES))
+CASES = {
+    "one layer, rank 1": shapes_of(1, (3, 4)),
+    "three layers, rank 4": shapes_of(4, (9, 7), (16, 24), (5, 40)),
+    "rank above the size": shapes_of(8, (6, 5), (12, 30)),
+}
+every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
+every_shape = pytest.mark.parametrize("shapes", CASES.values(), ids=list(CASES))
+every_step = pytest.mark.parametrize("step", [1.0, 0.3, 3.0])
+
+BY_ELEMENT = [
+    "mean",
+    "weighted-mean",
+    "ffa",
+    "rolora",
+    "trimmed-mean",
+    "median",
+    "krum",
+    "multi-krum",
+    "norm-balanced",
+]
+ON_PRODUCTS = ["svd", "flora", "fedex"]
+OPTIMIZERS = ["fedavgm", "fedadagrad", "fedadam", "fedyogi"]
 
 
-class Stream:
-    """Updates that can be passed over again, with read-only arrays as the store's are."""
-
-    def __init__(self, updates: list[Tensors]) -> None:
-        self._updates = updates
-
-    def __iter__(self) -> Iterator[Update]:
-        for position, tensors in enumerate(self._updates):
-            for array in tensors.values():
-                array.setflags(write=False)
-            yield Update(environment=f"e{position}", tensors=tensors)
+def case(shapes: Any, count: int = 7) -> tuple[Tensors, list[Tensors]]:
+    """A start that has learned something, and members that moved from it unequally far."""
+    start = draw(100, shapes)
+    moved = [
+        {name: array + (0.2 + i) * draw(i, shapes)[name] for name, array in start.items()}
+        for i in range(count)
+    ]
+    return start, [{n: a.astype(np.float32) for n, a in tensors.items()} for tensors in moved]
 
 
-def test_every_strategy_of_the_spec_is_registered():
-    field = Aggregation.model_fields["strategy"].annotation
-    assert set(STRATEGIES) == set(field.__args__)
+def close(got: NDArray[Any], expected: NDArray[Any], tolerance: float = 1e-5) -> None:
+    scale = float(np.linalg.norm(expected)) or 1.0
+    assert float(np.linalg.norm(np.asarray(got, np.float64) - expected)) <= tolerance * scale
+
+
+def total(outcome: Outcome, module: str) -> NDArray[np.float64]:
+    return dense.product(outcome.tensors, module)
+
+
+def test_every_strategy_of_the_spec_is_registered() -> None:
+    assert set(STRATEGIES) | {"none"} == set(get_args(Strategy))
+    assert set(STRATEGIES) == {*BY_ELEMENT, *ON_PRODUCTS, *OPTIMIZERS}
 
 
 @every_strategy
-@settings(max_examples=30, deadline=None)
-@given(start=adapters, updates=st.lists(adapters, min_size=1, max_size=5))
-def test_equal_members_give_equal_bytes_of_the_right_shape(
-    strategy: Strategy, start: Tensors, updates: list[Tensors]
-):
-    before = {name: array.copy() for name, array in start.items()}
-    first = strategy(start, Stream(updates), Aggregation())
-    again = strategy(start, Stream(updates), Aggregation())
-    for name, shape in SHAPES.items():
-        assert first[name].dtype == np.float64
-        assert first[name].shape == shape
-        assert first[name].tobytes() == again[name].tobytes()
-        np.testing.assert_array_equal(start[name], before[name])
+@every_shape
+def test_equal_members_give_equal_bytes_and_the_start_is_left_alone(strategy, shapes) -> None:
+    start, updates = case(shapes)
+    first = run(start, updates, strategy=strategy, server_step=2.0)
+    again = run(start, updates, strategy=strategy, server_step=2.0)
+    assert first.data == again.data
+    assert {n: a.shape for n, a in first.trained.items()} == shapes
+    assert all(np.isfinite(array).all() for array in first.tensors.values())
 
 
 @every_strategy
-@settings(max_examples=30, deadline=None)
-@given(start=adapters, count=st.sampled_from([1, 2, 3, 5, 7]))
-def test_members_that_did_not_move_leave_the_adapter_where_it_was(
-    strategy: Strategy, start: Tensors, count: int
-):
-    still = strategy(start, Stream([start] * count), Aggregation())
-    moved = move(start, still, 3.0)
-    for name in SHAPES:
-        np.testing.assert_allclose(moved[name], start[name], rtol=1e-6)
+@every_step
+@settings(max_examples=5, deadline=None)
+@given(count=st.sampled_from([1, 2, 3, 5]), seed=st.integers(0, 99))
+def test_members_that_did_not_move_leave_the_products_where_they_were(
+    strategy, step, count, seed
+) -> None:
+    shapes = CASES["three layers, rank 4"]
+    start = draw(seed, shapes)
+    still = run(start, [start] * count, strategy=strategy, server_step=step)
+    for module in dense.modules(start):
+        close(total(still, module), dense.product(start, module))
 
 
-@settings(max_examples=40, deadline=None)
-@given(start=adapters, updates=st.lists(adapters, min_size=1, max_size=7))
-def test_the_mean_is_numpys(start: Tensors, updates: list[Tensors]):
-    result = mean(start, Stream(updates), Aggregation())
-    for name in SHAPES:
-        expected = np.mean([update[name].astype(np.float64) for update in updates], axis=0)
-        np.testing.assert_allclose(result[name], expected, rtol=1e-12, atol=1e-9)
+@every_shape
+@every_step
+@pytest.mark.parametrize("strategy", BY_ELEMENT)
+def test_a_rule_by_element_is_its_formula(strategy, shapes, step) -> None:
+    start, updates = case(shapes)
+    got = run(start, updates, strategy=strategy, server_step=step, faulty=2)
+    told = Aggregation(strategy=strategy, server_step=step, faulty=2)
+    origin = dense.vector(start)
+    expected = origin + step * (dense.by_element(strategy, start, updates, told) - origin)
+    close(dense.vector(got.tensors), expected)
+    assert got.frozen == {}
 
 
-@settings(max_examples=40, deadline=None)
-@given(start=adapters, target=adapters, step=st.floats(0.01, 100))
-def test_the_step_is_a_line_from_the_start_through_the_aggregate(
-    start: Tensors, target: Tensors, step: float
-):
-    aggregate = {name: array.astype(np.float64) for name, array in target.items()}
-    moved = move(start, aggregate, step)
-    for name in SHAPES:
-        begin = start[name].astype(np.float64)
-        expected = begin + step * (target[name] - begin)
-        np.testing.assert_allclose(moved[name], expected, rtol=1e-6, atol=1e-3)
+@every_shape
+@pytest.mark.parametrize("weights", [[1, 2, 3], [5, 0, 1]])
+def test_a_weighted_mean_is_numpys_average(shapes, weights) -> None:
+    start, updates = case(shapes, 3)
+    got = run(start, updates, strategy="weighted-mean", weights=weights)
+    close(dense.vector(got.tensors), dense.mean(start, updates, weights))
 
 
-@settings(max_examples=40, deadline=None)
-@given(start=adapters, target=adapters)
-def test_a_step_of_one_is_the_aggregate_to_the_last_bit(start: Tensors, target: Tensors):
-    aggregate = {name: array.astype(np.float64) for name, array in target.items()}
-    moved = move(start, aggregate, 1.0)
-    for name in SHAPES:
-        np.testing.assert_array_equal(moved[name], target[name])
+@every_shape
+@every_step
+@pytest.mark.parametrize("weights", [[1, 1, 1], [1, 2, 3]])
+def test_svd_is_the_best_adapter_of_its_rank(shapes, step, weights) -> None:
+    start, updates = case(shapes, 3)
+    rank = next(iter(shapes.values()))[0]
+    got = run(start, updates, strategy="svd", server_step=step, weights=weights)
+    for module in dense.modules(start):
+        exact = dense.mean_product(start, updates, module, step, weights)
+        close(total(got, module), dense.best(exact, rank))
+
+
+@every_shape
+@every_step
+@pytest.mark.parametrize("with_frozen", [False, True], ids=["at first", "on a frozen part"])
+@pytest.mark.parametrize("strategy", ["flora", "fedex"])
+def test_exact_strategies_have_the_mean_of_the_products(
+    strategy, shapes, step, with_frozen
+) -> None:
+    start, updates = case(shapes, 3)
+    frozen = draw(55, _of_rank(shapes, 5)) if with_frozen else None
+    got = run(start, updates, strategy=strategy, server_step=step, frozen=frozen)
+    for module in dense.modules(start):
+        expected = dense.mean_product(start, updates, module, step, [1, 1, 1])
+        if frozen:
+            expected = expected + dense.product(frozen, module)
+        close(total(got, module), expected)
+    assert got.result.loss == 0.0
+
+
+@every_shape
+@pytest.mark.parametrize("strategy", ["flora", "fedex"])
+def test_beyond_the_bound_the_frozen_part_is_the_best_of_its_rank(strategy, shapes) -> None:
+    start, updates = case(shapes, 5)
+    got = run(start, updates, strategy=strategy, max_rank=3)
+    lost = whole = 0.0
+    for module in dense.modules(start):
+        exact = dense.mean_product(start, updates, module, 1.0, [1] * 5)
+        rest = exact - dense.product(got.trained, module)
+        close(dense.product(got.frozen, module), dense.best(rest, 3))
+        lost += float(np.sum((rest - dense.best(rest, 3)) ** 2))
+        whole += float(np.sum(rest**2))
+    if got.result.loss:
+        assert got.result.loss == pytest.approx(np.sqrt(lost / whole), rel=1e-3, abs=1e-5)
+    assert got.result.frozen_rank <= 3
+
+
+def test_flora_starts_afresh_and_fedex_goes_on_from_the_means() -> None:
+    start, updates = case(CASES["three layers, rank 4"], 3)
+    stacked = run(start, updates, strategy="flora")
+    assert all(not array.any() for n, array in stacked.trained.items() if "lora_B" in n)
+    assert stacked.data != run(start, updates, strategy="flora", round_=4).data
+    exact = run(start, updates, strategy="fedex")
+    close(dense.vector(exact.trained), dense.mean(start, updates, [1, 1, 1]))
+
+
+@every_shape
+@pytest.mark.parametrize("strategy", OPTIMIZERS)
+def test_a_server_optimizer_is_its_formula_over_rounds(strategy, shapes) -> None:
+    start = draw(100, shapes)
+    rounds = [[draw(10 * r + i, shapes) for i in range(3)] for r in range(3)]
+    told = {"server_step": 1.5, "server_learning_rate": 0.01, "momentum": 0.8}
+    now, state = start, None
+    for number, updates in enumerate(rounds, start=1):
+        got = run(now, updates, state=state, strategy=strategy, round_=number, **told)
+        now, state = got.tensors, got.state
+    expected = dense.optimized(strategy, start, rounds, Aggregation(strategy=strategy, **told))
+    close(dense.vector(now), expected)
+
+
+@every_strategy
+def test_a_frozen_part_that_a_strategy_does_not_touch_stays_to_the_last_bit(strategy) -> None:
+    shapes = CASES["three layers, rank 4"]
+    start, updates = case(shapes)
+    frozen = draw(5, _of_rank(shapes, 6))
+    got = run(start, updates, strategy=strategy, frozen=frozen, max_rank=64)
+    if strategy in ("flora", "fedex"):
+        assert got.result.frozen_rank > 6
+        return
+    for name, array in frozen.items():
+        np.testing.assert_array_equal(got.frozen[name], array)
+
+
+def test_the_mean_misses_the_mean_of_the_products_and_exact_strategies_do_not() -> None:
+    start, updates = case(CASES["three layers, rank 4"], 5)
+
+    def error(strategy: str) -> float:
+        got = run(start, updates, strategy=strategy)
+        exact = [dense.mean_product(start, updates, m, 1, [1] * 5) for m in dense.modules(start)]
+        made = [total(got, module) for module in dense.modules(start)]
+        apart = sum(float(np.sum((m - e) ** 2)) for m, e in zip(made, exact, strict=True))
+        return float(np.sqrt(apart / sum(float(np.sum(e**2)) for e in exact)))
+
+    assert error("mean") > 0.1
+    assert error("svd") > 1e-3
+    assert error("flora") < 1e-5
+    assert error("fedex") < 1e-5
+
+
+@pytest.mark.parametrize("poison", [1e3, -1e3, 1e6])
+@pytest.mark.parametrize("strategy", ["median", "trimmed-mean", "krum", "multi-krum"])
+def test_one_hostile_member_does_not_move_a_robust_rule(strategy, poison) -> None:
+    shapes = CASES["three layers, rank 4"]
+    start = draw(100, shapes)
+    honest = [{n: a + 0.1 * draw(i, shapes)[n] for n, a in start.items()} for i in range(4)]
+    hostile = {n: np.full_like(a, poison) for n, a in start.items()}
+    got = run(start, [*honest, hostile], strategy=strategy)
+    apart = np.linalg.norm(dense.vector(got.tensors) - dense.vector(start))
+    assert apart <= max(np.linalg.norm(dense.vector(h) - dense.vector(start)) for h in honest)
+
+
+def _of_rank(shapes: Any, rank: int) -> Any:
+    return {n: (rank, s[1]) if "lora_A" in n else (s[0], rank) for n, s in shapes.items()}

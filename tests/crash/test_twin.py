@@ -1,6 +1,7 @@
 """A slow twin of a Job that computed other bytes: the folder stays one adapter all the same."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,7 @@ def executor(weed: LocalStore, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """An executor whose clients may be twins; the environment says who."""
     patch = pytest.MonkeyPatch()
     patch.setitem(executors.PROGRAMS, "client", "tests.crash.twin")
-    patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
     folder = tmp_path_factory.mktemp("twins") / "jobs"
 
     def environ(name: str) -> dict[str, str]:

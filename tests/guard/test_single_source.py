@@ -13,6 +13,7 @@ KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global)/|jsonl\.zst")
 LABELS = re.compile(r"hansa\.dev/")
 PURE = [
     "hansa/plan.py",
+    "hansa/attempts.py",
     *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/policy").glob("*.py")),
 ]
 IMPURE_MODULES = {"time", "random", "uuid", "secrets", "os", "threading", "subprocess", "socket"}

@@ -157,9 +157,14 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "success-sft",
     ),
     "unknown strategy": (
-        setter("spec.aggregation.strategy", "krum"),
-        "spec.aggregation.strategy: got 'krum'",
+        setter("spec.aggregation.strategy", "bulyan"),
+        "spec.aggregation.strategy: got 'bulyan'",
         "mean",
+    ),
+    "krum with too few environments": (
+        setter("spec.aggregation.strategy", "krum"),
+        "spec.aggregation.faulty: got 1",
+        "needs 5 environments (2 x faulty + 3), and spec.environments has 2",
     ),
     "more updates than environments": (
         setter("spec.participation.minimumUpdates", 3),

@@ -3,12 +3,14 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from hansa.errors import Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.exits import Exit
 from hansa.local.objectstore import LocalStore
+from hansa.manifest import sha256
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import ENV_PATIENCE, Retry, S3Store
@@ -29,9 +31,29 @@ def test_a_put_outlives_a_short_failure(
     assert proxy.count("PUT") >= 2
 
 
+@pytest.mark.parametrize("kind", PASSING)
+def test_an_upload_outlives_a_short_failure(
+    proxy: FaultyProxy,
+    through: Through,
+    store: S3Store,
+    fresh_prefix: str,
+    kind: Kind,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_bytes(DATA)
+    proxy.fail(kind, times=2, methods=("PUT",))
+    through(patience_seconds=20).upload_if_absent(f"{fresh_prefix}/key", tmp_path / "file")
+    assert store.get(f"{fresh_prefix}/key") == DATA
+
+
 @pytest.mark.parametrize("kind", [*PASSING, "cut-head"])
 def test_reads_outlive_a_short_failure(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, kind: Kind
+    proxy: FaultyProxy,
+    through: Through,
+    store: S3Store,
+    fresh_prefix: str,
+    kind: Kind,
+    tmp_path: Path,
 ) -> None:
     key = f"{fresh_prefix}/key"
     store.put_if_absent(key, DATA)
@@ -40,6 +62,7 @@ def test_reads_outlive_a_short_failure(
         (lambda: reader.get(key), DATA),
         (lambda: reader.get_range(key, 100, 50_000), DATA[100:50_100]),
         (lambda: reader.size(key), len(DATA)),
+        (lambda: reader.download(key, tmp_path / "copy", len(DATA)), sha256(DATA)),
         (lambda: list(reader.list(f"{fresh_prefix}/")), [key]),
     ]
     for verb, expected in verbs:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from hansa.adapter import Tensors
+from hansa.aggregation import Half
 from hansa.spec import Adapter, Training
 from hansa_client import batch, trajectory
 
@@ -22,6 +23,10 @@ class Lesson:
     """Kept trajectories as tokens, in a fixed order; each has a token of the agent."""
     start: Tensors
     """The global adapter the round starts from."""
+    frozen: Tensors = field(default_factory=dict)
+    """The global adapter's frozen part, which belongs to the model while it trains."""
+    half: Half = "both"
+    """Which of the adapter's matrices are trained; the others stay as they are."""
     adapter: Adapter
     """The adapter's shape."""
     training: Training

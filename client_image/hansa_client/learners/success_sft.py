@@ -21,9 +21,15 @@ def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> T
 
     The optimizer's state ends with the round: the next one starts from another adapter, the mean.
     """
+    with lora.merged(base.model, lesson.adapter, lesson.frozen):
+        return _train(base, lesson, progress)
+
+
+def _train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
     torch.manual_seed(lesson.seed)
     steps = lesson.steps()
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
+    lora.train_only(wrapped, lesson.half)
     try:
         wrapped.train()
         losses: list[tuple[float, int]] = []
@@ -46,11 +52,29 @@ def _steps(
     weights = [weight for weight in wrapped.parameters() if weight.requires_grad]
     rate = lesson.training.learning_rate
     optimizer = AdamW(weights)
+    anchor = Anchor(weights, lesson.training.proximal)
     for done, step in enumerate(steps):
         loss, count = batch_loss(wrapped, device, [lesson.sequences[index] for index in step])
         loss.div(count).backward()  # type: ignore[no-untyped-call]
+        anchor.pull()
         optimizer.step(rate * cosine(done, len(steps)))
         yield float(loss.detach()), count
+
+
+class Anchor:
+    """FedProx: the gradient of proximal / 2 times the squared distance from the start."""
+
+    def __init__(self, weights: Sequence[torch.Tensor], strength: float) -> None:
+        self._strength = strength
+        self._weights = list(weights) if strength else []
+        self._origins = [weight.detach().clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def pull(self) -> None:
+        """Add it to the gradients there are."""
+        for weight, origin in zip(self._weights, self._origins, strict=True):
+            if weight.grad is not None:
+                weight.grad.add_(weight - origin, alpha=self._strength)
 
 
 def cosine(done: int, total: int) -> float:

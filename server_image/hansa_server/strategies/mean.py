@@ -1,25 +1,14 @@
-"""The unweighted mean of A and of B, element by element: Fed-SE's rule.
+"""The mean of A and of B, element by element: Fed-SE's rule, and FedIT's when weighted.
 
 The product of the means is not the mean of the products: mean(B)·mean(A) has cross terms.
-One hostile member can move the result as far as it likes: a mean is not robust.
+One hostile member can move the result as far as it likes: a mean is not robust, and weights come
+from what each member says of itself.
 """
 
-import numpy as np
-
-from hansa.adapter import Tensors
-from hansa.spec import Aggregation
-from hansa_server.strategies.base import Aggregate, Updates
+from hansa_server.elementwise import by_element, weighted
+from hansa_server.task import Merge, Task
 
 
-def mean(start: Tensors, updates: Updates, settings: Aggregation) -> Aggregate:
-    """Sum in float64 in sorted order, then divide once."""
-    total: Aggregate = {name: np.zeros(start[name].shape) for name in sorted(start)}
-    count = 0
-    for update in updates:
-        count += 1
-        for name, array in total.items():
-            array += update.tensors[name]
-        del update  # or it stays in memory while the next one is read
-    for array in total.values():
-        array /= count
-    return total
+def mean(task: Task) -> Merge:
+    """By the members' weights, which are all 1 unless the settings weigh."""
+    return by_element(task, weighted(task, [update.weight for update in task.updates]))

@@ -53,6 +53,9 @@ class Model(RuleBasedStateMachine):
             self.requests[request.name] = request
             if request.name not in self.jobs:
                 self.jobs[request.name] = make_job(request, "starting", created_at=self.now)
+            if request.assignment.own_start:
+                own = (request.assignment.start.round, request.environment)
+                assert own in self.trained, "a start that was never sent"
             if request.role == "aggregator":
                 known = self.told_members.setdefault(request.round, request.assignment.members)
                 assert known == request.assignment.members, "members changed after the freeze"
@@ -123,6 +126,10 @@ class Model(RuleBasedStateMachine):
         )
         self.federation = self.federation.model_copy(update={"metadata": metadata})
 
+    @rule(strategy=st.sampled_from(["mean", "none"]))
+    def choose_strategy(self, strategy):
+        self.federation = with_spec(self.federation, aggregation={"strategy": strategy})
+
     @rule(names=st.sets(st.sampled_from(ENVIRONMENTS), min_size=2))
     def choose_environments(self, names):
         environments = [{"name": name, "world": name} for name in sorted(names)]
@@ -148,7 +155,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def completed_counts_what_ended_well(self):
         status = self.federation.status
-        ended = [e for e in status.history if e.outcome in ("aggregated", "empty")]
+        ended = [e for e in status.history if e.outcome in ("aggregated", "apart", "empty")]
         assert status.completed == len(ended)
         assert status.completed <= self.federation.spec.rounds
 

@@ -91,3 +91,15 @@ def test_what_may_change_passes() -> None:
 
 def test_differences_are_named_by_path() -> None:
     assert differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}) == [("a.c", 2, 3)]
+
+
+@pytest.mark.parametrize("strategy", ["krum", "multi-krum"])
+def test_krum_needs_enough_environments_for_its_hostile_ones(strategy: str) -> None:
+    def of(count: int, faulty: int, chosen: str) -> FederationSpec:
+        names = [{"name": f"e{index}", "world": "maze"} for index in range(count)]
+        return make(environments=names, aggregation={"strategy": chosen, "faulty": faulty})
+
+    assert of(5, 1, strategy).aggregation.faulty == 1
+    assert of(2, 40, "mean").aggregation.faulty == 40
+    with pytest.raises(ValueError, match=r"aggregation\.faulty: got 2, .* needs 7 environments"):
+        of(6, 2, strategy)

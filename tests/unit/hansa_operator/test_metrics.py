@@ -126,6 +126,29 @@ def test_refused_updates_are_counted_by_environment_and_reason(end: Any) -> None
     assert run.value("hansa_updates_rejected_total", **labels) == 1
 
 
+def test_the_diagnostics_of_the_newest_round_are_shown_and_none_leave_the_last() -> None:
+    report = AggregatorReport(
+        round=1,
+        manifest="a" * 64,
+        adapter="b" * 64,
+        bytes=1,
+        members=[0, 1],
+        norm=3.5,
+        error=0.25,
+        effective_rank=4.5,
+        cosine=[0.5, -0.25],
+        share=[0.75, 0.25],
+    )
+    run = Run("maze", "wordle").passes(
+        60, fed_r1_aggregator_a1={"state": "succeeded", "report": report}
+    )
+    assert run.value("hansa_update_cosine", environment="wordle") == -0.25
+    assert run.value("hansa_update_share_ratio", environment="maze") == 0.75
+    assert run.value("hansa_aggregate_norm") == 3.5
+    assert run.value("hansa_aggregate_error_ratio") == 0.25
+    assert run.value("hansa_effective_rank") == 4.5
+
+
 def test_a_suspended_federation_counts_nothing() -> None:
     run = Run("maze").passes(2)
     run.federation = with_spec(run.federation, suspend=True)

@@ -44,6 +44,7 @@ class Round:
     number: int = 1
     start: StartAdapter = field(default_factory=StartAdapter)
     server_step: float = 1.0
+    aggregation: dict[str, Any] = field(default_factory=dict)
     minimum: int = 1
     seed: int = 7
     target_modules: Any = "all-linear"
@@ -60,7 +61,9 @@ class Round:
             "adapter": Adapter(rank=RANK, target_modules=self.target_modules),
             "round": self.number,
             "start": self.start,
-            "settings": RoundSettings(aggregation=Aggregation(server_step=self.server_step)),
+            "settings": RoundSettings(
+                aggregation=Aggregation(server_step=self.server_step, **self.aggregation)
+            ),
             "storage": S3(bucket="hansa", prefix=PREFIX),
             "environments": sorted(self.environments),
             "members": list(self.members.values()),

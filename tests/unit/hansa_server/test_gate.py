@@ -110,7 +110,7 @@ def test_a_manifest_that_does_not_fit_is_refused_by_its_reason(changes, reason):
     [
         pytest.param(["training", "learningRate"], 0.5, "other-run", id="learning rate"),
         pytest.param(["seed"], 8, "other-run", id="seed"),
-        pytest.param(["adapter", "alpha"], 32, "other-run", id="alpha"),
+        pytest.param(["adapter", "alpha"], 32, "alpha", id="alpha"),
         pytest.param(["environment"], "wordle", "other-run", id="environment"),
         pytest.param(["start", "round"], 5, "start", id="start adapter"),
         pytest.param(["world"], "wordle", None, id="the world is the silo's own matter"),

@@ -1,0 +1,84 @@
+"""Hansa's aggregation beside Flower's, NVFLARE's and PEFT's, on the same files in one run.
+
+python bench/aggregate/compare.py --adapters /tmp/adapters --peers /tmp/peers/bin/python \\
+    --counts 5,20,40,100 --out bench/aggregate/results
+
+Each measurement is a process of its own, after one that warms the page cache; of several, the
+fastest counts, since all that disturbs makes slower.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from adapters import folders
+
+HERE = Path(__file__).parent
+WAYS = [
+    "hansa:mean",
+    "flower:mean",
+    "nvflare:mean",
+    "hansa:mean+diagnostics",
+    "hansa:median",
+    "flower:median",
+    "hansa:trimmed-mean",
+    "flower:trimmed-mean",
+    "hansa:krum",
+    "flower:krum",
+    "hansa:svd",
+    "hansa:flora",
+    "hansa:fedex",
+]
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def measure(python: str, way: str, given: list[Path], times: int) -> dict[str, Any]:
+    """The fastest of several runs."""
+    threads = {} if way.startswith("peft:") else ONE_THREAD
+    runs = []
+    for _ in range(times):
+        ended = subprocess.run(
+            [python, str(HERE / "contender.py"), way, *map(str, given)],
+            env={**os.environ, **threads},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ended.returncode:
+            return {"error": ended.stderr.strip().splitlines()[-1][:200]}
+        runs.append(json.loads(ended.stdout.splitlines()[-1]))
+    return min(runs, key=lambda run: run["seconds"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--adapters", type=Path, required=True)
+    parser.add_argument("--peers", default=sys.executable, help="Python with flwr and nvflare.")
+    parser.add_argument("--counts", default="5")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    told = parser.parse_args()
+    rows = []
+    for count in map(int, told.counts.split(",")):
+        given = list(folders(told.adapters, count, told.layers))
+        for way in told.ways.split(","):
+            own = way.startswith(("hansa:", "peft:"))
+            found = measure(sys.executable if own else told.peers, way, given, told.times)
+            rows.append({"count": count, "way": way, **found})
+            print(json.dumps(rows[-1]), flush=True)
+    if told.out:
+        told.out.mkdir(parents=True, exist_ok=True)
+        about = {"machine": platform.machine(), "cores": os.cpu_count(), "layers": told.layers}
+        text = json.dumps({**about, "rows": rows}, indent=2) + "\n"
+        (told.out / "compare.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""spec.aggregation as data: how the updates of a round become the next global adapter."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hansa.base import Model
+
+Strategy = Literal[
+    "mean",
+    "weighted-mean",
+    "svd",
+    "flora",
+    "fedex",
+    "ffa",
+    "rolora",
+    "fedavgm",
+    "fedadagrad",
+    "fedadam",
+    "fedyogi",
+    "trimmed-mean",
+    "median",
+    "krum",
+    "multi-krum",
+    "norm-balanced",
+    "none",
+]
+Half = Literal["both", "A", "B"]
+"""Which of LoRA's two matrices a round trains."""
+
+KRUM = frozenset({"krum", "multi-krum"})
+"""Strategies that count on spec.aggregation.faulty."""
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Aggregation(Model):
+    """How the updates of a round become the next global adapter."""
+
+    strategy: Strategy = "mean"
+    """Rule that merges the updates; `mean` averages A and B element by element, as in Fed-SE."""
+    server_step: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Step from the old global adapter towards the aggregate; 1 is the aggregate itself."""
+    weight_by: Literal["examples", "successes"] = "examples"
+    """For `weighted-mean`: trajectories trained on, or successful episodes of the round."""
+    max_rank: Annotated[int, Field(ge=1, le=4096)] = 64
+    """For `flora` and `fedex`: rank of the frozen part at most; beyond, it is recompressed."""
+    momentum: Share = 0.9
+    """For `fedavgm`, `fedadam` and `fedyogi`: share of the last step that the next one keeps."""
+    second_momentum: Share = 0.99
+    """For `fedadam` and `fedyogi`: the same for the squares of the steps."""
+    server_learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.001
+    """For `fedadagrad`, `fedadam` and `fedyogi`: change of a value per round, about."""
+    adaptivity: Annotated[float, Field(gt=0, le=1)] = 0.001
+    """For the same: the smallest divisor, tau; larger is less adaptive."""
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+    """For `trimmed-mean`: share of the values left out at each end."""
+    faulty: Annotated[int, Field(ge=0, le=48)] = 1
+    """For `krum` and `multi-krum`: hostile members to withstand; needs 2 x faulty + 3 of them."""
+    max_update_norm: Annotated[float, Field(gt=0)] | None = None
+    """Refuses updates that moved further than this from the start adapter; absent: no bound."""
+    max_norm_ratio: Annotated[float, Field(ge=1)] | None = None
+    """Refuses updates that moved further than this times the median of the round's updates."""
+    diagnostics: bool = True
+    """Whether cosines, shares and the error against the exact mean of B·A are computed."""
+
+    def half(self, round_: int) -> Half:
+        """Which matrices a round trains: `ffa` never A, `rolora` B in odd rounds, A in even."""
+        if self.strategy == "ffa":
+            return "B"
+        if self.strategy == "rolora":
+            return "B" if round_ % 2 else "A"
+        return "both"
+
+    def check_members(self, environments: int) -> None:
+        """Refuse a number of hostile members that the federation is too small to withstand."""
+        needed = 2 * self.faulty + 3
+        if self.strategy in KRUM and environments < needed:
+            raise ValueError(
+                f"aggregation.faulty: got {self.faulty}, for which {self.strategy} needs {needed} "
+                f"environments (2 x faulty + 3), and spec.environments has {environments}"
+            )

@@ -1,0 +1,146 @@
+"""One party's way through a round: to its answer, to its next attempt, or out of the round.
+
+A part of `plan()`, and as pure: no I/O, no clock, no randomness.
+"""
+
+from datetime import timedelta
+
+from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
+from hansa.draft import Draft
+from hansa.exits import facts
+from hansa.jobs import ObservedJob
+from hansa.policy import deadline, retry
+from hansa.policy.quorum import ANSWERED
+from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
+from hansa.summary import record_answer, record_evaluation
+
+CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
+
+
+def step_all(
+    draft: Draft, status: FederationStatus, current: CurrentRound
+) -> tuple[FederationStatus, CurrentRound]:
+    """Every environment of the round one step forward; those that left the spec are dropped."""
+    names_ = {e.name for e in draft.federation.spec.environments}
+    present = [e for e in current.environments if e.name in names_]
+    stepped = []
+    for environment in present:
+        if environment.state in CONCLUDED:
+            stepped.append(environment)
+            continue
+        job = draft.want(current, environment, environment.name)
+        if job and job.started_at:
+            first = deadline.earliest(current.started_at, job.started_at)
+            current = current.model_copy(update={"started_at": first})
+        environment = _step(draft, current, environment, job)
+        if job and job.report and environment.state in ANSWERED:
+            status = _record(status, environment, job)
+        stepped.append(environment)
+    return status, current.model_copy(update={"environments": stepped})
+
+
+def _record(
+    status: FederationStatus, environment: RoundEnvironment, job: ObservedJob
+) -> FederationStatus:
+    report = job.report
+    if isinstance(report, ClientReport):
+        status = record_answer(status, environment.name, report)
+    if isinstance(report, AggregatorReport) or not report or not report.evaluation:
+        return status
+    return record_evaluation(status, environment.name, report.evaluation)
+
+
+def _step(
+    draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob | None
+) -> RoundEnvironment:
+    """One environment's next state, from what is seen of its present Job."""
+    if job is None:
+        waits = environment.not_before and draft.now < environment.not_before
+        return environment.model_copy(update={"state": "Retrying" if waits else "Starting"})
+    if job.state == "queued":
+        return environment.model_copy(update={"state": "Queued", "message": job.message})
+    if job.state == "starting":
+        patience = current.participation.start_timeout_seconds
+        end = deadline.ends_at(job.created_at, patience)
+        if deadline.is_over(end, draft.now):
+            reason = f"did not start within {patience} s: {job.message or 'no reason was given'}"
+            return _failed(draft, current, environment, job, reason)
+        draft.wake(end)
+        return environment.model_copy(update={"state": "Starting", "message": job.message})
+    if job.state == "running":
+        return environment.model_copy(update={"state": "Running", "message": ""})
+    if job.state == "succeeded":
+        return _answered(draft, current, environment, job)
+    reason = job.message or facts(job.exit_code).help
+    return _failed(draft, current, environment, job, reason)
+
+
+def _answered(
+    draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob
+) -> RoundEnvironment:
+    """A finished Job's answer; a lost report is fetched by running the Job again."""
+    report = job.report
+    if current.kind == "evaluate" and isinstance(report, EvaluateReport):
+        return environment.model_copy(update={"state": "Updated", "message": ""})
+    if isinstance(report, ClientReport) and report.round == current.round:
+        state = "Updated" if report.trained else "Empty"
+        done = {"state": state, "manifest": report.manifest, "message": ""}
+        return environment.model_copy(update={**done, "adapter": report.adapter})
+    lost = next_attempt(draft, environment, counted=False)
+    return environment.model_copy(update={**lost, "state": "Retrying", "message": "report lost"})
+
+
+def _failed(
+    draft: Draft,
+    current: CurrentRound,
+    environment: RoundEnvironment,
+    job: ObservedJob,
+    why: str,
+) -> RoundEnvironment:
+    """A failed attempt: the next one, or out of this round."""
+    decided = verdict(current, environment, job)
+    if decided.again:
+        draft.tell("JobRetried", f"{environment.name}: {why}", warning=True)
+        update = next_attempt(draft, environment, counted=decided.counted)
+        return environment.model_copy(update={**update, "state": "Retrying", "message": why})
+    draft.tell("JobFailed", f"{environment.name} is left out: {why}", warning=True)
+    failures = environment.failures + 1
+    return environment.model_copy(update={"state": "Failed", "failures": failures, "message": why})
+
+
+def verdict(current: CurrentRound, of: Attempts, job: ObservedJob) -> retry.Verdict:
+    """Whether this party tries again after its failed Job."""
+    return retry.after_failure(
+        exit_code=job.exit_code,
+        disrupted=job.reason == "Disrupted",
+        cannot_start=job.reason == "CannotStart",
+        failures=of.failures,
+        retries=current.participation.retries,
+    )
+
+
+def next_attempt(draft: Draft, of: Attempts, *, counted: bool) -> dict[str, object]:
+    """What changes in a party that tries again, after a pause that grows."""
+    pause = timedelta(seconds=retry.delay_seconds(of.attempt))
+    draft.wake(draft.now + pause)
+    return {
+        "attempt": of.attempt + 1,
+        "failures": of.failures + counted,
+        "not_before": draft.now + pause,
+    }
+
+
+def leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
+    """Who has not answered when the round is decided is left out of it, and back in the next."""
+    late = f"did not answer within {current.participation.round_timeout_seconds} s"
+    late = late if timed_out else "was not waited for: the round could not reach its minimum"
+    return current.model_copy(
+        update={
+            "environments": [
+                e
+                if e.state in CONCLUDED
+                else e.model_copy(update={"state": "Failed", "message": e.message or late})
+                for e in current.environments
+            ]
+        }
+    )

@@ -1,0 +1,24 @@
+"""The base of every model in the contract."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """Base of every model in the contract: camelCase outside, frozen, and no field left unread."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data with the names users write, absent fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

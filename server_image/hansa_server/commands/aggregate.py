@@ -1,0 +1,100 @@
+"""`hansa aggregate`: one adapter out of several, outside any federation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.common import Format, Output, print_data, say
+from hansa.errors import InputError
+
+if TYPE_CHECKING:
+    from hansa_server.offline import Outcome
+
+
+def aggregate(
+    adapters: Annotated[list[Path], typer.Argument(help="Folders of PEFT adapters.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
+    strategy: Annotated[
+        str, typer.Option(help="mean, svd, flora, fedex, trimmed-mean, median, krum, ...")
+    ] = "mean",
+    weights: Annotated[
+        str, typer.Option(help="What each adapter counts, as 1,2,3 in the order given.")
+    ] = "",
+    rank: Annotated[
+        int | None, typer.Option(min=1, help="Rank of the result, for svd and flora.")
+    ] = None,
+    trim: Annotated[
+        float, typer.Option(min=0, max=0.49, help="For trimmed-mean: share cut at each end.")
+    ] = 0.2,
+    faulty: Annotated[
+        int, typer.Option(min=0, max=48, help="For krum and multi-krum: hostile adapters.")
+    ] = 1,
+    diagnostics: Annotated[bool, typer.Option(help="Compare the adapters with the result.")] = True,
+    output: Output = Format.TABLE,
+) -> None:
+    """Merge adapters of one base model; PeftModel.from_pretrained loads the folder.
+
+    svd and flora take adapters of unequal ranks. Nothing but disk grows with their number.
+    """
+    from hansa.aggregation import Aggregation
+    from hansa_server.offline import OFFLINE, Order, combine
+
+    if strategy not in OFFLINE:
+        raise InputError(f"--strategy: got {strategy}, expected one of {', '.join(OFFLINE)}")
+    settings = Aggregation.model_validate(
+        {"strategy": strategy, "trim": trim, "faulty": faulty, "diagnostics": diagnostics}
+        | {"max_rank": 4096}  # what is merged here is trained no further: nothing is frozen
+    )
+    order = Order(
+        folders=adapters, weights=_weights(weights), settings=settings, rank=rank, out=out
+    )
+    outcome = combine(order, _progress if sys.stderr.isatty() else None)
+    if output is not Format.TABLE:
+        print_data(_data(outcome, strategy, out), output)
+        return
+    _print_table(outcome)
+    print(out)
+    say(f"{strategy} of {len(adapters)} adapters, rank {outcome.rank}")
+
+
+def _weights(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise InputError(f"--weights: got {text!r}, expected numbers as 1,2,3") from None
+
+
+def _progress(done: int, total: int) -> None:
+    end = "\n" if done == total else ""
+    print(f"\r{done} of {total} layers", end=end, file=sys.stderr, flush=True)
+
+
+def _data(outcome: Outcome, strategy: str, out: Path) -> dict[str, Any]:
+    found = outcome.diagnostics
+    return {
+        "path": str(out),
+        "strategy": strategy,
+        "rank": outcome.rank,
+        "compression": outcome.result.loss,
+        "adapters": [{"path": str(folder.path), "rank": folder.rank} for folder in outcome.folders],
+        "diagnostics": found.to_json() if found else None,
+    }
+
+
+def _print_table(outcome: Outcome) -> None:
+    """How each adapter relates to the result; a cosine below 0 pulls against it."""
+    found = outcome.diagnostics
+    if found is None:
+        return
+    paths = [str(folder.path) for folder in outcome.folders]
+    width = max(len("ADAPTER"), *(len(path) for path in paths))
+    print(f"{'ADAPTER':<{width}}  RANK       NORM   SHARE  COSINE")
+    for path, folder in zip(paths, outcome.folders, strict=True):
+        norm, share, cosine = found.norms[path], found.share[path], found.cosine[path]
+        print(f"{path:<{width}}  {folder.rank:>4}  {norm:>9.4g}  {share:>6.1%}  {cosine:>+6.3f}")
+    print(f"norm {found.norm:.4g}, effective rank {found.effective_rank:.2f}")
+    print(f"error against the exact mean of B·A: {found.error:.2%}")

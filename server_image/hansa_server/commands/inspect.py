@@ -1,0 +1,72 @@
+"""`hansa inspect`: what an adapter is, without loading a model."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.common import Format, Output, print_data
+
+if TYPE_CHECKING:
+    from hansa_server.peftfolder import Folder
+
+
+def inspect(
+    adapter: Annotated[Path, typer.Argument(help="Folder of a PEFT adapter.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Print an adapter's rank, layers, norms and digest."""
+    from hansa_server.peftfolder import open_folder
+
+    folder = open_folder(adapter)
+    with folder.file:
+        data = _facts(folder)
+    if output is not Format.TABLE:
+        print_data(data, output)
+        return
+    targets = data.pop("targets")
+    for name, value in data.items():
+        print(
+            f"{name + ':':<16}{value:.6g}" if type(value) is float else f"{name + ':':<16}{value}"
+        )
+    kinds = sorted({target.rpartition(".")[2] for target in targets})
+    print(f"{'targets:':<16}{len(targets)} layers ({', '.join(kinds)})")
+
+
+def _facts(folder: Folder) -> dict[str, Any]:
+    with folder.file.path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    count = sum(math.prod(shape) for shape in folder.file.shapes.values())
+    return {
+        "rank": folder.rank,
+        "alpha": folder.config["lora_alpha"],
+        "scale": folder.scale,
+        "base": folder.config.get("base_model_name_or_path"),
+        "parameters": count,
+        "bytes": folder.file.size,
+        "dtype": ", ".join(folder.dtypes),
+        "finite": folder.is_finite(),
+        **(_norms(folder) if folder.is_finite() else {}),
+        "sha256": digest,
+        "targets": folder.modules,
+    }
+
+
+def _norms(folder: Folder) -> dict[str, Any]:
+    """What the adapter does to the weights, from its singular values."""
+    import numpy as np
+
+    from hansa_server.diagnostics import effective_rank
+    from hansa_server.factors import of_file, singular_values
+
+    values = [singular_values([of_file(folder.file, module)]) for module in folder.modules]
+    squares = [float(np.sum(layer**2)) for layer in values]
+    return {
+        "norm": folder.scale * math.sqrt(sum(squares)),
+        "effectiveRank": float(np.mean([effective_rank(layer) for layer in values])),
+        "strongestLayer": folder.modules[int(np.argmax(squares))],
+    }

@@ -1,0 +1,128 @@
+"""Rules that work value by value on A and on B, in blocks that fit a processor's cache."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hansa import adapter
+from hansa.aggregation import Half
+from hansa_server.task import Array, Merge, Merged, Pair, Task
+
+BLOCK = 2**17
+"""Values of one tensor that are summed at a time."""
+STACK = 2**21
+"""Values of all members that are held at a time where a rule needs them side by side."""
+
+
+class Rule(Protocol):
+    """The aggregate of some values of a tensor, in float64."""
+
+    def __call__(self, name: str, begin: int, end: int) -> Array:
+        """Values `begin` to `end` of the tensor of that name."""
+        ...
+
+
+def by_element(task: Task, rule: Rule, half: Half = "both", block: int = BLOCK) -> Merge:
+    """A merge by a rule; the half that is not trained stays the start's, to the last bit."""
+
+    def tensor(name: str) -> Array:
+        shape = task.start.layout[name].shape
+        if half not in ("both", adapter.side(name)):
+            return task.start.read(name).astype(np.float64)
+        made = np.empty(shape)
+        flat = made.reshape(-1)
+        for begin, end in blocks(flat.size, block):
+            flat[begin:end] = _stepped(task, name, begin, end, rule(name, begin, end))
+        return made
+
+    def layer(module: str) -> Merged:
+        names = adapter.names(module)
+        return Merged(trained=Pair(tensor(names.a), tensor(names.b)))
+
+    return Merge(layer=layer, frozen_rank=task.frozen_rank)
+
+
+def _stepped(task: Task, name: str, begin: int, end: int, aggregate: Array) -> Array:
+    """start + serverStep * (aggregate - start); a step of 1 is the aggregate to the last bit."""
+    step = task.settings.server_step
+    if step == 1.0:
+        return aggregate
+    start = task.start.values(name, begin, end)
+    aggregate -= start
+    aggregate *= step
+    aggregate += start
+    return aggregate
+
+
+def weighted(task: Task, weights: Sequence[float]) -> Rule:
+    """The weighted mean; summed in sorted order and divided once."""
+    members = [(u.file, w) for u, w in zip(task.updates, weights, strict=True) if w]
+    divisor = sum(weight for _, weight in members)
+
+    def rule(name: str, begin: int, end: int) -> Array:
+        total, room = np.zeros(end - begin), np.empty(end - begin, np.float32)
+        for file, weight in members:
+            values = file.values(name, begin, end, room)
+            if weight == 1.0:
+                np.add(total, values, out=total)
+            else:
+                total += weight * values.astype(np.float64)
+        total /= divisor
+        return total
+
+    return rule
+
+
+def moved(task: Task, factors: Sequence[float]) -> Rule:
+    """The start, moved by the sum of all changes, each times its factor."""
+
+    def rule(name: str, begin: int, end: int) -> Array:
+        start = task.start.values(name, begin, end).astype(np.float64)
+        total = start.copy()
+        for update, factor in zip(task.updates, factors, strict=True):
+            total += factor * (update.file.values(name, begin, end) - start)
+        return total
+
+    return rule
+
+
+def stacked(task: Task, reduce: Callable[[NDArray[np.float32]], Array]) -> Rule:
+    """A rule over the members side by side: one row each."""
+
+    def rule(name: str, begin: int, end: int) -> Array:
+        return reduce(np.stack([u.file.values(name, begin, end) for u in task.updates]))
+
+    return rule
+
+
+def middle(rows: NDArray[np.float32], cut: int) -> Array:
+    """Per column, the mean of what is left without the `cut` smallest and largest values."""
+    ordered = np.sort(rows, axis=0)
+    kept: Array = ordered[cut : len(ordered) - cut].mean(axis=0, dtype=np.float64)
+    return kept
+
+
+def stack_block(task: Task) -> int:
+    """Values of a tensor at a time, so that those of all members fit."""
+    return max(1024, STACK // len(task.updates))
+
+
+def distances(task: Task) -> Array:
+    """Squared distance of every member from every other, over all tensors."""
+    count = len(task.updates)
+    gram = np.zeros((count, count))
+    for name, entry in task.start.layout.items():
+        for begin, end in blocks(int(np.prod(entry.shape)), stack_block(task)):
+            start = task.start.values(name, begin, end).astype(np.float64)
+            rows = np.stack([u.file.values(name, begin, end) - start for u in task.updates])
+            gram += rows @ rows.T
+    squares = np.diag(gram)
+    return np.maximum(squares[:, None] + squares[None, :] - 2 * gram, 0.0)
+
+
+def blocks(count: int, block: int) -> Iterator[tuple[int, int]]:
+    """Ranges that cover `count` values."""
+    for begin in range(0, count, block):
+        yield begin, min(begin + block, count)

@@ -1,0 +1,127 @@
+"""The global folder: the start adapter taken out of it, and the result put into it."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hansa import adapter, keys, manifest
+from hansa.assignment import Assignment
+from hansa.errors import Corrupt, NotFound, Precondition
+from hansa.manifest import FileEntry, GlobalManifest
+from hansa.store.base import ObjectStore, put_once
+from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa_server.merge import split, split_rank
+from hansa_server.scratch import is_finite
+
+
+class Workplace:
+    """Names of the scratch files of one aggregation, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.updates = folder / "updates"
+        """Folder of the members' files."""
+        self.updates.mkdir()
+        self.whole = folder / "start.safetensors"
+        """The start adapter as it is stored."""
+        self.start = folder / "trained.safetensors"
+        """Its trainable part."""
+        self.frozen = folder / "frozen.safetensors"
+        """Its frozen part."""
+        self.state = folder / "state.safetensors"
+        """What its strategy remembered."""
+        self.result = folder / "result.safetensors"
+        """The next adapter."""
+        self.new = folder / "new.safetensors"
+        """Its trainable part."""
+        self.new_frozen = folder / "new_frozen.safetensors"
+        """Its frozen part."""
+        self.next_state = folder / "next_state.safetensors"
+        """What the strategy will remember."""
+
+
+def make_start(assignment: Assignment, shapes: Shapes, path: Path) -> None:
+    """Write the untrained adapter of round 0, a layer at a time."""
+    with TensorWriter(path, shapes) as writer:
+        for module in adapter.target_names(shapes):
+            layer = {name: shapes[name] for name in adapter.names(module)}
+            made = adapter.start(layer, assignment.adapter.rank, assignment.seed)
+            for name, array in made.items():
+                writer.write(name, array)
+
+
+def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> None:
+    """Copy the adapter that the round starts from."""
+    start = assignment.start
+    key = keys.global_folder(assignment.storage.prefix, start.round) + keys.ADAPTER
+    try:
+        got = store.download(key, place.whole, store.size(key))
+    except NotFound:
+        raise Corrupt(f"{key}: got nothing, expected the adapter the round starts from") from None
+    if got != start.sha256:
+        raise Corrupt(f"{key}: got sha256 {got}, expected {start.sha256}")
+
+
+def open_parts(
+    whole: Path, rank: int, trained: Path, frozen: Path, files: ExitStack
+) -> tuple[TensorFile, TensorFile | None]:
+    """The trainable and the frozen part of an adapter's file, which are split only if need be."""
+    file = files.enter_context(adapter.open_file(whole))
+    if split_rank(file, rank) == 0:
+        return file, None
+    split(file, rank, trained, frozen)
+    made = files.enter_context(adapter.open_file(trained))
+    return made, files.enter_context(adapter.open_file(frozen))
+
+
+def read_state(store: ObjectStore, assignment: Assignment, path: Path) -> TensorFile | None:
+    """What this strategy remembered beside the start adapter; nothing if another one made it."""
+    start = assignment.start
+    folder = keys.global_folder(assignment.storage.prefix, start.round)
+    if start.round == 0:
+        return None
+    try:
+        document = GlobalManifest.model_validate_json(store.get(folder + keys.MANIFEST))
+    except NotFound:
+        return None
+    except ValidationError:
+        raise Corrupt(f"{folder + keys.MANIFEST}: expected a global adapter's manifest") from None
+    made_by = document.inputs.get("aggregation", {}).get("strategy")
+    entry = document.files.get(keys.STATE)
+    if not entry or made_by != assignment.settings.aggregation.strategy:
+        return None
+    if store.download(folder + keys.STATE, path, entry.size) != entry.sha256:
+        raise Corrupt(f"{folder + keys.STATE}: got other bytes than its manifest names")
+    return TensorFile(path)
+
+
+def store_file(store: ObjectStore, key: str, path: Path, shapes: Shapes | None = None) -> FileEntry:
+    """Write a file once; when a twin was faster, `path` holds the twin's bytes afterwards.
+
+    Of an adapter with known `shapes`, a twin's is looked at before it is gone on with.
+    """
+    try:
+        digest = store.upload_if_absent(key, path)
+    except Precondition:
+        digest = store.download(key, path, store.size(key))
+        if shapes:
+            check_whole(key, path, shapes)
+    return FileEntry(sha256=digest, size=path.stat().st_size)
+
+
+def store_bytes(store: ObjectStore, key: str, data: bytes) -> FileEntry:
+    """Write a small file once, and describe what is stored."""
+    stored = put_once(store, key, data)
+    return FileEntry(sha256=manifest.sha256(stored), size=len(stored))
+
+
+def check_whole(key: str, path: Path, shapes: Shapes) -> None:
+    """An earlier writer's adapter counts when it can be this round's at all."""
+    try:
+        with adapter.open_file(path) as file:
+            same = file.shapes == shapes
+            finite = is_finite(file)
+    except adapter.AdapterError as error:
+        raise Corrupt(f"{key}: {error.message}") from None
+    if not same or not finite:
+        raise Corrupt(f"{key}: got another adapter's tensors, expected this round's shapes")

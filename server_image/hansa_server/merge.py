@@ -1,0 +1,146 @@
+"""Carrying a merge out: each layer of the result is made, checked and written to its file."""
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hansa import adapter
+from hansa.errors import PermanentError
+from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa_server.strategies import STRATEGIES
+from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
+
+WORKERS = min(4, os.cpu_count() or 1)
+"""Layers that are made side by side; the result does not depend on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a merge has written."""
+
+    frozen_rank: int
+    """Rank of the adapter's frozen part."""
+    has_state: bool
+    """Whether there is something to remember beside it."""
+    loss: float
+    """Share of the Frobenius norm that compression to a smaller rank cost; 0: nothing."""
+
+
+def merge(
+    task: Task,
+    path: Path,
+    state: Path,
+    progress: Callable[[int, int], None] | None = None,
+    strategy: Strategy | None = None,
+) -> Result:
+    """Write the next adapter to `path`, and what its strategy remembers to `state`."""
+    plan = (strategy or STRATEGIES[task.settings.strategy])(task)
+    shapes = result_shapes(task, plan.frozen_rank)
+    whole = lost = 0.0
+    with ExitStack() as files:
+        writer = files.enter_context(TensorWriter(path, shapes))
+        memory = _memory(files, task, plan, state)
+        pool = files.enter_context(ThreadPoolExecutor(WORKERS))
+        layers = pool.map(lambda module: _layer(task, plan, module, writer, memory), task.modules)
+        for done, merged in enumerate(layers, start=1):
+            whole, lost = whole + merged.whole, lost + merged.lost
+            if progress:
+                progress(done, len(task.modules))
+    return Result(
+        frozen_rank=plan.frozen_rank,
+        has_state=bool(plan.moments),
+        loss=math.sqrt(lost / whole) if whole else 0.0,
+    )
+
+
+def result_shapes(task: Task, frozen_rank: int) -> Shapes:
+    """Shapes of the result: the frozen part's rank on top of the trainable part's."""
+    shapes: Shapes = {}
+    for module in task.modules:
+        names = adapter.names(module)
+        rank, width = task.start.layout[names.a].shape
+        shapes[names.a] = (rank + frozen_rank, width)
+        shapes[names.b] = (task.start.layout[names.b].shape[0], rank + frozen_rank)
+    return shapes
+
+
+def split_rank(file: TensorFile, rank: int) -> int:
+    """Rank of the frozen part of a global adapter whose trainable part has that rank."""
+    first = next(name for name in file.layout if adapter.side(name) == "A")
+    return file.layout[first].shape[0] - rank
+
+
+def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:
+    """Write the two parts of a global adapter to files of their own; the frozen part's rank."""
+    shapes, extra = file.shapes, split_rank(file, rank)
+    sides = {name: adapter.side(name) for name in shapes}
+    with ExitStack() as files:
+        for path, begin, end in ((frozen, 0, extra), (trained, extra, extra + rank)):
+            if begin == end:
+                continue
+            part = {n: _part_shape(sides[n], shapes[n], end - begin) for n in shapes}
+            writer = files.enter_context(TensorWriter(path, part))
+            for name, side in sides.items():
+                whole = file.read(name)
+                writer.write(name, whole[begin:end] if side == "A" else whole[:, begin:end])
+    return extra
+
+
+def _part_shape(side: str, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (rank, shape[1]) if side == "A" else (shape[0], rank)
+
+
+def _memory(files: ExitStack, task: Task, plan: Merge, path: Path) -> TensorWriter | None:
+    if not plan.moments:
+        return None
+    names = [(f"{moment}.{name}", name) for moment in plan.moments for name in task.start.layout]
+    shapes = {kept: task.start.layout[name].shape for kept, name in names}
+    return files.enter_context(TensorWriter(path, shapes))
+
+
+def _layer(
+    task: Task, plan: Merge, module: str, writer: TensorWriter, memory: TensorWriter | None
+) -> Merged:
+    merged = plan.layer(module)
+    names = adapter.names(module)
+    pair = _joined(task, module, merged)
+    writer.write(names.a, _finite(task, pair.a))
+    writer.write(names.b, _finite(task, pair.b))
+    for moment, kept in merged.moments.items():
+        assert memory is not None  # noqa: S101  # a plan names its moments
+        memory.write(f"{moment}.{names.a}", _finite(task, kept.a))
+        memory.write(f"{moment}.{names.b}", _finite(task, kept.b))
+    return Merged(trained=_NOTHING, whole=merged.whole, lost=merged.lost)
+
+
+_NOTHING = Pair(np.empty((0, 0)), np.empty((0, 0)))
+
+
+def _joined(task: Task, module: str, merged: Merged) -> Pair:
+    """The frozen part and the trained part as one adapter."""
+    names, frozen = adapter.names(module), merged.frozen
+    if frozen is None and task.frozen:
+        read = task.frozen.read
+        frozen = Pair(read(names.a).astype(np.float64), read(names.b).astype(np.float64))
+    if frozen is None:
+        return merged.trained
+    a = np.concatenate([frozen.a, merged.trained.a])
+    return Pair(a, np.concatenate([frozen.b, merged.trained.b], axis=1))
+
+
+def _finite(task: Task, array: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    with np.errstate(over="ignore"):
+        rounded = array.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        step = task.settings.server_step
+        raise PermanentError(
+            f"aggregation.serverStep: got {step}, which makes the adapter infinite",
+            hint="lower aggregation.serverStep or the learning rate",
+        )
+    return rounded

@@ -1,0 +1,180 @@
+"""Merging adapters that lie in folders: the strategies without a federation around them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hansa import adapter, keys
+from hansa.aggregation import Aggregation, Strategy
+from hansa.errors import InputError, PermanentError
+from hansa.manifest import Diagnostics
+from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa_server.diagnostics import diagnose
+from hansa_server.merge import Result, merge
+from hansa_server.peftfolder import Folder, at_scale, open_folder, write_config
+from hansa_server.scratch import distance
+from hansa_server.strategies.flora import stacked
+from hansa_server.task import Task, Update
+
+UNEQUAL = frozenset({"svd", "flora"})
+"""Strategies that take adapters of unequal ranks and make one of any rank."""
+WEIGHED = frozenset({"mean", "weighted-mean", "svd", "flora", "fedex", "norm-balanced"})
+"""Strategies that weights mean something to."""
+MEANS = frozenset({"mean", "weighted-mean"})
+"""Strategies whose result shows by itself that a value was not finite."""
+OFFLINE: tuple[Strategy, ...] = (
+    "mean",
+    "weighted-mean",
+    "svd",
+    "flora",
+    "fedex",
+    "trimmed-mean",
+    "median",
+    "krum",
+    "multi-krum",
+    "norm-balanced",
+)
+"""The others need what only a federation has: rounds, and a start that all adapters share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What to merge, and how."""
+
+    folders: Sequence[Path]
+    """The adapters."""
+    weights: Sequence[float]
+    """What each counts, in the same order; empty: all alike."""
+    settings: Aggregation
+    """Strategy and its parameters."""
+    rank: int | None = None
+    """Rank of the result, where the strategy leaves it open."""
+    out: Path
+    """Folder to write; it must be new or empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What was merged, and what came of it."""
+
+    folders: list[Folder]
+    """The adapters, sorted by their paths."""
+    rank: int
+    """Rank of the result."""
+    result: Result
+    """What the merge says."""
+    diagnostics: Diagnostics | None
+    """How the adapters relate to the result."""
+
+
+def combine(order: Order, progress: Callable[[int, int], None] | None = None) -> Outcome:
+    """Merge the adapters of some folders into a new one."""
+    check_order(order)
+    pairs = sorted(zip(order.folders, order.weights or [1.0] * len(order.folders), strict=True))
+    with ExitStack() as files, TemporaryDirectory(prefix="hansa-") as made:
+        opened = [open_folder(path) for path, _ in pairs]
+        for folder in opened:
+            files.callback(folder.file.close)
+        check_fit(order, opened)
+        if order.settings.strategy not in MEANS:
+            check_finite(opened)
+        scratch = Path(made)
+        task = _task(order, opened, [weight for _, weight in pairs], scratch, files)
+        order.out.mkdir(parents=True, exist_ok=True)
+        path = order.out / keys.ADAPTER
+        strategy = stacked if order.settings.strategy == "flora" else None
+        try:
+            result = merge(task, path, scratch / "state", progress, strategy)
+        except PermanentError:  # only what is not finite makes a merge fail
+            check_finite(opened)
+            raise
+        rank = task.rank + result.frozen_rank
+        write_config(opened[0], rank, opened[0].scale, order.out)
+        found = _diagnosed(task, path, opened[0].scale) if order.settings.diagnostics else None
+    return Outcome(folders=opened, rank=rank, result=result, diagnostics=found)
+
+
+def check_order(order: Order) -> None:
+    """Refuse what cannot be merged, before a file is opened."""
+    strategy = order.settings.strategy
+    if strategy not in OFFLINE:
+        raise InputError(f"--strategy: got {strategy}, expected one of {', '.join(OFFLINE)}")
+    if order.weights and len(order.weights) != len(order.folders):
+        got, wanted = len(order.weights), len(order.folders)
+        raise InputError(f"--weights: got {got}, expected {wanted}, one for each adapter")
+    if order.weights and strategy not in WEIGHED:
+        raise InputError(f"--weights: got them with {strategy}, which weighs nothing")
+    if any(not 0 <= weight < float("inf") for weight in order.weights) or (
+        order.weights and not any(order.weights)
+    ):
+        raise InputError("--weights: expected numbers of 0 or more, and one above 0")
+    if order.rank is not None and strategy not in UNEQUAL:
+        raise InputError(f"--rank: got it with {strategy}, expected svd or flora")
+    if order.out.exists() and (not order.out.is_dir() or any(order.out.iterdir())):
+        raise InputError(f"--out: got {order.out}, which is not empty, expected a new folder")
+
+
+def check_fit(order: Order, opened: Sequence[Folder]) -> None:
+    """Refuse adapters that do not belong together."""
+    first = opened[0]
+    for other in opened[1:]:
+        if other.sizes() != first.sizes():
+            raise InputError(
+                f"{other.path}: got other layers than {first.path} has, expected the same"
+            )
+        strategy = order.settings.strategy
+        if strategy not in UNEQUAL and other.rank != first.rank:
+            raise InputError(
+                f"--strategy: got {strategy}, which needs equal ranks, and {first.path} has "
+                f"{first.rank}, {other.path} {other.rank}; svd and flora take unequal ones"
+            )
+
+
+def check_finite(opened: Sequence[Folder]) -> None:
+    """Refuse an adapter that holds no numbers: it would spoil, or silently skew, the result."""
+    for folder in opened:
+        if not folder.is_finite():
+            raise InputError(f"{folder.path}: got values that are infinite or no numbers")
+
+
+def _task(
+    order: Order,
+    opened: Sequence[Folder],
+    weights: Sequence[float],
+    scratch: Path,
+    files: ExitStack,
+) -> Task:
+    scale = opened[0].scale
+    start = files.enter_context(_zeros(opened[0], _rank(order, opened), scratch / "start"))
+    updates = []
+    for index, (folder, weight) in enumerate(zip(opened, weights, strict=True)):
+        file = at_scale(folder, scale, scratch / f"{index}")
+        files.callback(file.close)
+        norm = distance(file, start) if order.settings.strategy == "norm-balanced" else 0.0
+        name = str(folder.path)
+        updates.append(Update(environment=name, file=file, weight=weight, norm=norm))
+    return Task(start=start, updates=updates, settings=order.settings, round=1, seed=0)
+
+
+def _rank(order: Order, opened: Sequence[Folder]) -> int:
+    ranks = [folder.rank for folder in opened]
+    if order.settings.strategy == "flora":
+        return min(sum(ranks), order.rank or sum(ranks))
+    return order.rank or max(ranks)
+
+
+def _zeros(like: Folder, rank: int, path: Path) -> TensorFile:
+    """An adapter of zeros: what all changes are measured from."""
+    shapes: Shapes = {}
+    for module, (out, width) in like.sizes().items():
+        names = adapter.names(module)
+        shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
+    TensorWriter(path, shapes).close()
+    return adapter.open_file(path)
+
+
+def _diagnosed(task: Task, path: Path, scale: float) -> Diagnostics:
+    with adapter.open_file(path) as result:
+        return diagnose(task, result, None, scale)

@@ -1,0 +1,124 @@
+"""A PEFT adapter's folder as anybody may bring it: opened, checked, and brought to one scale."""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hansa import adapter, keys
+from hansa.errors import InputError
+from hansa.tensorfile import FLOATS, TensorFile, TensorWriter
+
+FITS = "expected the folder of a LoRA adapter that PEFT has saved"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An adapter with its config."""
+
+    path: Path
+    """Where it is."""
+    config: dict[str, Any]
+    """adapter_config.json."""
+    file: TensorFile
+    """Its tensors."""
+
+    @cached_property
+    def modules(self) -> list[str]:
+        """Layers it changes, sorted."""
+        return adapter.target_names(self.file.layout)
+
+    @cached_property
+    def rank(self) -> int:
+        """Its rank, the same in all layers."""
+        return self.file.layout[adapter.names(self.modules[0]).a].shape[0]
+
+    @cached_property
+    def scale(self) -> float:
+        """What B·A is multiplied with."""
+        divisor = math.sqrt(self.rank) if self.config.get("use_rslora") else self.rank
+        return float(self.config["lora_alpha"]) / divisor
+
+    @property
+    def dtypes(self) -> list[str]:
+        """Types of its tensors."""
+        return sorted({entry.dtype for entry in self.file.layout.values()})
+
+    def is_finite(self) -> bool:
+        """Whether every value is a number."""
+        return all(adapter.is_finite({n: self.file.read(n)}) for n in self.file.layout)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Outputs and inputs of each layer."""
+        names = {module: adapter.names(module) for module in self.modules}
+        layout = self.file.layout
+        return {m: (layout[n.b].shape[0], layout[n.a].shape[1]) for m, n in names.items()}
+
+
+def open_folder(path: Path) -> Folder:
+    """The adapter of a folder, or an InputError that says why it cannot be merged."""
+    config = _config(path)
+    for feature, name in (("use_dora", "DoRA"), ("alpha_pattern", "alpha_pattern")):
+        if config.get(feature):
+            raise InputError(f"{path}: got an adapter with {name}, expected plain LoRA")
+    try:
+        file = adapter.open_file(path / keys.ADAPTER, FLOATS)
+    except OSError as error:
+        raise InputError(f"{path}: got no {keys.ADAPTER} ({error.strerror}), {FITS}") from None
+    except adapter.AdapterError as error:
+        raise InputError(f"{path / keys.ADAPTER}: {error.message}") from None
+    found = Folder(path, config, file)
+    _check_ranks(found)
+    return found
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((path / keys.CONFIG).read_text())
+    except OSError as error:
+        raise InputError(f"{path}: got no {keys.CONFIG} ({error.strerror}), {FITS}") from None
+    except ValueError:
+        raise InputError(f"{path / keys.CONFIG}: got no JSON, {FITS}") from None
+    alpha = config.get("lora_alpha") if isinstance(config, dict) else None
+    if not isinstance(alpha, int | float) or not math.isfinite(alpha):
+        raise InputError(f"{path / keys.CONFIG}: lora_alpha: got {alpha!r}, expected a number")
+    assert isinstance(config, dict)  # noqa: S101  # or it would have no alpha
+    return config
+
+
+def _check_ranks(found: Folder) -> None:
+    for name, shape in found.file.shapes.items():
+        try:
+            adapter.check_rank(name, shape, found.rank)
+        except adapter.AdapterError as error:
+            raise InputError(f"{found.path}: {error.message} in all layers") from None
+
+
+def at_scale(found: Folder, scale: float, path: Path) -> TensorFile:
+    """The adapter's tensors in fp32 for that scale: its own file, or a copy at `path`."""
+    if found.scale == scale and found.dtypes == ["F32"]:
+        return found.file
+    with TensorWriter(path, found.file.shapes) as writer:
+        for name in found.file.layout:
+            tensor = found.file.read(name)
+            factor = found.scale / scale if adapter.side(name) == "B" else 1.0
+            writer.write(name, tensor * factor)
+    return adapter.open_file(path)
+
+
+def write_config(like: Folder, rank: int, scale: float, folder: Path) -> None:
+    """The config of a merged adapter: the first one's, with its own rank and alpha."""
+    alpha = scale * rank
+    document = {
+        **like.config,
+        "inference_mode": True,
+        "lora_alpha": int(alpha) if alpha.is_integer() else alpha,
+        "r": rank,
+        "rank_pattern": {},
+        "target_modules": like.modules,
+        "use_rslora": False,
+    }
+    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+    (folder / keys.CONFIG).write_text(text)

@@ -1,0 +1,20 @@
+"""The mean of changes made equally long, so that no environment dominates by training harder.
+
+Every change is scaled to the median length of the round. It bounds how far one member can pull, not
+where to: a member that points the wrong way still has its share.
+"""
+
+import statistics
+
+from hansa_server.elementwise import by_element, moved
+from hansa_server.task import Merge, Task
+
+
+def norm_balanced(task: Task) -> Merge:
+    """The start, moved by the mean of the balanced changes; who did not move stays still."""
+    length = statistics.median(update.norm for update in task.updates)
+    factors = [
+        share * length / update.norm if update.norm else 0.0
+        for update, share in zip(task.updates, task.shares, strict=True)
+    ]
+    return by_element(task, moved(task, factors))

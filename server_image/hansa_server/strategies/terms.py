@@ -1,0 +1,42 @@
+"""What the strategies on products share: the step as a sum of terms, and the bound on rank."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hansa_server.factors import Squares, Term, compress, of_file, stack
+from hansa_server.task import Pair, Task
+
+
+def mean_terms(task: Task, module: str) -> list[Term]:
+    """old + serverStep·(mean of B·A - old) of one layer, as terms."""
+    step = task.settings.server_step
+    terms = [
+        of_file(update.file, module, step * share)
+        for update, share in zip(task.updates, task.shares, strict=True)
+    ]
+    if keeps_old(task):
+        terms.insert(0, of_file(task.start, module, 1.0 - step))
+    return terms
+
+
+def keeps_old(task: Task) -> bool:
+    """Whether a share of the old trainable part belongs to the sum."""
+    return task.settings.server_step != 1.0 and not task.is_untrained
+
+
+def frozen_terms(task: Task, module: str) -> list[Term]:
+    """What is frozen already."""
+    return [of_file(task.frozen, module)] if task.frozen else []
+
+
+def bounded(terms: Sequence[Term], rank: int) -> tuple[Pair, Squares]:
+    """The sum as one pair of that rank: as it is where it fits, else recompressed."""
+    if sum(term.rank for term in terms) <= rank:
+        return _padded(stack(terms), rank), Squares()
+    return compress(terms, rank)
+
+
+def _padded(pair: Pair, rank: int) -> Pair:
+    missing = rank - len(pair.a)
+    return Pair(np.pad(pair.a, ((0, missing), (0, 0))), np.pad(pair.b, ((0, 0), (0, missing))))

@@ -1,0 +1,44 @@
+"""docs/aggregation.md names every strategy, parameter and refusal, and its commands work."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from hansa import adapter, keys
+from hansa.aggregation import Aggregation, Strategy
+from hansa.cli.main import main
+from hansa.spec import Adapter
+from hansa_server.gate import HELP
+from tests.merging import draw, shapes_of
+
+TEXT = (Path(__file__).parents[2] / "docs" / "aggregation.md").read_text()
+COMMANDS = re.findall(r"^\$ (hansa .*?)(?:  #.*)?$", TEXT, flags=re.MULTILINE)
+
+
+def test_every_strategy_parameter_and_refusal_is_named() -> None:
+    fields = {field.alias for field in Aggregation.model_fields.values()} - {"strategy"}
+    missing = [word for word in (*get_args(Strategy), *fields) if f"`{word}`" not in TEXT]
+    assert missing == []
+    assert [reason for reason, text in HELP.items() if f"| `{reason}` | {text} |" not in TEXT] == []
+
+
+def test_its_commands_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate("abc"):
+        tensors = draw(seed, shapes_of(4, (6, 5)))
+        (tmp_path / name).mkdir()
+        (tmp_path / name / keys.ADAPTER).write_bytes(adapter.encode(tensors))
+        config = adapter.config(Adapter(rank=4), "hf:a/b", adapter.target_names(tensors))
+        (tmp_path / name / keys.CONFIG).write_bytes(config)
+    assert len(COMMANDS) == 3
+    for command in COMMANDS:
+        if "aggregate" in command and (tmp_path / "merged").exists():
+            (tmp_path / "merged").rename(tmp_path / "earlier")
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(command)[1:])
+        assert ended.value.code == 0, capsys.readouterr().err

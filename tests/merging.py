@@ -1,0 +1,125 @@
+"""Merging adapters that a test has in memory, by way of files as the server does it."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from hansa import adapter
+from hansa.adapter import Tensors
+from hansa.spec import Aggregation
+from hansa.tensorfile import TensorFile
+from hansa_server.merge import Result, merge, split
+from hansa_server.scratch import distance
+from hansa_server.task import Task, Update
+
+
+def draw(seed: int, shapes: adapter.Shapes, scale: float = 1.0) -> Tensors:
+    random = np.random.default_rng(seed)
+    return {
+        name: (random.standard_normal(shapes[name]) * scale).astype(np.float32)
+        for name in sorted(shapes)
+    }
+
+
+def shapes_of(rank: int, *sizes: tuple[int, int]) -> adapter.Shapes:
+    """Layers of these outputs and inputs."""
+    found: adapter.Shapes = {}
+    for index, (out, width) in enumerate(sizes):
+        names = adapter.names(f"model.layers.{index}.proj")
+        found[names.a], found[names.b] = (rank, width), (out, rank)
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A merge's result in memory."""
+
+    tensors: Tensors
+    """The whole adapter."""
+    trained: Tensors
+    """Its trainable part."""
+    frozen: Tensors
+    """Its frozen part; empty where it has none."""
+    state: Tensors
+    """What the strategy remembers."""
+    data: bytes
+    """The adapter's file."""
+    result: Result
+    """What the merge said."""
+
+
+def run(
+    start: Tensors,
+    updates: Sequence[Tensors],
+    *,
+    frozen: Tensors | None = None,
+    state: Tensors | None = None,
+    weights: Sequence[float] | None = None,
+    round_: int = 3,
+    **settings: Any,
+) -> Outcome:
+    """Merge by settings; members are called a, b, c and so on."""
+    with TemporaryDirectory() as made, ExitStack() as files:
+        folder = Path(made)
+
+        def put(name: str, tensors: Tensors) -> TensorFile:
+            path = folder / f"{name}.in"
+            write(path, tensors)
+            return files.enter_context(TensorFile(path))
+
+        origin = put("start", start)
+        members = []
+        for index, tensors in enumerate(updates):
+            file = put(f"update-{index}", tensors)
+            members.append(
+                Update(
+                    environment=f"{index:03d}",
+                    file=file,
+                    weight=weights[index] if weights else 1.0,
+                    norm=distance(file, origin) if file.shapes == origin.shapes else 0.0,
+                )
+            )
+        task = Task(
+            start=origin,
+            frozen=put("frozen", frozen) if frozen else None,
+            updates=members,
+            settings=Aggregation(**settings),
+            round=round_,
+            seed=7,
+            state=put("state", state) if state else None,
+        )
+        result = merge(task, folder / "out", folder / "state")
+        return _read(folder, result, task.rank)
+
+
+def write(path: Path, tensors: Tensors) -> None:
+    from hansa.tensorfile import TensorWriter
+
+    with TensorWriter(path, adapter.shapes(tensors)) as writer:
+        for name, array in tensors.items():
+            writer.write(name, array)
+
+
+def read(path: Path) -> Tensors:
+    if not path.exists():
+        return {}
+    with TensorFile(path) as file:
+        return {name: file.read(name) for name in file.layout}
+
+
+def _read(folder: Path, result: Result, rank: int) -> Outcome:
+    with TensorFile(folder / "out") as file:
+        split(file, rank, folder / "new", folder / "new-frozen")
+    return Outcome(
+        tensors=read(folder / "out"),
+        trained=read(folder / "new"),
+        frozen=read(folder / "new-frozen"),
+        state=read(folder / "state"),
+        data=(folder / "out").read_bytes(),
+        result=result,
+    )

@@ -1,0 +1,165 @@
+"""`hansa aggregate` and `hansa inspect`: adapters from folders, any PEFT's, without a cluster."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hansa import adapter, keys
+from hansa.cli.main import main as hansa
+from hansa.spec import Adapter
+from hansa_server.offline import OFFLINE
+from tests import dense
+from tests.merging import draw, read, shapes_of
+
+SIZES = (30, 40), (64, 20)
+
+
+def main(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        hansa([str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def folder(path: Path, rank: int, seed: int, alpha: int = 16, **config: Any) -> Path:
+    path.mkdir()
+    tensors = draw(seed, shapes_of(rank, *SIZES))
+    (path / keys.ADAPTER).write_bytes(adapter.encode(tensors))
+    made = adapter.config(Adapter(rank=rank, alpha=alpha), "hf:a/b", adapter.target_names(tensors))
+    (path / keys.CONFIG).write_text(json.dumps({**json.loads(made), **config}))
+    return path
+
+
+@pytest.fixture
+def five(tmp_path: Path) -> list[Path]:
+    return [folder(tmp_path / f"adapter-{seed}", 4, seed) for seed in range(5)]
+
+
+def weights_of(path: Path) -> dict[str, Any]:
+    """What the adapter adds to each layer's weights."""
+    config = json.loads((path / keys.CONFIG).read_text())
+    root = np.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
+    tensors = read(path / keys.ADAPTER)
+    scale = config["lora_alpha"] / root
+    return {module: scale * dense.product(tensors, module) for module in dense.modules(tensors)}
+
+
+@pytest.mark.parametrize("strategy", OFFLINE)
+def test_every_strategy_merges_folders_in_any_order(five, tmp_path, strategy, capsys):
+    assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == str(tmp_path / "out")
+    assert "adapter-3" in said.out
+    shuffled = [five[i] for i in (3, 1, 0, 4, 2)]
+    assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "again", *shuffled) == 0
+    for name in (keys.ADAPTER, keys.CONFIG):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+@pytest.mark.parametrize("strategy", ["svd", "flora"])
+def test_unequal_ranks_and_scales_are_merged_with_weights_in_the_order_given(
+    tmp_path, strategy, capsys
+):
+    given = [
+        folder(tmp_path / "z", 4, 1),
+        folder(tmp_path / "a", 8, 2, alpha=8),
+        folder(tmp_path / "m", 2, 3, use_rslora=True),
+    ]
+    out = tmp_path / "out"
+    arguments = ["--strategy", strategy, "--weights", "1,2,3", "--out", out, "-o", "json"]
+    assert main("aggregate", *arguments, *given) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rank"] == (8 if strategy == "svd" else 14)
+    for module, got in weights_of(out).items():
+        parts = [weights_of(path)[module] for path in given]
+        expected = np.average(parts, axis=0, weights=[1, 2, 3])
+        if strategy == "svd":
+            expected = dense.best(expected, 8)
+        np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+    if strategy == "flora":
+        assert told["diagnostics"]["error"] < 1e-6
+
+
+@pytest.mark.parametrize("strategy, rank", [("svd", 3), ("svd", 9), ("flora", 5)])
+def test_a_rank_is_kept(five, tmp_path, strategy, rank):
+    out = tmp_path / "out"
+    assert main("aggregate", "--strategy", strategy, "--rank", rank, "--out", out, *five) == 0
+    assert json.loads((out / keys.CONFIG).read_text())["r"] == rank
+    for module, got in weights_of(out).items():
+        exact = np.mean([weights_of(path)[module] for path in five], axis=0)
+        expected = dense.best(exact, rank)
+        np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_adapters_of_half_floats_are_merged_in_fp32(tmp_path, dtype):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    given = [folder(tmp_path / name, 4, seed) for seed, name in enumerate("ab")]
+    for path in given:
+        tensors = load_file(path / keys.ADAPTER)
+        save_file({n: t.to(getattr(torch, dtype)) for n, t in tensors.items()}, path / keys.ADAPTER)
+    assert main("aggregate", "--no-diagnostics", "--out", tmp_path / "out", *given) == 0
+    loaded = [load_file(path / keys.ADAPTER) for path in given]
+    for name, array in read(tmp_path / "out" / keys.ADAPTER).items():
+        expected = (loaded[0][name].float() + loaded[1][name].float()) / 2
+        np.testing.assert_allclose(array, expected.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        pytest.param(["--strategy", "fedadam"], "--strategy: got fedadam", id="needs rounds"),
+        pytest.param(["--weights", "1,2"], "--weights: got 2, expected 5", id="too few weights"),
+        pytest.param(["--weights", "a"], "--weights: got 'a'", id="no numbers"),
+        pytest.param(["--weights", "0,0,0,0,0"], "one above 0", id="no weight"),
+        pytest.param(["--weights", "1,1,1,1,nan"], "0 or more", id="NaN"),
+        pytest.param(["--strategy", "median", "--weights", "1,1,1,1,1"], "median", id="median"),
+        pytest.param(["--rank", "3"], "--rank: got it with mean", id="rank of a mean"),
+    ],
+)
+def test_a_wrong_option_is_named(five, tmp_path, capsys, arguments, sentence):
+    assert main("aggregate", *arguments, "--out", tmp_path / "out", *five) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_adapters_that_do_not_fit_are_named(five, tmp_path, capsys):
+    odd = folder(tmp_path / "odd", 8, 9)
+    assert main("aggregate", "--out", tmp_path / "out", *five, odd) == 2
+    assert "needs equal ranks" in capsys.readouterr().err
+    dora = folder(tmp_path / "dora", 4, 9, use_dora=True)
+    assert main("aggregate", "--out", tmp_path / "out", dora) == 2
+    assert "DoRA" in capsys.readouterr().err
+    assert main("aggregate", "--out", five[0], *five) == 2
+    assert "--out: got" in capsys.readouterr().err
+    (five[1] / keys.ADAPTER).write_bytes(b"PK\x03\x04 what torch.save writes")
+    assert main("aggregate", "--out", tmp_path / "out", *five) == 2
+    assert "adapter-1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("strategy", ["mean", "svd", "median"])
+def test_an_adapter_with_a_nan_is_named(five, tmp_path, capsys, strategy):
+    tensors = read(five[2] / keys.ADAPTER)
+    tensors[min(tensors)][0, 0] = np.nan
+    (five[2] / keys.ADAPTER).write_bytes(adapter.encode(tensors))
+    assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 2
+    assert "adapter-2: got values that are infinite" in capsys.readouterr().err
+    assert main("inspect", five[2], "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["finite"] is False
+
+
+def test_inspect_tells_rank_layers_norm_and_digest(five, capsys):
+    assert main("inspect", five[0], "-o", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    norm = np.sqrt(sum(np.sum(change**2) for change in weights_of(five[0]).values()))
+    assert told["norm"] == pytest.approx(norm, rel=1e-6)
+    assert (told["rank"], told["alpha"], told["dtype"]) == (4, 16, "F32")
+    assert told["targets"] == ["model.layers.0.proj", "model.layers.1.proj"]
+    assert main("inspect", five[0]) == 0
+    assert told["sha256"] in capsys.readouterr().out
+    assert main("inspect", five[0] / "nowhere") == 2

@@ -1,0 +1,235 @@
+"""A round by each strategy: any order of members, the frozen part, the state, and what is said."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hansa import adapter, keys, manifest
+from hansa.manifest import Counts, GlobalManifest, StartAdapter
+from hansa_server.strategies import STRATEGIES
+from tests import dense
+from tests.unit.hansa_server.rounds import (
+    ENVIRONMENTS,
+    PREFIX,
+    RANK,
+    SHAPES,
+    Round,
+    full_round,
+    tensors,
+)
+
+every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
+FIVE = ("a", "b", "c", "d", "e")
+
+
+def described(round_: Round) -> GlobalManifest:
+    return GlobalManifest.model_validate_json(
+        round_.store.objects[round_.global_key(keys.MANIFEST)]
+    )
+
+
+def next_round(before: Round, **changes: Any) -> Round:
+    """The round that starts from what another one made."""
+    made = described(before)
+    start = StartAdapter(round=before.number, sha256=made.files[keys.ADAPTER].sha256)
+    return Round(
+        number=before.number + 1,
+        start=start,
+        store=before.store,
+        environments=before.environments,
+        **{"aggregation": before.aggregation, **changes},
+    )
+
+
+@every_strategy
+def test_members_in_any_order_give_equal_bytes(strategy):
+    settings = {"strategy": strategy, "max_rank": 5}
+    ordered = full_round(environments=FIVE, aggregation=settings, server_step=2.0)
+    shuffled = full_round(environments=FIVE, aggregation=settings, server_step=2.0)
+    shuffled.members = {name: shuffled.members[name] for name in ("c", "e", "a", "d", "b")}
+    assert ordered.aggregate() == shuffled.aggregate()
+    assert ordered.store.objects == shuffled.store.objects
+
+
+@every_strategy
+def test_three_rounds_run_on_and_are_described(strategy):
+    round_ = full_round(environments=FIVE, aggregation={"strategy": strategy, "max_rank": 12})
+    for number in range(3):
+        report = round_.aggregate()
+        said = described(round_)
+        config = json.loads(round_.store.objects[round_.global_key(keys.CONFIG)])
+        for name, array in round_.result().items():
+            rank = array.shape[0] if "lora_A" in name else array.shape[1]
+            assert rank == RANK + said.frozen_rank == config["r"]
+        assert config["lora_alpha"] / config["r"] == 16 / RANK
+        assert (keys.STATE in said.files) is strategy.startswith("fed") & (strategy != "fedex")
+        assert len(report.cosine) == len(report.share) == 5
+        assert sum(said.diagnostics.share.values()) == pytest.approx(1.0)
+        round_ = next_round(round_)
+        for position, environment in enumerate(FIVE):
+            round_.send(environment, tensors(10 * number + position))
+
+
+@pytest.mark.parametrize("strategy", ["flora", "fedex"])
+def test_a_frozen_part_grows_until_the_bound_and_the_loss_is_told(strategy):
+    exact = full_round(aggregation={"strategy": strategy, "max_rank": 3 * RANK})
+    exact.aggregate()
+    assert (described(exact).frozen_rank, described(exact).compression) == (3 * RANK, 0.0)
+    assert described(exact).diagnostics.error < 1e-6
+    bounded = full_round(aggregation={"strategy": strategy, "max_rank": RANK})
+    bounded.aggregate()
+    assert described(bounded).frozen_rank == RANK
+    assert described(bounded).compression > 0.01
+    assert described(bounded).diagnostics.error > 0.01
+
+
+def test_a_state_is_used_by_the_same_strategy_only():
+    first = full_round(aggregation={"strategy": "fedavgm"})
+    first.aggregate()
+
+    def after(strategy: str) -> adapter.Tensors:
+        later = next_round(first, aggregation={"strategy": strategy})
+        later.store = type(first.store)()
+        later.store.objects.update(first.store.objects)
+        for position, environment in enumerate(ENVIRONMENTS):
+            later.send(environment, tensors(50 + position))
+        later.aggregate()
+        return later.result()
+
+    updates = [tensors(50 + position) for position in range(3)]
+    mean = dense.mean(first.result(), updates, [1, 1, 1])
+    np.testing.assert_allclose(dense.vector(after("mean")), mean, rtol=1e-5, atol=1e-6)
+    origin = dense.vector(adapter.start(SHAPES, RANK, 7))
+    momentum = 0.9 * (dense.vector(first.result()) - origin)
+    expected = dense.vector(first.result()) + momentum + (mean - dense.vector(first.result()))
+    np.testing.assert_allclose(dense.vector(after("fedavgm")), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_come_from_the_counts_and_none_counts_nothing_alone():
+    round_ = full_round(aggregation={"strategy": "weighted-mean", "weight_by": "successes"})
+    for position, environment in enumerate(ENVIRONMENTS):
+        counts = Counts(explored=9, succeeded=position).to_json()
+        round_.send(environment, tensors(position), counts=counts)
+    round_.aggregate()
+    updates = [tensors(position) for position in range(3)]
+    expected = dense.mean(updates[0], updates, [0, 1, 2])
+    np.testing.assert_allclose(dense.vector(round_.result()), expected, rtol=1e-5, atol=1e-6)
+    unsuccessful = full_round(aggregation={"strategy": "weighted-mean", "weight_by": "successes"})
+    for position, environment in enumerate(ENVIRONMENTS):
+        unsuccessful.send(environment, tensors(position), counts=Counts().to_json())
+    assert len(unsuccessful.aggregate().members) == 3
+
+
+@pytest.mark.parametrize(
+    "settings, refused",
+    [
+        pytest.param({}, [], id="no bound"),
+        pytest.param({"max_update_norm": 30.0}, [(1, "norm")], id="a bound"),
+        pytest.param({"max_norm_ratio": 10.0}, [(1, "norm")], id="ten times the median"),
+        pytest.param({"max_norm_ratio": 1e9}, [], id="a wide ratio"),
+        pytest.param(
+            {"max_update_norm": 9.0, "max_norm_ratio": 1.0}, [(1, "norm"), (2, "norm")], id="both"
+        ),
+    ],
+)
+def test_an_update_that_moved_too_far_is_refused_and_the_others_count(settings, refused):
+    round_ = full_round(aggregation=settings)
+    round_.send("babyai", tensors(0, scale=0.1))
+    round_.send("maze", tensors(1, scale=1000.0))
+    report = round_.aggregate()
+    assert report.refused == refused
+    assert len(report.members) == 3 - len(refused)
+
+
+def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
+    round_ = full_round()
+    round_.aggregate()
+    said = described(round_).diagnostics
+    start, new = adapter.start(SHAPES, RANK, 7), round_.result()
+    updates = {name: tensors(index) for index, name in enumerate(ENVIRONMENTS)}
+    scale = 16 / RANK
+
+    def change(of: adapter.Tensors) -> Any:
+        parts = [dense.product(of, m) - dense.product(start, m) for m in dense.modules(start)]
+        return scale * np.concatenate([part.ravel() for part in parts])
+
+    moved = change(new)
+    exact = np.mean([change(update) for update in updates.values()], axis=0)
+    assert said.norm == pytest.approx(np.linalg.norm(moved), rel=1e-6)
+    error = np.linalg.norm(moved - exact) / np.linalg.norm(exact)
+    assert said.error == pytest.approx(error, rel=1e-6)
+    for name, update in updates.items():
+        norm = np.linalg.norm(change(update))
+        assert said.norms[name] == pytest.approx(norm, rel=1e-6)
+        cosine = change(update) @ moved / norm / np.linalg.norm(moved)
+        assert said.cosine[name] == pytest.approx(cosine, rel=1e-6)
+    assert 1.0 <= said.effective_rank <= RANK
+    silent = full_round(aggregation={"diagnostics": False})
+    assert silent.aggregate().cosine == []
+    assert described(silent).diagnostics is None
+
+
+class Killed(BaseException):
+    """Stands for kill -9: no program code handles it."""
+
+
+@pytest.mark.parametrize("strategy", ["svd", "flora", "fedadam"])
+@pytest.mark.parametrize("step", range(5))
+def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(strategy, step):
+    undisturbed = full_round(aggregation={"strategy": strategy})
+    undisturbed.aggregate()
+    round_ = full_round(aggregation={"strategy": strategy})
+
+    def kill(key: str) -> None:
+        if len(round_.store.written) == step:
+            raise Killed
+
+    round_.store.before_put = kill
+    if step < len(undisturbed.store.written):
+        with pytest.raises(Killed):
+            round_.aggregate()
+    round_.store.before_put = lambda key: None
+    round_.aggregate()
+    assert round_.store.objects == undisturbed.store.objects
+
+
+def test_thirty_six_members_are_merged():
+    many = [f"environment-{index:02d}" for index in range(36)]
+    round_ = full_round(environments=many, aggregation={"strategy": "fedex"})
+    for _ in range(3):
+        assert len(round_.aggregate().members) == 36
+        round_ = next_round(round_)
+        for position, environment in enumerate(many):
+            round_.send(environment, tensors(position + round_.number))
+
+
+def test_a_damaged_state_is_no_state():
+    first = full_round(aggregation={"strategy": "fedadam"})
+    first.aggregate()
+    first.store.objects[first.global_key(keys.STATE)] = b"x" * 10
+    later = next_round(first)
+    for position, environment in enumerate(ENVIRONMENTS):
+        later.send(environment, tensors(50 + position))
+    with pytest.raises(Exception, match=keys.STATE):
+        later.aggregate()
+
+
+def test_a_bit_that_flipped_on_the_way_does_not_refuse_an_honest_member(monkeypatch):
+    round_ = full_round()
+    key = round_.key("maze", keys.ADAPTER)
+    download, flipped = round_.store.download, []
+
+    def once(name: str, path: Any, size: int) -> str:
+        digest = download(name, path, size)
+        if name == key and not flipped:
+            flipped.append(name)
+            path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+            return manifest.sha256(path.read_bytes())
+        return digest
+
+    monkeypatch.setattr(round_.store, "download", once)
+    assert round_.aggregate().refused == []
+    assert flipped
+    assert PREFIX in key
