@@ -62,3 +62,8 @@ def experience_root(private_prefix: str, environment: str) -> str:
 def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
     """One round's explored episodes; shard 0 holds the demonstrations."""
     return f"{experience_root(private_prefix, environment)}{round_:05d}.jsonl.zst"
+
+
+def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:
+    """The optimizer's moments after a round's training; as private as what it was trained on."""
+    return f"{experience_root(private_prefix, environment)}optimizer/{round_:05d}.safetensors"

@@ -66,7 +66,8 @@ class Agent:
         return adapter.decode(data)
 
     @contextmanager
-    def _with_start(self) -> Iterator[Base]:
+    def with_start(self) -> Iterator[Base]:
+        """The base as the global adapter makes it, until the block ends."""
         from hansa_client import lora
 
         with lora.merged(self.base.model, self._assignment.adapter, self.whole):
@@ -79,7 +80,7 @@ class Agent:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with explore.explained(self._assignment), self._with_start() as base:
+        with explore.explained(self._assignment), self.with_start() as base:
             return rollout.play(
                 base, lambda: explore.make_world(self._assignment), jobs, how, progress
             )

@@ -63,6 +63,11 @@ def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     return wrapped
 
 
+def plain_name(name: str) -> str:
+    """What PEFT's files call a weight, whoever wrapped the model it is a weight of."""
+    return _PREFIX + name.removeprefix(_PREFIX).replace(".default.", ".")
+
+
 def train_only(wrapped: Any, half: Half) -> None:
     """Leave one of the two matrices of every layer as it is, where a strategy wants it so."""
     if half == "both":

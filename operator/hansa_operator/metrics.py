@@ -35,6 +35,8 @@ from hansa.status import (
 PER_ENVIRONMENT = (
     table.EXPERIENCE,
     table.SUCCESS,
+    table.TASKS_SOLVED,
+    table.POLICY_ENTROPY,
     table.UPDATE_NORM,
     table.UPDATE_COSINE,
     table.UPDATE_SHARE,
@@ -147,6 +149,9 @@ class Recorder:
         outcomes = {"success": counts.succeeded, "failure": failed, "broken": counts.broken}
         for outcome, count in outcomes.items():
             self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
+        self._gauge(table.TASKS_SOLVED, *key, environment).set(report.solved)
+        if report.entropy is not None:
+            self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)
         if report.trained:
             self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
             self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)

@@ -61,6 +61,10 @@ REFUSED: dict[str, Case] = {
         {"aggregation": {"strategy": "krum"}},
         "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
     ),
+    "a learner that compares, with nothing to compare": (
+        {"training": {"learner": "grpo"}},
+        "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",
+    ),
     "rounds as text": ({"rounds": "two"}, "spec.rounds"),
     "half a round": ({"rounds": 1.5}, "spec.rounds"),
     "no rounds at all": ({"rounds": 0}, "spec.rounds"),
