@@ -27,7 +27,7 @@ class Training(Model):
     micro_batch_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """Tokens held at once, of which a step adds up several; 0: all of a step while they fit."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed twice rather than kept: less memory, a third more time."""
+    """Whether activations are computed twice rather than kept; `builtin:` models never need it."""
     max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
     optimizer_state: Literal["fresh", "keep"] = "fresh"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from hansa.errors import Diverged
 from hansa_client import batch, lora
 from hansa_client.learners.base import Lesson, Trained
-from hansa_client.learners.scoring import Scorer
+from hansa_client.learners.scoring import Scorer, scorer
 from hansa_client.model import Base
 from hansa_client.optimizer import AdamW
 
@@ -41,7 +42,8 @@ def train(
         wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
         lora.train_only(wrapped, lesson.half)
         try:
-            with lora.folded(wrapped, lesson.adapter):
+            is_checked = lesson.training.gradient_checkpointing
+            with lora.fastest(wrapped, lesson.adapter), checkpointed(wrapped, is_checked):
                 run = _Run(wrapped, base.device, lesson, objective)
                 losses = list(run.steps(progress))
         finally:
@@ -65,7 +67,7 @@ class _Run:
         self._wrapped = wrapped
         self._lesson = lesson
         self._objective = objective
-        self._scorer = Scorer(wrapped, device)
+        self._scorer = scorer(wrapped, device)
         self._lengths = [len(sequence) for sequence in lesson.sequences]
         self._room = lesson.training.micro_batch_tokens
         self.shrunk = 0
@@ -112,6 +114,7 @@ class _Run:
         What was added up so far is forgotten: the step begins anew.
         """
         self.optimizer.forget_gradients()
+        torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
         largest = self._largest(step, self._room)
         if largest <= self._largest(step, 1):
             return False
@@ -123,6 +126,19 @@ class _Run:
 
     def _parts(self, step: Sequence[int], room: int) -> list[list[int]]:
         return batch.parts(step, self._lengths, self._lesson.together, room)
+
+
+@contextmanager
+def checkpointed(wrapped: Any, is_wanted: bool) -> Iterator[None]:
+    """Within, activations are computed again instead of kept; the builtin model needs no such."""
+    if not is_wanted or not hasattr(wrapped, "gradient_checkpointing_enable"):
+        yield
+        return
+    wrapped.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    try:
+        yield
+    finally:
+        wrapped.gradient_checkpointing_disable()
 
 
 class Anchor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from hansa_client import batch, trajectory
+from hansa_client import batch, head, packing, trajectory
 from hansa_client.model import Base
 
 
@@ -67,6 +67,66 @@ class Scorer:
         targets = ids[:, 1:][wanted]
         found = logits.reshape(len(targets), -1).float()
         return cross_entropy(found, targets, reduction=reduction), wanted
+
+
+class PackedScorer(Scorer):
+    """Scores trajectories packed into one row, their logits in slices."""
+
+    def __init__(self, model: Any, device: torch.device) -> None:
+        super().__init__(model, device)
+        self._packed = packing.Packed(model)
+
+    def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
+        """Summed negative log-likelihood of the agent's tokens."""
+        return -self.chances(sequences)[0].sum()
+
+    def chances(
+        self, sequences: Sequence[trajectory.Sequence]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-likelihood of each of the agent's tokens, and the index of its trajectory."""
+        row = packing.Row([sequence.tokens for sequence in sequences], self._device)
+        wanted, rows = self._wanted(sequences)
+        states = self._states(row, wanted)
+        weight = self._model.get_output_embeddings().weight
+        return head.chances(states, weight, row.tokens[0, wanted + 1]), rows
+
+    def _wanted(
+        self, sequences: Sequence[trajectory.Sequence]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Places before the agent's tokens, which predict them, and whose they are."""
+        places: list[int] = []
+        rows: list[int] = []
+        begin = 0
+        for row, sequence in enumerate(sequences):
+            own = [begin + i for i, is_own in enumerate(sequence.is_agent[1:]) if is_own]
+            places += own
+            rows += [row] * len(own)
+            begin += len(sequence)
+        return torch.tensor(places, device=self._device), torch.tensor(rows, device=self._device)
+
+    def _states(self, row: packing.Row, wanted: torch.Tensor) -> torch.Tensor:
+        """What the output layer is given there; the layer itself lets it through."""
+        layer = self._model.get_output_embeddings()
+        layer.forward = lambda states: states[0, wanted][None]
+        try:
+            with self._packed.reading(row):
+                output = self._model(
+                    input_ids=row.tokens, position_ids=row.positions, use_cache=False
+                )
+        finally:
+            del layer.forward
+        states: torch.Tensor = output.logits[0]
+        return states
+
+
+def scorer(model: Any, device: torch.device) -> Scorer:
+    """The fastest for a model: packed on a GPU where it fits, else padded.
+
+    A CPU computes short rows as fast as one long one, and the padded way is the older promise: the
+    same bytes from one version to the next.
+    """
+    is_packed = device.type == "cuda" and packing.fits(model) and head.fits(model)
+    return (PackedScorer if is_packed else Scorer)(model, device)
 
 
 @torch.inference_mode()
