@@ -155,10 +155,10 @@ def _by_kernel(
 
 
 class _Within(torch.autograd.Function):
-    """Torch's flash attention within bounds, whose backward pass repeats itself.
+    """Torch's flash attention within bounds, told to compute its backward pass in a fixed order.
 
-    Where torch is told to warn of what does not, its flash attention warns and does not; only the
-    strict setting makes it, and that would stop other layers.
+    Where torch only warns of changing orders, its flash attention takes one all the same. The
+    strict setting makes it take a fixed one; for the whole model that would stop other layers.
     """
 
     @staticmethod

@@ -110,7 +110,13 @@ class PackedScorer(Scorer):
         if not frame or not self._may_record:
             return self._packed.states(row)
         if self._recorded is None:
-            self._recorded = Recorded(self._model, self._packed, frame, self._device)
+            try:
+                self._recorded = Recorded(self._model, self._packed, frame, self._device)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:  # a layer that waits for the GPU cannot be recorded: only slower
+                self._may_record = False
+                return self._packed.states(row)
         return self._recorded.states(row)
 
     def _wanted(
