@@ -67,6 +67,10 @@ class Round:
     """Seconds of each phase of the aggregator."""
     refused: tuple[tuple[str, str], ...] = ()
     """Environments whose update the gate kept out, with the reason."""
+    own: dict[str, float] = field(default_factory=dict)
+    """Success of each environment's own update before it was merged."""
+    message: str = ""
+    """Why the guard rejected it."""
 
     @property
     def success(self) -> Interval | None:
