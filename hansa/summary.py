@@ -187,7 +187,7 @@ def conclude(
             "environments": environments,
             "best": best,
             "history": bounded(status.history, best.round if best else None),
-            "success": _newest_success(status.history, wanted),
+            "success": _newest_success(status, federation, wanted),
             "updates": _answers(status),
         }
     )
@@ -242,8 +242,11 @@ def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
     return sum(ratios[name] for name in wanted) / len(wanted)
 
 
-def _newest_success(history: Sequence[HistoryEntry], wanted: Sequence[str]) -> str:
-    means = [m for m in (_mean(entry.success, wanted) for entry in history) if m is not None]
+def _newest_success(status: FederationStatus, federation: Federation, wanted: Sequence[str]) -> str:
+    """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
+    newest = apart.newest(status, federation.spec.aggregation.strategy)
+    counted = [entry for entry in status.history if entry.round <= newest]
+    means = [m for m in (_mean(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 
 

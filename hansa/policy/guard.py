@@ -87,5 +87,5 @@ def _drops(
     """What is compared: a name for it, the best adapter's success, and the judged one's."""
     names = _common(best, judged)
     if guard.scope == "mean":
-        return [("mean success", _mean(best, names), _mean(judged, names))]
-    return [(f"success of {n}", best.validation[n], judged.validation[n]) for n in names]
+        return [("mean validation success", _mean(best, names), _mean(judged, names))]
+    return [(f"validation success of {n}", best.validation[n], judged.validation[n]) for n in names]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from hansa.intervals import Interval, mean, of_rate
+from hansa.policy import apart
 from hansa.status import Federation
 
 
@@ -158,8 +159,11 @@ class ReportData:
 
     @property
     def last(self) -> Round | None:
-        """The newest evaluated adapter; the base alone is no last one."""
-        return next((entry for entry in reversed(self.evaluated) if entry.number), None)
+        """The newest evaluated adapter that counts; the base alone is no last one."""
+        strategy = self.federation.spec.aggregation.strategy
+        newest = apart.newest(self.federation.status, strategy)
+        counted = [entry for entry in self.evaluated if 0 < entry.number <= newest]
+        return next((entry for entry in reversed(counted) if entry.outcome != "rejected"), None)
 
     @property
     def best(self) -> Round | None:

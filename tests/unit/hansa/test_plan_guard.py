@@ -87,6 +87,7 @@ def test_the_last_adapter_is_judged_too():
     assert outcomes(cluster) == ["base", "aggregated", "rejected"]
     assert cluster.status.adapter.round == 1
     assert cluster.status.adapter.sha256 == f"{1:064x}"
+    assert cluster.status.success == "0.600"  # of the adapter that is kept
 
 
 def test_the_best_is_kept_even_if_the_last_is_not_bad_enough_to_reject():

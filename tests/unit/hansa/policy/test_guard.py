@@ -77,7 +77,7 @@ def test_the_message_names_the_fall_and_both_rounds():
     history = [BASE, entry(1, maze=0.5, wordle=0.61), entry(2, maze=0.5, wordle=0.3)]
     fall = guard.judge(Guard(scope="environment", max_drop=0.2), history, 2)
     assert fall.message == (
-        "success of wordle fell from 61.0% (round 1) to 30.0% (round 2), "
+        "validation success of wordle fell from 61.0% (round 1) to 30.0% (round 2), "
         "more than guard.maxDrop 0.2"
     )
 
