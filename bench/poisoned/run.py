@@ -3,11 +3,14 @@
     python bench/poisoned/run.py --out runs/poisoned --results docs/results/poisoned.json
     python tools/poisoned_table.py docs/aggregation.md
 
-One run per cell, half a minute each on one core. Finished cells are kept in the folder, so that it
-can be stopped and started again, or started several times with other cells each.
+One run per cell. Finished cells are kept in the folder: it can be stopped and started again.
+What honest clients do in the first round depends on no defence: a cell finds it committed in its
+prefix, as after a crash, and goes on from there.
 """
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -19,10 +22,13 @@ import yaml
 from hostile import ATTACKS, ENV_ATTACK, ENV_HOSTILE
 
 import hansa_client
+from hansa import keys
 from hansa.cli.demo import MANIFEST
+from hansa.errors import NotFound, Precondition
 from hansa.load import load
 from hansa.local import executor
 from hansa.local.loop import Options, run
+from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.manifest import sha256
 from hansa.program import replace
@@ -76,6 +82,14 @@ def manifest(clients: int, defence: str, rounds: int, tasks: int) -> dict[str, A
     return document
 
 
+def first_round(prefix: str, name: str, with_update: bool) -> list[str]:
+    """Keys that an environment has written when its first round is over."""
+    shards = [keys.experience_shard(prefix, name, round_) for round_ in (0, 1)]
+    folder = keys.update_folder(prefix, name, 1)
+    files = [folder + file for file in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
+    return [keys.evaluation(prefix, name, 0), *shards, *(files if with_update else [])]
+
+
 class Quiet:
     """Shows nothing."""
 
@@ -86,37 +100,62 @@ class Quiet:
         """Something that happened."""
 
 
-def federate(folder: Path, document: dict[str, Any], attack: str, hostile: list[str]) -> Federation:
-    """One federation to its end, with some of its clients hostile."""
-    os.environ[ENV_ATTACK] = attack
-    os.environ[ENV_HOSTILE] = "" if attack == HONEST else ",".join(hostile)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "federation.yaml"
-    file.write_text(yaml.safe_dump(document))
-    options = Options(embedded=True, parallel=1)
-    return run(load(file), RunDir(folder / "run"), options, Quiet(), lambda *_: None)
+class Table:
+    """Runs cells one after another, each in a prefix of the same store."""
 
+    def __init__(self, folder: Path, weed: LocalStore, rounds: int, tasks: int) -> None:
+        self._folder = folder
+        self._weed = weed
+        self._rounds = rounds
+        self._tasks = tasks
 
-def measure(folder: Path, cell: dict[str, Any], rounds: int, tasks: int) -> dict[str, Any]:
-    """One cell; its row."""
-    clients, attack, defence = cell["clients"], cell["attack"], cell["defence"]
-    hostile = SIZES[clients]
-    began = time.monotonic()
-    document = manifest(clients, defence, rounds, tasks)
-    status = federate(folder, document, attack, hostile).status
-    measured = [entry for entry in status.history if entry.success]
-    return {
-        **cell,
-        "hostile": hostile,
-        "aggregation": document["spec"]["aggregation"],
-        "phase": status.phase,
-        "completed": status.completed,
-        "base": measured[0].success if measured else {},
-        "last": measured[-1].success if len(measured) > 1 else {},
-        "episodes": measured[0].episodes if measured else {},
-        "refused": refusals(folder / "run", [e["name"] for e in document["spec"]["environments"]]),
-        "seconds": round(time.monotonic() - began, 1),
-    }
+    def measure(self, name: str, clients: int, attack: str, defence: str) -> dict[str, Any]:
+        """One cell; its row."""
+        began = time.monotonic()
+        hostile = [] if attack == HONEST else SIZES[clients]
+        document = manifest(clients, defence, self._rounds, self._tasks)
+        document["spec"]["storage"] = {"s3": {**self._weed.s3.to_json(), "prefix": name}}
+        names = [e["name"] for e in document["spec"]["environments"]]
+        self.share(f"{clients}-{HONEST}-mean", name, names, hostile)
+        status = self.federate(name, document, attack, hostile).status
+        measured = [entry for entry in status.history if entry.success]
+        row = {
+            "clients": clients,
+            "attack": attack,
+            "defence": defence,
+            "hostile": SIZES[clients],
+            "aggregation": document["spec"]["aggregation"],
+            "phase": status.phase,
+            "completed": status.completed,
+            "base": measured[0].success if measured else {},
+            "last": measured[-1].success if len(measured) > 1 else {},
+            "episodes": measured[0].episodes if measured else {},
+            "refused": refusals(self._folder / name, names),
+            "seconds": round(time.monotonic() - began, 1),
+        }
+        shutil.rmtree(self._folder / name)
+        return row
+
+    def share(self, source: str, target: str, names: list[str], hostile: list[str]) -> None:
+        """Copy what the first round of the honest federation has committed, if it has run."""
+        store = self._weed.store()
+        for name in names:
+            sources = first_round(source, name, name not in hostile)
+            targets = first_round(target, name, name not in hostile)
+            for key, copy in zip(sources, targets, strict=True):
+                with contextlib.suppress(NotFound, Precondition):
+                    store.put_if_absent(copy, store.get(key))
+
+    def federate(
+        self, name: str, document: dict[str, Any], attack: str, hostile: list[str]
+    ) -> Federation:
+        """One federation to its end, with some of its clients hostile."""
+        os.environ[ENV_ATTACK] = attack
+        os.environ[ENV_HOSTILE] = ",".join(hostile)
+        file = self._folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(document))
+        options = Options(parallel=1, credentials={"default": self._weed.environ(RUNNER)})
+        return run(load(file), RunDir(self._folder / name), options, Quiet(), lambda *_: None)
 
 
 def refusals(out: Path, names: list[str]) -> dict[str, int]:
@@ -127,16 +166,6 @@ def refusals(out: Path, names: list[str]) -> dict[str, int]:
             key = f"{names[index]}: {reason}"
             found[key] = found.get(key, 0) + 1
     return found
-
-
-def cells(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """What to run, the honest federations first."""
-    return [
-        {"clients": clients, "attack": attack, "defence": defence}
-        for attack in given.attacks
-        for clients in given.clients
-        for defence in given.defences
-    ]
 
 
 def main() -> None:
@@ -152,16 +181,17 @@ def main() -> None:
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     executor.PROGRAMS |= {"client": "hostile", "evaluate": "hostile"}
-    given.out.mkdir(parents=True, exist_ok=True)
-    for cell in cells(given):
-        folder = given.out / "-".join(str(value) for value in cell.values())
-        done = folder.with_suffix(".json")
-        if not done.exists():
-            row = json.dumps(measure(folder, cell, given.rounds, given.tasks))
-            replace(done, row.encode())
-            shutil.rmtree(folder)
-            print(row, flush=True)
-        collect(given)
+    asked = itertools.product(given.clients, given.attacks, given.defences)
+    with LocalStore(given.out / "store", ()) as weed:
+        table = Table(given.out, weed, given.rounds, given.tasks)
+        for clients, attack, defence in asked:
+            name = f"{clients}-{attack}-{defence}"
+            done = given.out / f"{name}.json"
+            if not done.exists():
+                row = json.dumps(table.measure(name, clients, attack, defence))
+                replace(done, row.encode())
+                print(row, flush=True)
+            collect(given)
 
 
 def collect(given: argparse.Namespace) -> None:
