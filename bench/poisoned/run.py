@@ -181,10 +181,10 @@ def main() -> None:
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     executor.PROGRAMS |= {"client": "hostile", "evaluate": "hostile"}
-    asked = itertools.product(given.clients, given.attacks, given.defences)
+    asked = itertools.product(given.attacks, given.clients, given.defences)
     with LocalStore(given.out / "store", ()) as weed:
         table = Table(given.out, weed, given.rounds, given.tasks)
-        for clients, attack, defence in asked:
+        for attack, clients, defence in asked:
             name = f"{clients}-{attack}-{defence}"
             done = given.out / f"{name}.json"
             if not done.exists():
