@@ -4,8 +4,8 @@
     python tools/poisoned_table.py docs/aggregation.md
 
 One run per cell. Finished cells are kept in the folder: it can be stopped and started again.
-What honest clients do in the first round depends on no defence: a cell finds it committed in its
-prefix, as after a crash, and goes on from there.
+What clients do in the first round depends on no defence: a cell finds it committed in its prefix,
+as after a crash, and goes on from there.
 """
 
 import argparse
@@ -82,12 +82,12 @@ def manifest(clients: int, defence: str, rounds: int, tasks: int) -> dict[str, A
     return document
 
 
-def first_round(prefix: str, name: str, with_update: bool) -> list[str]:
+def first_round(prefix: str, name: str) -> list[str]:
     """Keys that an environment has written when its first round is over."""
     shards = [keys.experience_shard(prefix, name, round_) for round_ in (0, 1)]
     folder = keys.update_folder(prefix, name, 1)
     files = [folder + file for file in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
-    return [keys.evaluation(prefix, name, 0), *shards, *(files if with_update else [])]
+    return [keys.evaluation(prefix, name, 0), *shards, *files]
 
 
 class Quiet:
@@ -116,7 +116,8 @@ class Table:
         document = manifest(clients, defence, self._rounds, self._tasks)
         document["spec"]["storage"] = {"s3": {**self._weed.s3.to_json(), "prefix": name}}
         names = [e["name"] for e in document["spec"]["environments"]]
-        self.share(f"{clients}-{HONEST}-mean", name, names, hostile)
+        self.share(f"{clients}-{attack}-mean", name, names)
+        self.share(f"{clients}-{HONEST}-mean", name, [n for n in names if n not in hostile])
         status = self.federate(name, document, attack, hostile).status
         measured = [entry for entry in status.history if entry.success]
         row = {
@@ -136,13 +137,12 @@ class Table:
         shutil.rmtree(self._folder / name)
         return row
 
-    def share(self, source: str, target: str, names: list[str], hostile: list[str]) -> None:
-        """Copy what the first round of the honest federation has committed, if it has run."""
+    def share(self, source: str, target: str, names: list[str]) -> None:
+        """Copy what these committed in another cell's first round, if that has run."""
         store = self._weed.store()
         for name in names:
-            sources = first_round(source, name, name not in hostile)
-            targets = first_round(target, name, name not in hostile)
-            for key, copy in zip(sources, targets, strict=True):
+            places = zip(first_round(source, name), first_round(target, name), strict=True)
+            for key, copy in places:
                 with contextlib.suppress(NotFound, Precondition):
                     store.put_if_absent(copy, store.get(key))
 
@@ -152,6 +152,7 @@ class Table:
         """One federation to its end, with some of its clients hostile."""
         os.environ[ENV_ATTACK] = attack
         os.environ[ENV_HOSTILE] = ",".join(hostile)
+        shutil.rmtree(self._folder / name, ignore_errors=True)  # what it made is in the store
         file = self._folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(document))
         options = Options(parallel=1, credentials={"default": self._weed.environ(RUNNER)})
