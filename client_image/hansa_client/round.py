@@ -24,6 +24,7 @@ from hansa_client import (
     explore,
     faults,
     learners,
+    parts,
     rollout,
     seeds,
     send,
@@ -34,6 +35,8 @@ from hansa_client.demonstrations import DEMONSTRATIONS
 from hansa_client.experience import Shard, Shards
 from hansa_client.learners import Lesson
 from hansa_client.send import Committed, Update
+from hansa_client.trajectory import Episode
+from hansa_client.worlds import World
 
 Clock = Callable[[], float]
 
@@ -55,7 +58,7 @@ class Client:
         self.log = log
         self._clock = clock
         self._since = clock()
-        self._file: demonstrations.File | None = None
+        self._files: dict[str, demonstrations.File | None] = {}
         self.seconds: dict[str, float] = {}
         """Phases that are over."""
 
@@ -117,25 +120,30 @@ class Client:
 
     def check_world(self) -> None:
         """Refuse, before torch is loaded, what could only fail hours later."""
-        told, settings = self.told, self.told.settings
-        world = explore.make_world(told)
-        if told.evaluate:
-            explore.tasks(told, world, "test")
-        if told.role != "client":
-            return
-        shown = Shards(self.private, told).has(DEMONSTRATIONS)
+        explore.make_world(self.told)
+        plays = self.told.role == "client"
+        shown = plays and Shards(self.private, self.told).has(DEMONSTRATIONS)
+        for part in parts.of(self.told):
+            world = explore.make_world(part)
+            if part.evaluate:
+                explore.tasks(part, world, "test")
+            if plays:
+                self._check_part(part, world, shown=shown)
+
+    def _check_part(self, part: Assignment, world: World, *, shown: bool) -> None:
+        settings, file = part.settings, None
         if not shown:
-            demonstrations.check_expert(told, world)
-            self._file = demonstrations.read(told, self.private)
-        is_shown_by_expert = settings.experience.demonstrations and not (shown or self._file)
+            demonstrations.check_expert(part, world)
+            file = self._files[part.environment] = demonstrations.read(part, self.private)
+        is_shown_by_expert = settings.experience.demonstrations and not (shown or file)
         if settings.exploration.tasks_per_round or is_shown_by_expert:
-            explore.tasks(told, world, "train")
+            explore.tasks(part, world, "train")
 
     def evaluate(self, agent: Agent) -> EvaluationDocument:
         """Play held-out tasks with the start adapter."""
-        tasks = explore.tasks(self.told, explore.make_world(self.told), "test")
         how = self._how(agent, "evaluation")
-        played = agent.play(explore.evaluate_jobs(self.told, tasks), how, "evaluate")
+        jobs = parts.jobs(self.told, "test", explore.evaluate_jobs)
+        played = agent.play(jobs, how, "evaluate")
         seconds = self.lap("evaluate")
         self.log.info(
             "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
@@ -177,28 +185,39 @@ class Client:
         return [shown, *earlier, explored]
 
     def _demonstrate(self, agent: Agent, shards: Shards) -> Shard:
-        wanted = self.told.settings.experience.demonstrations
+        episodes: list[Episode] = []
+        inputs: dict[str, str] = {}
+        broken = 0
+        for part in parts.of(self.told):
+            shown, file = self._show(agent, part)
+            episodes += parts.named(self.told, part, shown.episodes)
+            broken += len(shown.broken)
+            inputs = file.inputs() if file else inputs
+        return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
+
+    def _show(
+        self, agent: Agent, part: Assignment
+    ) -> tuple[demonstrations.Shown, demonstrations.File | None]:
+        wanted = part.settings.experience.demonstrations
 
         def progress(tried: int, shown: int) -> None:
             program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
 
-        chat, file = agent.base.chat, self._file
+        chat, file = agent.base.chat, self._files.get(part.environment)
         if file:
-            shown = demonstrations.from_file(self.told, file, chat)
+            shown = demonstrations.from_file(part, file, chat)
         else:
-            world = explore.make_world(self.told)
-            with explore.explained(self.told):
-                shown = demonstrations.by_expert(self.told, world, chat, progress)
-        episodes, broken = shown.episodes, len(shown.broken)
-        self.log.info("demonstrated", episodes=len(episodes), wanted=wanted, file=bool(file))
+            world = explore.make_world(part)
+            with explore.explained(part):
+                shown = demonstrations.by_expert(part, world, chat, progress)
+        episodes = len(shown.episodes)
+        self.log.info("demonstrated", episodes=episodes, wanted=wanted, file=bool(file))
         self._tell_broken("demonstrate", shown.broken)
-        inputs = file.inputs() if file else {}
-        return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
+        return shown, file
 
     def _explore(self, agent: Agent, shards: Shards) -> Shard:
-        tasks = explore.make_world(self.told).tasks("train")
         how = self._how(agent, "exploration")
-        played = agent.play(explore.explore_jobs(self.told, tasks), how, "explore")
+        played = agent.play(self._tasks_to_explore(), how, "explore")
         self._tell_broken("explore", played.broken)
         self.log.info(
             "explored",
@@ -208,6 +227,11 @@ class Client:
         )
         broken, generated = len(played.broken), played.generated
         return shards.write(self.told.round, played.episodes, generated=generated, broken=broken)
+
+    def _tasks_to_explore(self) -> list[rollout.Job]:
+        if not self.told.settings.exploration.tasks_per_round:
+            return []  # a world that only shows may have no tasks of its own
+        return parts.jobs(self.told, "train", explore.explore_jobs)
 
     def choose(self, agent: Agent, shards: list[Shard]) -> Lesson:
         """What the learner is given: kept trajectories as tokens, in a fixed order."""
