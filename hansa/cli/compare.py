@@ -65,6 +65,8 @@ def compare(
         return _report(wanted, results.read_all(folder, wanted), folder, output)
     with drive.locked(folder):
         results.read_all(folder, wanted)  # a result of another spec is refused before any work
+        if not keep_runs:
+            drive.tidy(wanted, folder)
         code = _carry_out(drive.pending(wanted, folder, only or []), options)
         if estimate or code == INTERRUPTED:
             return code

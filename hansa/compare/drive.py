@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,6 +100,18 @@ def locked(out: Path) -> Iterator[None]:
         yield
 
 
+def tidy(wanted: Wanted, out: Path) -> None:
+    """Remove what a kill left of runs that are over."""
+    for run in wanted.runs:
+        if results.file(out, run).exists():
+            shutil.rmtree(worker.folder_of(out, run), ignore_errors=True)
+            _log(out, run).unlink(missing_ok=True)
+
+
+def _log(out: Path, run: Run) -> Path:
+    return out / worker.RUNS / f"{run.id}.log"
+
+
 def pending(wanted: Wanted, out: Path, only: Sequence[str] = ()) -> list[Run]:
     """Runs without a result, one that tells most about the time first."""
     left = [
@@ -122,7 +135,7 @@ class _Worker:
         self.slot = slot
         self.began = time.monotonic()
         self.folder = worker.folder_of(options.out, run)
-        self.log = options.out / worker.RUNS / f"{run.id}.log"
+        self.log = _log(options.out, run)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         told = {
             "file": str(options.file.resolve()),

@@ -198,13 +198,12 @@ def _costs(shown: Table) -> Html | None:
 
 
 def _methods(shown: Table) -> Html:
-    rows: list[list[Child]] = [[line.name, line.about] for line in shown.lines]
+    here = [(line.name, line.about) for line in shown.lines]
     known = {line.method for line in shown.lines}
-    left = [[name, method.about] for name, method in METHODS.items() if name not in known]
-    others = table(["method", "what it is"], left, label="Other methods") if left else None
-    return _section(
-        "Methods",
-        "methods",
-        table(["method", "what it is"], rows, label="Methods of this comparison"),
-        details("Methods that are not in this comparison", others) if others else None,
-    )
+    left = [(name, method.about) for name, method in METHODS.items() if name not in known]
+    others = details("Methods that are not in this comparison", _list(left)) if left else None
+    return _section("Methods", "methods", _list(here), others)
+
+
+def _list(entries: Sequence[tuple[str, str]]) -> Html:
+    return tag("ul", *(tag("li", tag("strong", name), f": {about}") for name, about in entries))
