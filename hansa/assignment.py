@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hansa.errors import PermanentError
-from hansa.manifest import Count, Counts, Member, StartAdapter
+from hansa.manifest import Count, Counts, Figures, Member, StartAdapter
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
@@ -120,6 +120,8 @@ class EvaluationReport(Model):
     """Episodes dropped since the world failed in them."""
     effective: float | None = None
     """Independent episodes that these are worth, where tasks were played more than once."""
+    validation: Figures | None = None
+    """How it did on validation tasks, by which the best adapter is chosen."""
 
 
 class ClientReport(Model):
@@ -141,6 +143,8 @@ class ClientReport(Model):
     """What the round did."""
     evaluation: EvaluationReport | None = None
     """How the start adapter did."""
+    own: Figures | None = None
+    """How the update did before it was merged."""
     norm: float = 0.0
     """Norm of the update."""
     bytes: Count = 0

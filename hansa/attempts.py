@@ -85,7 +85,8 @@ def _answered(
     if isinstance(report, ClientReport) and report.round == current.round:
         state = "Updated" if report.trained else "Empty"
         done = {"state": state, "manifest": report.manifest, "message": ""}
-        return environment.model_copy(update={**done, "adapter": report.adapter})
+        own = report.own.ratio if report.own else None
+        return environment.model_copy(update={**done, "adapter": report.adapter, "own": own})
     lost = next_attempt(draft, environment, counted=False)
     return environment.model_copy(update={**lost, "state": "Retrying", "message": "report lost"})
 

@@ -54,6 +54,11 @@ def evaluation(prefix: str, environment: str, adapter_round: int) -> str:
     return f"{evaluation_root(prefix, environment)}{adapter_round:05d}.json"
 
 
+def own_evaluation(prefix: str, environment: str, round_: int) -> str:
+    """How an environment's own update of a round did on the same tasks, before it was merged."""
+    return f"{evaluation_root(prefix, environment)}{round_:05d}-own.json"
+
+
 def experience_root(private_prefix: str, environment: str) -> str:
     """The silo's private trajectories; nobody else may read below it."""
     return _under(private_prefix, f"experience/{environment}/")

@@ -193,6 +193,20 @@ class FederationDocument(Model):
     """Digest of the base model's files."""
 
 
+class Figures(Model):
+    """Successes among episodes."""
+
+    episodes: Count
+    """Episodes played."""
+    successes: Count
+    """Episodes that were successful."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Share of successes; nothing where nothing was played."""
+        return round(self.successes / self.episodes, 4) if self.episodes else None
+
+
 class EvaluationDocument(Model):
     """How one global adapter did on one environment's held-out tasks."""
 
@@ -218,6 +232,8 @@ class EvaluationDocument(Model):
     """Episodes dropped since the world failed in them; not among the episodes."""
     tasks: dict[str, list[int]] = Field(default_factory=dict)
     """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    validation: Figures | None = None
+    """The same on validation tasks, by which adapters are chosen; absent: none were played."""
     seconds: float = 0.0
     """How long it took."""
 

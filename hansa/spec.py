@@ -122,6 +122,32 @@ class Evaluation(Model):
     """Episodes played of each task; intervals are clustered by task, whose episodes are alike."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature; 0 plays greedily."""
+    validation_tasks: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard."""
+    own_update: bool = False
+    """Whether each environment also measures its own update, before it is merged."""
+
+    def chosen_by(self, *, guarded: bool) -> int:
+        """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
+        if self.validation_tasks is None:
+            return self.tasks if guarded else 0
+        return self.validation_tasks
+
+
+class Guard(Model):
+    """What happens when a new global adapter does worse than the best one so far."""
+
+    max_drop: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Success on validation tasks that may be lost; 0.1 is ten points."""
+    scope: Literal["mean", "environment"] = "mean"
+    """Judges the mean over environments, or each environment by itself."""
+    action: Literal["rollback", "pause", "none"] = "rollback"
+    """`rollback` goes on from the best adapter with half the server step; `pause` then waits."""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it does anything."""
+        return self.action != "none"
 
 
 class Participation(Model):
@@ -227,6 +253,8 @@ class FederationSpec(Model):
     """How updates become the next global adapter."""
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
+    guard: Guard | None = None
+    """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
@@ -254,7 +282,27 @@ class FederationSpec(Model):
                 f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
             )
         self.aggregation.check_members(len(self.environments))
+        self._check_guard()
         return self
+
+    def _check_guard(self) -> None:
+        if not self.guarded:
+            return
+        if self.aggregation.strategy == "none":
+            raise ValueError(
+                "guard: got one, and aggregation.strategy none has no global adapter to guard, "
+                "expected another strategy or no guard"
+            )
+        if not self.evaluation.chosen_by(guarded=True):
+            raise ValueError(
+                "evaluation.validationTasks: got 0, by which a guard can judge nothing, "
+                "expected at least 1 or none given"
+            )
+
+    @property
+    def guarded(self) -> bool:
+        """Whether something watches over new adapters."""
+        return self.guard is not None and self.guard.acts
 
     def environment(self, name: str) -> Environment:
         """The environment of that name; callers know it exists."""

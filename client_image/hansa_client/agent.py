@@ -66,20 +66,26 @@ class Agent:
         return adapter.decode(data)
 
     @contextmanager
-    def _with_start(self) -> Iterator[Base]:
+    def _with(self, tensors: Tensors) -> Iterator[Base]:
         from hansa_client import lora
 
-        with lora.merged(self.base.model, self._assignment.adapter, self.whole):
+        with lora.merged(self.base.model, self._assignment.adapter, tensors):
             yield self.base
 
-    def play(self, jobs: Sequence[rollout.Job], how: rollout.Play, phase: str) -> rollout.Played:
-        """Play with the start adapter merged into the base."""
+    def play(
+        self,
+        jobs: Sequence[rollout.Job],
+        how: rollout.Play,
+        phase: str,
+        tensors: Tensors | None = None,
+    ) -> rollout.Played:
+        """Play with an adapter merged into the base: the start adapter, or the one given."""
 
         def progress(done: int, successes: int) -> None:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with explore.explained(self._assignment), self._with_start() as base:
+        with explore.explained(self._assignment), self._with(tensors or self.whole) as base:
             return rollout.play(
                 base, lambda: explore.make_world(self._assignment), jobs, how, progress
             )

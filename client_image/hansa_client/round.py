@@ -5,7 +5,7 @@ finds: its shard instead of exploring again, its adapter instead of training aga
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import ValidationError
@@ -14,7 +14,7 @@ from hansa import adapter, keys, manifest, program
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.errors import Corrupt, NotFound, PermanentError
 from hansa.logs import Log
-from hansa.manifest import Counts, EvaluationDocument, FederationDocument
+from hansa.manifest import Counts, EvaluationDocument, FederationDocument, Figures
 from hansa.store.base import ObjectStore
 from hansa_client import (
     batch,
@@ -36,7 +36,7 @@ from hansa_client.experience import Shard, Shards
 from hansa_client.learners import Lesson
 from hansa_client.send import Committed, Update
 from hansa_client.trajectory import Episode
-from hansa_client.worlds import World
+from hansa_client.worlds import Task, World
 
 Clock = Callable[[], float]
 
@@ -66,24 +66,41 @@ class Client:
         """Offer this round's update, or find it offered already, and report it."""
         owner = self.check_owner()
         committed = send.find_committed(self.exchange, self.told)
-        evaluation = evaluate.find(self.exchange, self.told) if self.told.evaluate else None
-        if committed and (evaluation or not self.told.evaluate):
+        evaluation = self._find_evaluation() if self.told.evaluate else None
+        own = self._find_own(committed)
+        is_measured = evaluation is not None or not self.told.evaluate
+        if committed and is_measured and (own or not self._owes_own(committed)):
             self.log.info("already_committed", round=self.told.round)
-            return self.report(committed, evaluation)
+            return self.report(committed, evaluation, own)
 
         agent = self.load(owner)
-        if self.told.evaluate and not evaluation:
+        if not is_measured:
             evaluation = self.evaluate(agent)
         if not committed:
             shards = self.explore(agent)
             lesson = self.choose(agent, shards)
             committed = self.train_and_send(agent, shards, lesson)
-        return self.report(committed, evaluation)
+        if not own and self._owes_own(committed):
+            own = self.evaluate_own(agent, committed)
+        return self.report(committed, evaluation, own)
+
+    def _find_evaluation(self) -> EvaluationDocument | None:
+        return evaluate.find(self.exchange, self.told, evaluate.of_start(self.told))
+
+    def _owes_own(self, committed: Committed) -> bool:
+        """Whether the update is to be measured before it is merged; an empty one cannot be."""
+        return self.told.settings.evaluation.own_update and committed.manifest.trained
+
+    def _find_own(self, committed: Committed | None) -> EvaluationDocument | None:
+        if not committed or not self._owes_own(committed):
+            return None
+        subject = evaluate.of_own(self.told, committed.adapter)
+        return evaluate.find(self.exchange, self.told, subject)
 
     def evaluate_only(self) -> EvaluateReport:
         """Measure the start adapter, or find it measured already, and report it."""
         owner = self.check_owner()
-        evaluation = evaluate.find(self.exchange, self.told)
+        evaluation = self._find_evaluation()
         if not evaluation:
             evaluation = self.evaluate(self.load(owner))
         return EvaluateReport(
@@ -123,10 +140,13 @@ class Client:
         explore.make_world(self.told)
         plays = self.told.role == "client"
         shown = plays and Shards(self.private, self.told).has(DEMONSTRATIONS)
+        measured = self.told.settings.evaluation
         for part in parts.of(self.told):
             world = explore.make_world(part)
-            if part.evaluate:
+            if part.evaluate or measured.own_update:
                 explore.tasks(part, world, "test")
+            if part.evaluate and measured.validation_tasks:
+                explore.tasks(part, world, "validation")
             if plays:
                 self._check_part(part, world, shown=shown)
 
@@ -140,17 +160,61 @@ class Client:
             explore.tasks(part, world, "train")
 
     def evaluate(self, agent: Agent) -> EvaluationDocument:
-        """Play held-out tasks with the start adapter."""
-        how = self._how(agent, "evaluation")
-        jobs = parts.jobs(self.told, "test", explore.evaluate_jobs)
-        played = agent.play(jobs, how, "evaluate")
+        """Play held-out tasks with the start adapter, and others by which the best is chosen."""
+        played = self._play_held_out(agent, "test")
+        validation = None
+        wanted = self.told.settings.evaluation.validation_tasks
+        if wanted:
+            chosen = self._play_held_out(agent, "validation", wanted)
+            validation = Figures(episodes=len(chosen.episodes), successes=chosen.successes)
         seconds = self.lap("evaluate")
         self.log.info(
             "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
         )
-        self._tell_broken("evaluate", played.broken)
+        return evaluate.commit(
+            self.exchange,
+            self.told,
+            evaluate.of_start(self.told),
+            played.episodes,
+            seconds,
+            broken=len(played.broken),
+            validation=validation,
+        )
+
+    def evaluate_own(self, agent: Agent, committed: Committed) -> EvaluationDocument:
+        """Play the same held-out tasks with the update, while it is the environment's alone."""
+        self.lap("send")
+        key = keys.update_folder(self.told.storage.prefix, self.told.environment, self.told.round)
+        own = adapter.decode(self.exchange.get(key + keys.ADAPTER))
+        whole = adapter.join(agent.frozen, own)
+        played = self._play_held_out(agent, "test", tensors=whole)
+        seconds = self.lap("own")
+        self.log.info(
+            "evaluated_own",
+            episodes=len(played.episodes),
+            successes=played.successes,
+            seconds=seconds,
+        )
+        subject = evaluate.of_own(self.told, committed.adapter)
         broken = len(played.broken)
-        return evaluate.commit(self.exchange, self.told, played.episodes, seconds, broken)
+        return evaluate.commit(
+            self.exchange, self.told, subject, played.episodes, seconds, broken=broken
+        )
+
+    def _play_held_out(
+        self,
+        agent: Agent,
+        split: Literal["validation", "test"],
+        wanted: int | None = None,
+        tensors: adapter.Tensors | None = None,
+    ) -> rollout.Played:
+        def choose(part: Assignment, tasks: Sequence[Task]) -> list[rollout.Job]:
+            return explore.evaluate_jobs(part, tasks, wanted)
+
+        how = self._how(agent, "evaluation")
+        played = agent.play(parts.jobs(self.told, split, choose), how, "evaluate", tensors)
+        self._tell_broken("evaluate", played.broken)
+        return played
 
     def _how(self, agent: Agent, source: Literal["exploration", "evaluation"]) -> rollout.Play:
         settings = self.told.settings
@@ -286,7 +350,12 @@ class Client:
             )
         return send.store_adapter(self.exchange, self.told, trained.tensors), trained.loss
 
-    def report(self, committed: Committed, evaluation: EvaluationDocument | None) -> ClientReport:
+    def report(
+        self,
+        committed: Committed,
+        evaluation: EvaluationDocument | None,
+        own: EvaluationDocument | None = None,
+    ) -> ClientReport:
         """What the operator reads, from what is committed."""
         document = committed.manifest
         return ClientReport(
@@ -294,9 +363,10 @@ class Client:
             round=self.told.round,
             trained=document.trained,
             manifest=committed.sha256,
-            adapter=document.files[keys.ADAPTER].sha256 if document.files else "",
+            adapter=committed.adapter,
             counts=document.counts,
             evaluation=evaluate.report(evaluation) if evaluation else None,
+            own=evaluate.figures(own) if own else None,
             norm=document.norm,
             bytes=sum(entry.size for entry in document.files.values()),
             seconds=document.seconds,

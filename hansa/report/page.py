@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from hansa.intervals import difference
-from hansa.report import reference, replay, success, work
+from hansa.report import joining, reference, replay, success, work
 from hansa.report.charts import marker_shapes
 from hansa.report.facts import Part, ReportData, Round, phases
 from hansa.report.markup import (
@@ -69,6 +69,7 @@ def _body(data: ReportData) -> Html:
         _trouble(data),
         _tiles(data),
         success.section(data),
+        *joining.sections(data),
         reference.adapter(data),
         *work.sections(data),
         replay.section(data),
