@@ -24,6 +24,9 @@ FileSource = Annotated[
 """One file: `s3://bucket/key`, or a path with or without `path:` before it."""
 
 
+PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
+
+
 class ModelSource(Model):
     """The base model; only the adapter is trained, so every silo needs the same base."""
 
@@ -253,6 +256,13 @@ class FederationSpec(Model):
     """How updates become the next global adapter."""
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
+    personalization: PersonalizationMode = "none"
+    """After the last round each silo serves what does best on its own validation tasks.
+
+    `interpolate`: the global adapter, its own last update or a mix of both. `finetune`: the global
+    adapter, or that trained once more on its own experience. `best`: any of these. It never leaves
+    the silo's private store.
+    """
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None

@@ -25,6 +25,7 @@ from hansa_client import (
     faults,
     learners,
     parts,
+    personal,
     rollout,
     seeds,
     send,
@@ -101,11 +102,17 @@ class Client:
         """Measure the start adapter, or find it measured already, and report it."""
         owner = self.check_owner()
         evaluation = self._find_evaluation()
-        if not evaluation:
-            evaluation = self.evaluate(self.load(owner))
+        served = personal.find(self.private, self.told)
+        owes = personal.is_wanted(self.told) and not served
+        if not evaluation or owes:
+            agent = self.load(owner)
+            evaluation = evaluation or self.evaluate(agent)
+            served = personal.choose(self, agent, evaluation) if owes else served
         return EvaluateReport(
             environment=self.told.environments.index(self.told.environment),
             evaluation=evaluate.report(evaluation),
+            personal=served.figures() if served else None,
+            serves=served.choice if served else "",
             seconds=self.seconds,
         )
 
@@ -145,7 +152,8 @@ class Client:
             world = explore.make_world(part)
             if part.evaluate or measured.own_update:
                 explore.tasks(part, world, "test")
-            if part.evaluate and measured.validation_tasks:
+            chooses = measured.validation_tasks or personal.is_wanted(part)
+            if part.evaluate and chooses:
                 explore.tasks(part, world, "validation")
             if plays:
                 self._check_part(part, world, shown=shown)
@@ -161,11 +169,11 @@ class Client:
 
     def evaluate(self, agent: Agent) -> EvaluationDocument:
         """Play held-out tasks with the start adapter, and others by which the best is chosen."""
-        played = self._play_held_out(agent, "test")
+        played = self.play_held_out(agent, "test")
         validation = None
         wanted = self.told.settings.evaluation.validation_tasks
         if wanted:
-            chosen = self._play_held_out(agent, "validation", wanted)
+            chosen = self.play_held_out(agent, "validation", wanted)
             validation = Figures(episodes=len(chosen.episodes), successes=chosen.successes)
         seconds = self.lap("evaluate")
         self.log.info(
@@ -187,7 +195,7 @@ class Client:
         key = keys.update_folder(self.told.storage.prefix, self.told.environment, self.told.round)
         own = adapter.decode(self.exchange.get(key + keys.ADAPTER))
         whole = adapter.join(agent.frozen, own)
-        played = self._play_held_out(agent, "test", tensors=whole)
+        played = self.play_held_out(agent, "test", tensors=whole)
         seconds = self.lap("own")
         self.log.info(
             "evaluated_own",
@@ -201,13 +209,15 @@ class Client:
             self.exchange, self.told, subject, played.episodes, seconds, broken=broken
         )
 
-    def _play_held_out(
+    def play_held_out(
         self,
         agent: Agent,
         split: Literal["validation", "test"],
         wanted: int | None = None,
         tensors: adapter.Tensors | None = None,
     ) -> rollout.Played:
+        """Play held-out tasks with the start adapter, or with the one given."""
+
         def choose(part: Assignment, tasks: Sequence[Task]) -> list[rollout.Job]:
             return explore.evaluate_jobs(part, tasks, wanted)
 
@@ -249,35 +259,20 @@ class Client:
         return [shown, *earlier, explored]
 
     def _demonstrate(self, agent: Agent, shards: Shards) -> Shard:
+        wanted = self.told.settings.experience.demonstrations
         episodes: list[Episode] = []
         inputs: dict[str, str] = {}
         broken = 0
         for part in parts.of(self.told):
-            shown, file = self._show(agent, part)
+            file = self._files.get(part.environment)
+            shown = demonstrations.show(part, file, agent.base.chat)
+            count = len(shown.episodes)
+            self.log.info("demonstrated", episodes=count, wanted=wanted, file=bool(file))
+            self._tell_broken("demonstrate", shown.broken)
             episodes += parts.named(self.told, part, shown.episodes)
             broken += len(shown.broken)
             inputs = file.inputs() if file else inputs
         return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
-
-    def _show(
-        self, agent: Agent, part: Assignment
-    ) -> tuple[demonstrations.Shown, demonstrations.File | None]:
-        wanted = part.settings.experience.demonstrations
-
-        def progress(tried: int, shown: int) -> None:
-            program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
-
-        chat, file = agent.base.chat, self._files.get(part.environment)
-        if file:
-            shown = demonstrations.from_file(part, file, chat)
-        else:
-            world = explore.make_world(part)
-            with explore.explained(part):
-                shown = demonstrations.by_expert(part, world, chat, progress)
-        episodes = len(shown.episodes)
-        self.log.info("demonstrated", episodes=episodes, wanted=wanted, file=bool(file))
-        self._tell_broken("demonstrate", shown.broken)
-        return shown, file
 
     def _explore(self, agent: Agent, shards: Shards) -> Shard:
         how = self._how(agent, "exploration")

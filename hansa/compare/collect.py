@@ -1,13 +1,13 @@
 """What a finished run says of its method: read from its store, before the folder is removed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hansa import keys
 from hansa.compare import results
 from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Row, Work
 from hansa.errors import NotFound
-from hansa.manifest import EvaluationDocument, GlobalManifest, UpdateManifest
+from hansa.manifest import EvaluationDocument, GlobalManifest, PersonalManifest, UpdateManifest
 from hansa.policy.apart import NONE
 from hansa.store.base import ObjectStore
 
@@ -41,6 +41,23 @@ class Finished:
             whose = name if self.is_apart and round_ else ""
             for environment, tasks in results.by_environment(self._run, document).items():
                 yield results.row(self._run, environment, tasks, round_, whose)
+
+    def chosen(self, final: int) -> list[PersonalManifest]:
+        """What silos serve themselves after the final round, where they choose."""
+        if self._run.federation.spec.personalization == "none":
+            return []
+        found = (
+            self._get(keys.personal_folder(self._prefix, name, final) + keys.MANIFEST)
+            for name in self._environments
+        )
+        return [PersonalManifest.model_validate_json(raw) for raw in found if raw]
+
+    def personal_rows(self, chosen: Iterable[PersonalManifest]) -> list[Row]:
+        """How these do at home, which is all that they are for."""
+        return [
+            results.row(self._run, one.environment, one.tasks, one.adapter.round, one.environment)
+            for one in chosen
+        ]
 
     def own_adapters(self) -> dict[str, tuple[int, bytes]]:
         """The last adapter of each environment, with its round; none where they share one."""

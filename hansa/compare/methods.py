@@ -16,6 +16,7 @@ _FED_SE: Document = {
     "experience": {"filter": "success", "history": True},
     "training": {"learner": "success-sft"},
     "aggregation": {"strategy": "mean", "serverStep": 1.0},
+    "personalization": "none",
 }
 _SHOWN_ONLY: Document = {"exploration": {"tasksPerRound": 0}}
 _APART: Document = {"aggregation": {"strategy": "none"}}
@@ -49,6 +50,10 @@ METHODS: dict[str, Method] = {
         },
     ),
     "fed-se": Method(about="the paper: explore, keep successes, plain mean of A and of B"),
+    "fed-se+personal": Method(
+        about="Fed-SE, and each silo serves what is best on its own validation tasks",
+        patch={"personalization": "best"},
+    ),
     "no-history": Method(
         about="Fed-SE without successes of earlier rounds", patch={"experience": {"history": False}}
     ),

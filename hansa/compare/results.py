@@ -93,6 +93,10 @@ class Result(Model):
     """Digest of the base model's files, where the run has noted it."""
     rows: list[Row]
     """What was measured."""
+    final: Count = 0
+    """Round of the adapter that counts at the end; a guard may have gone back to it."""
+    serves: dict[str, str] = Field(default_factory=dict)
+    """What each silo serves itself, where it chooses."""
     communication: Communication
     """What was sent."""
     work: Work

@@ -131,8 +131,7 @@ def _last(mine: Iterable[Result], wanted: Wanted) -> dict[int, Sample]:
     """Each seed's rates after its last round; adapters of their own are those at home."""
     samples = {}
     for result in mine:
-        last = max((row.round for row in result.rows), default=0)
-        sample = _sample(result.rows, wanted, last)
+        sample = _sample(result.rows, wanted, result.final)
         if sample:
             samples[result.seed] = sample
     return samples

@@ -22,6 +22,7 @@ from hansa.local.loop import Options
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
 from hansa.manifest import EvaluationDocument
+from hansa.policy import apart
 from hansa.program import replace
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
@@ -86,7 +87,8 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
     def collect(ended: Federation, folder: RunDir, store: ObjectStore) -> None:
         if ended.status.phase == "Succeeded":
             finished = Finished(run, store, ended.metadata.name, ended.status.round)
-            found.append((_result(run, finished), finished.own_adapters()))
+            newest = apart.newest(ended.status, run.federation.spec.aggregation.strategy)
+            found.append((_result(run, finished, newest), finished.own_adapters()))
 
     options = Options(embedded=True, parallel=parallel)
     status = run_loop(run.federation, folder, options, PlainDisplay(), collect).status
@@ -111,11 +113,14 @@ def _empty(run: Run) -> Result:
     )
 
 
-def _result(run: Run, finished: Finished) -> Result:
+def _result(run: Run, finished: Finished, final: int) -> Result:
+    chosen = finished.chosen(final)
     return _empty(run).model_copy(
         update={
             "base_model": finished.base_model(),
-            "rows": finished.rows(),
+            "rows": [*finished.rows(), *finished.personal_rows(chosen)],
+            "final": final,
+            "serves": {one.environment: one.choice for one in chosen},
             "communication": finished.communication(),
             "work": finished.work(),
         }

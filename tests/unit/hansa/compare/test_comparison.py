@@ -56,6 +56,7 @@ CHANGES = {
     "centralized-evolution": {},
     "fedit": {"exploration.tasksPerRound": 0, "aggregation.strategy": "weighted-mean"},
     "fed-se": {},
+    "fed-se+personal": {"personalization": "best"},
     "no-history": {"experience.history": False},
     "no-filter": {"experience.filter": "none"},
     "success-weighted": {

@@ -39,6 +39,7 @@ def make_result(run: Run, *scores: tuple[str, int, int, str], **fields: Any) -> 
         "seed": run.seed,
         "spec": run.federation.spec.to_json(),
         "rows": rows,
+        "final": max(row.round for row in rows),
         "communication": Communication(shares="adapters", up=3_000_000, down=1_000_000),
         "work": Work(steps=10),
         "wall_seconds": 60.0,
@@ -143,6 +144,21 @@ def test_local_adapters_are_scored_at_home_and_everywhere() -> None:
     assert lines[0].summary.macro.value == 0.8
     assert lines[1].summary.macro.value == pytest.approx((80 + 20 + 20) / 300)
     assert [figure.value for _, figure in lines[0].curve] == [0.05, 0.8]
+
+
+def test_what_silos_serve_themselves_counts_instead_of_the_global_adapter() -> None:
+    run = make_run("fed-se+personal", 1)
+    shared_ = [(name, 40, 2, "") for name in ENVIRONMENTS]
+    own = [(name, 60, 2, name) for name in ENVIRONMENTS]
+    (line,) = built((run, make_result(run, *shared_, *own))).lines
+    assert line.summary.macro.value == 0.6
+
+
+def test_an_adapter_that_a_guard_went_back_from_does_not_count() -> None:
+    run = make_run("fed-se", 1)
+    rows = [(name, won, r, "") for name in ENVIRONMENTS for r, won in enumerate((10, 40, 5))]
+    (line,) = built((run, make_result(run, *rows, final=1))).lines
+    assert line.summary.macro.value == 0.4
 
 
 def test_the_reference_is_what_others_are_compared_with() -> None:
