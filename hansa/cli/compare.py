@@ -53,7 +53,6 @@ def compare(
     _check_only(wanted, only or [])
     folder = out or ROOT / f"{wanted.name}-compare"
     options = drive.Options(
-        file=file,
         out=folder,
         jobs=jobs,
         parallel=parallel,
@@ -68,6 +67,8 @@ def compare(
         if not keep_runs:
             drive.tidy(wanted, folder)
         code = _carry_out(drive.pending(wanted, folder, only or []), options)
+        if not keep_runs:
+            drive.tidy(wanted, folder)
         if estimate or code == INTERRUPTED:
             return code
         return max(code, _report(wanted, results.read_all(folder, wanted), folder, output))

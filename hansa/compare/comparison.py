@@ -115,7 +115,7 @@ def read(path: Path) -> Wanted:
     plain = _federation(base, spec, "spec")
     _check_names(comparison)
     runs = [
-        _run(base, spec, index, entry, seed)
+        _run(base, spec, index, entry, seed, here=seed == comparison.seeds[0])
         for seed in comparison.seeds
         for index, entry in enumerate(comparison.methods)
     ]
@@ -174,11 +174,12 @@ def _reference(comparison: Comparison, names: list[str]) -> str:
     return comparison.reference if comparison.reference in names else ""
 
 
-def _run(base: Any, spec: Any, index: int, entry: Entry, seed: int) -> Run:
+def _run(base: Any, spec: Any, index: int, entry: Entry, seed: int, *, here: bool) -> Run:
+    """One run; what this machine lacks is the same for every seed, and looked for once."""
     method = METHODS[entry.base]
     where = f"methods[{index}] ({entry.name})"
     own = methods.applied(spec, method, entry.spec, seed)
-    silos = _federation(base, own, where)
+    silos = _federation(base, own, where, here=here)
     pooled = _federation(base, methods.pooled(own), where, here=False) if method.pooled else silos
     return Run(method=entry.name, base=entry.base, seed=seed, federation=pooled, silos=silos)
 

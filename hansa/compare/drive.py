@@ -4,7 +4,6 @@ A run that is over is a file; one that is not goes on in its folder. So a kill a
 at most what the runs at work were doing.
 """
 
-import contextlib
 import fcntl
 import json
 import os
@@ -26,6 +25,7 @@ from hansa.errors import InputError
 from hansa.local.capacity import Capacity, measure
 from hansa.local.lifeline import die_with_parent
 from hansa.local.warm import last_line
+from hansa.program import replace
 
 TICK_SECONDS = 0.25
 STOP_PATIENCE_SECONDS = 10.0
@@ -55,8 +55,6 @@ class Shown(Protocol):
 class Options:
     """How to carry it out."""
 
-    file: Path
-    """The comparison's file."""
     out: Path
     """Folder that keeps everything."""
     jobs: int | None = None
@@ -106,10 +104,15 @@ def tidy(wanted: Wanted, out: Path) -> None:
         if results.file(out, run).exists():
             shutil.rmtree(worker.folder_of(out, run), ignore_errors=True)
             _log(out, run).unlink(missing_ok=True)
+            _order(out, run).unlink(missing_ok=True)
 
 
 def _log(out: Path, run: Run) -> Path:
     return out / worker.RUNS / f"{run.id}.log"
+
+
+def _order(out: Path, run: Run) -> Path:
+    return out / worker.RUNS / f"{run.id}.json"
 
 
 def pending(wanted: Wanted, out: Path, only: Sequence[str] = ()) -> list[Run]:
@@ -137,16 +140,11 @@ class _Worker:
         self.folder = worker.folder_of(options.out, run)
         self.log = _log(options.out, run)
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        told = {
-            "file": str(options.file.resolve()),
-            "run": run.id,
-            "out": str(options.out.resolve()),
-            "parallel": parallel,
-            "keep": options.keep,
-        }
+        order = _order(options.out, run)
+        replace(order, worker.order(run, options.out, parallel=parallel, keep=options.keep))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hansa.compare.worker", json.dumps(told)],
+                [sys.executable, "-m", "hansa.compare.worker", str(order)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -166,8 +164,6 @@ class _Worker:
     def problem(self) -> str:
         """Why it has failed; empty when it has not."""
         if self.process.returncode == 0:
-            with contextlib.suppress(OSError):
-                self.log.unlink()
             return ""
         return last_line(self.log) or f"ended with {self.process.returncode}"
 

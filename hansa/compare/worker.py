@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 import hansa
-from hansa.compare import comparison, results, scoring
+from hansa.compare import results, scoring
 from hansa.compare.collect import Finished
 from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Result, Row, Work
@@ -149,13 +149,36 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
+    """What a worker is told; it never reads the comparison, which may have changed since."""
+    told = {
+        "method": run.method,
+        "base": run.base,
+        "seed": run.seed,
+        "federation": run.federation.to_json(),
+        "silos": run.silos.to_json(),
+        "out": str(out.resolve()),
+        "parallel": parallel,
+        "keep": keep,
+    }
+    return json.dumps(told).encode()
+
+
 def main() -> int:
-    """`python -m hansa.compare.worker '{"file":..., "run":..., "out":..., "parallel":...}'`."""
+    """`python -m hansa.compare.worker FILE`, with an order in the file."""
     signal.signal(signal.SIGTERM, _stop)
-    told = json.loads(sys.argv[1])
+    told = json.loads(Path(sys.argv[1]).read_bytes())
+    federation, silos = (
+        Federation.model_validate_json(json.dumps(told[name])) for name in ("federation", "silos")
+    )
+    run = Run(
+        method=told["method"],
+        base=told["base"],
+        seed=told["seed"],
+        federation=federation,
+        silos=silos,
+    )
     try:
-        wanted = comparison.read(Path(told["file"]))
-        run = next(run for run in wanted.runs if run.id == told["run"])
         carry_out(run, Path(told["out"]), parallel=told["parallel"], keep=told["keep"])
     except KeyboardInterrupt:
         return 128 + signal.SIGTERM

@@ -39,6 +39,7 @@ def shown(told: Assignment) -> tuple[MemoryStore, list[tuple[str, list[str]]]]:
     return store, [(e.task, [turn.text for turn in e.turns]) for e in shard.episodes]
 
 
+@pytest.mark.slow
 def test_a_centre_is_shown_exactly_what_the_silos_are(assign: Assign) -> None:
     quick = {"exploration": {"tasksPerRound": 0}, "evaluation": {"tasks": 1}}
     _, pooled = shown(assign(**POOLED, **quick))

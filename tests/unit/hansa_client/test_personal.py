@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
     "options": {**DEMO_OPTIONS["maze"], "max_turns": 4},
     "experience_storage": {"bucket": "bucket", "prefix": "silo"},
     "training": {"learningRate": 5e-3, "batchTokens": 1024, "epochs": 1},
-    "evaluation": {"tasks": 16},
+    "evaluation": {"tasks": 12},
 }
 
 
@@ -74,6 +74,7 @@ def broken(own: bytes) -> bytes:
     return adapter.encode(noise)
 
 
+@pytest.mark.slow
 def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     assert sha256(stores[1].objects[FOLDER + keys.ADAPTER]) == made.files[keys.ADAPTER].sha256
 
 
+@pytest.mark.slow
 def test_a_tie_is_the_global_adapters_and_a_second_job_finds_the_choice(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
