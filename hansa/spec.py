@@ -257,12 +257,8 @@ class FederationSpec(Model):
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
     personalization: PersonalizationMode = "none"
-    """After the last round each silo serves what does best on its own validation tasks.
-
-    `interpolate`: the global adapter, its own last update or a mix of both. `finetune`: the global
-    adapter, or that trained once more on its own experience. `best`: any of these. It never leaves
-    the silo's private store.
-    """
+    """What a silo serves after the last round, chosen by its own validation tasks: the global
+    adapter, a mix with its own update (`interpolate`), that trained on (`finetune`), or `best`."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None
