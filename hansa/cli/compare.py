@@ -128,16 +128,24 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     replace(folder / "compare.json", (json.dumps(data, ensure_ascii=False) + "\n").encode())
     replace(folder / "compare.html", page.render(made).encode())
     if output is Format.TABLE:
-        from hansa.cli.screen import show
-        from hansa.cli.screen import table as drawn
-        from hansa.cluster.view import Table as Rows
-
-        titles = tuple(title.upper() for title in text.heads(data))
-        rows = [tuple(text.cells(data, line)) for line in data["table"]]
-        show(drawn(Rows(titles=titles, rows=rows)))
+        _show(
+            [[t.upper() for t in text.heads(data)], *(text.cells(data, e) for e in data["table"])]
+        )
     else:
         print_data(data, output)
     if made.missing:
         say(f"missing: {', '.join(made.missing)}")
     say(f"page: {folder / 'compare.html'}\ndata: {folder / 'compare.json'}")
     return int(Exit.DONE)
+
+
+def _show(rows: list[list[str]]) -> None:
+    """The table, in as many blocks as the terminal is narrow."""
+    from hansa.cli import screen
+    from hansa.cluster.view import Table as Rows
+    from hansa.compare import text
+
+    for index, (titles, *cells) in enumerate(text.blocks(rows, screen.wide_console().width)):
+        if index:
+            print()
+        screen.show(screen.table(Rows(titles=tuple(titles), rows=[tuple(row) for row in cells])))

@@ -21,6 +21,10 @@ _HINT = (
 )
 
 
+MOST_BANDS = 4
+"""Bands that can be told apart in one chart; more methods get a small chart each."""
+
+
 def render(shown: Table) -> str:
     """The page; equal results give equal bytes."""
     data = tables.to_data(shown)
@@ -45,7 +49,8 @@ def _facts(shown: Table) -> list[str]:
     models = sorted({row.model for result in shown.results for row in result.rows})
     machines = sorted({result.machine for result in shown.results})
     seeds = {result.seed for result in shown.results}
-    return [*models, f"{runs} runs", f"{len(seeds)} seeds", *machines]
+    told = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return [*models, f"{runs} runs", told, *machines]
 
 
 def _missing(shown: Table) -> Html | None:
@@ -107,54 +112,75 @@ def _curves(shown: Table) -> Html | None:
     if not drawn:
         return None
     last = max(line.curve[-1][0] for line in drawn)
-    base = next((one for one in shown.lines if one.name == "pre-trained"), None)
     named = [(line.name, *_look(shown, line)) for line in drawn]
-    macro = _chart(shown, drawn, last, 320, "macro average", base)
-    each = [
-        tag(
-            "figure",
-            tag("figcaption", tag("strong", name)),
-            _chart(shown, drawn, last, 160, name, base),
-        )
-        for name in shown.environments
+    by_world = [_panel(name, _chart(shown, drawn, last, name)) for name in shown.environments]
+    by_method = [
+        _panel(line.name, _chart(shown, _beside_reference(shown, line), last, "", alone=line.name))
+        for line in drawn
+        if len(drawn) > MOST_BANDS
     ]
     return _section(
         "Success by round",
         "rounds",
         tag("p", "Bands are 95\u202f% intervals over seeds and episodes.", class_="lead"),
-        tag("figure", macro, legend(named), class_="overview"),
-        tag("div", *each, class_="panels"),
+        tag("figure", _chart(shown, drawn, last, ""), legend(named), class_="overview"),
+        tag("h3", "In each environment"),
+        tag("div", *by_world, class_="panels"),
+        tag("h3", f"Each method, beside {shown.reference or 'nothing'}") if by_method else None,
+        tag("div", *by_method, class_="panels") if by_method else None,
         details("Figures of the curves", _figures(drawn, last)),
     )
 
 
-def _chart(
-    shown: Table, drawn: Sequence[Line], last: int, height: int, name: str, base: Line | None
-) -> Html:
-    """One chart: the macro average, or an environment's success."""
-    by_round = {
-        line.name: line.curves[name] if name in shown.environments else line.curve for line in drawn
-    }
+def _panel(name: str, drawing: Html) -> Html:
+    return tag("figure", tag("figcaption", tag("strong", name)), drawing)
+
+
+def _beside_reference(shown: Table, line: Line) -> list[Line]:
+    others = [each for each in shown.lines if each.name == shown.reference and each.curve]
+    return [*(each for each in others if each is not line), line]
+
+
+def _chart(shown: Table, drawn: Sequence[Line], last: int, name: str, alone: str = "") -> Html:
+    """One chart: an environment's success, or without its name the macro average.
+
+    `alone` names the one method that the chart is about.
+    """
+    by_round = {line.name: line.curves[name] if name else line.curve for line in drawn}
     series = [
-        Series(name=line.name, points=by_round[line.name], tone=tone, shape=shape, band=True)
+        Series(
+            name=line.name,
+            points=by_round[line.name],
+            tone="faint" if alone and line.name != alone else tone,
+            shape=None if alone and line.name != alone else shape,
+            band=line.name == alone or (not alone and len(drawn) <= MOST_BANDS),
+        )
         for line in drawn
         for tone, shape in [_look(shown, line)]
     ]
+    whole = not name and not alone
+    height = 320 if whole else 140
     axes = Axes(first=0, last=max(1, last), top=1.0, height=height, show=_tick)
     titles = [
         (round_, "\n".join([f"round {round_}", *_told(by_round, round_)]))
         for round_ in range(last + 1)
     ]
-    start = base.summary if base else None
-    figure = (start.environments.get(name) or start.macro) if start else None
     return lines(
         series,
         axes,
-        label=f"Success by round, {name}.",
-        ends=height > 300,
-        baseline=figure.value if figure else None,
+        label=f"Success by round, {alone or name or 'macro average'}.",
+        ends=whole,
+        baseline=_base(shown, name),
         titles=titles,
     )
+
+
+def _base(shown: Table, name: str) -> float | None:
+    """The base model's success, where it was scored."""
+    base = next((line for line in shown.lines if line.name == "pre-trained"), None)
+    if base is None:
+        return None
+    return (base.summary.environments[name] if name else base.summary.macro).value
 
 
 def _tick(ratio: float) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 Data = dict[str, Any]
+GAP = 2
+"""Spaces between two columns in a terminal."""
 
 
 def heads(data: Data) -> list[str]:
@@ -47,6 +49,18 @@ def span(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
+    """Rows cut into blocks that fit a width, each with the first column again; none is lost."""
+    widths = [max(len(row[column]) for row in rows) + GAP for column in range(len(rows[0]))]
+    groups: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        used = widths[0] + sum(widths[other] for other in groups[-1])
+        if groups[-1] and used + widths[column] > width:
+            groups.append([])
+        groups[-1].append(column)
+    return [[[row[0], *(row[column] for column in group)] for row in rows] for group in groups]
 
 
 def markdown(data: Data) -> str:

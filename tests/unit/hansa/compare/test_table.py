@@ -210,6 +210,14 @@ def test_the_markdown_has_every_figure_with_its_limits() -> None:
     assert line.endswith("|  | 4.00 | 60 s | 1 |")
 
 
+def test_a_narrow_terminal_gets_all_columns_in_blocks() -> None:
+    rows = [["method", "maze", "words", "MB"], ["fed-se", "50.0 (40 to 59)", "1.0 (0 to 3)", "4"]]
+    assert text.blocks(rows, 1000) == [rows]
+    narrow = text.blocks(rows, 26)
+    assert [block[0] for block in narrow] == [["method", "maze"], ["method", "words", "MB"]]
+    assert text.blocks(rows, 1) == [[[r[0], r[i]] for r in rows] for i in (1, 2, 3)]
+
+
 def test_the_page_is_whole_and_loads_nothing() -> None:
     usual, other = make_run("fed-se", 1), make_run("<b>mine</b>", 1, base="fed-se")
     made = built((usual, shared(usual, 50, 50, 50)), (other, shared(other, 30, 40, 50)))
