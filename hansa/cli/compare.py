@@ -69,7 +69,7 @@ def compare(
         code = _carry_out(drive.pending(wanted, folder, only or []), options)
         if not keep_runs:
             drive.tidy(wanted, folder)
-        if estimate or code == INTERRUPTED:
+        if estimate or code >= INTERRUPTED:  # stopped by a person, or by a signal
             return code
         return max(code, _report(wanted, results.read_all(folder, wanted), folder, output))
 
@@ -94,9 +94,9 @@ def _carry_out(runs: "list[Run]", options: "Options") -> int:
         with progress.shown(runs) as shown:
             work = drive.Drive(runs, options, shown)
             outcome = work.carry_out()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         say(f"stopped; nothing is lost: the same command goes on (folder {options.out})")
-        return INTERRUPTED
+        return stop.args[0] if stop.args else INTERRUPTED
     return _say_how_it_ended(outcome, options)
 
 

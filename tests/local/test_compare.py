@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,13 @@ def files(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A comparison whose runner was killed hard after its first result, and went on."""
+    """A comparison that was stopped at once, killed hard after its first result, and went on."""
     folder = tmp_path_factory.mktemp("compare")
     file, out = write_comparison(folder), folder / "out"
+    with Compare(file, out) as stopped:
+        until(lambda: "begins" in stopped.said, "a run to begin")
+        assert stopped.kill(signal.SIGINT) == 130
+        assert "nothing is lost" in stopped.said
     with Compare(file, out) as begun:
         until(lambda: files(out), "the first result")
         begun.kill()
