@@ -81,6 +81,7 @@ class Assignment(Model):
         """All that the result follows from; attempt, endpoint and image are no part of it."""
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
+        del settings["personalization"]  # nor does what a silo makes of the last one
         inputs = {
             **self.identity(),
             "round": self.round,
@@ -162,6 +163,10 @@ class EvaluateReport(Model):
     """Index into the assignment's environments."""
     evaluation: EvaluationReport
     """How the adapter did."""
+    personal: Figures | None = None
+    """How what the silo serves itself did on the same tasks, where the spec lets it choose."""
+    serves: str = ""
+    """What it chose, as a code."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 

@@ -245,6 +245,36 @@ class EvaluationDocument(Model):
         return intervals.effective(counts)
 
 
+class PersonalManifest(Model):
+    """Commit of what a silo serves itself, in its private store."""
+
+    kind: Literal["personal"] = "personal"
+    """What the folder is."""
+    program: str
+    """Version of the program that wrote it."""
+    environment: str
+    """Silo it belongs to."""
+    adapter: StartAdapter
+    """The global adapter that it was chosen against."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What it was computed from."""
+    choice: str
+    """The candidate that did best on validation tasks; the global adapter wins a tie."""
+    validation: dict[str, Figures]
+    """How each candidate did on them."""
+    files: dict[str, FileEntry] = Field(default_factory=dict)
+    """Files of the folder; none where the global adapter itself is the choice."""
+    tasks: dict[str, list[int]] = Field(default_factory=dict)
+    """How the choice did on held-out tasks: successes and episodes of each, by its id."""
+
+    def figures(self) -> Figures:
+        """Its successes among its episodes of held-out tasks."""
+        counts = list(self.tasks.values())
+        return Figures(episodes=sum(c[1] for c in counts), successes=sum(c[0] for c in counts))
+
+
 def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     """Refuse to go on from results of another run, naming the first fields that differ."""
     differing = differences(theirs, ours)

@@ -24,6 +24,9 @@ FileSource = Annotated[
 """One file: `s3://bucket/key`, or a path with or without `path:` before it."""
 
 
+PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
+
+
 class ModelSource(Model):
     """The base model; only the adapter is trained, so every silo needs the same base."""
 
@@ -253,6 +256,9 @@ class FederationSpec(Model):
     """How updates become the next global adapter."""
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
+    personalization: PersonalizationMode = "none"
+    """What a silo serves after the last round, chosen by its own validation tasks: the global
+    adapter, a mix with its own update (`interpolate`), that trained on (`finetune`), or `best`."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None

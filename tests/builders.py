@@ -74,7 +74,13 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
     )
     index = told.environments.index(request.environment)
     if request.role == "evaluate":
-        return EvaluateReport(environment=index, evaluation=evaluation)
+        chooses = told.settings.personalization != "none"
+        return EvaluateReport(
+            environment=index,
+            evaluation=evaluation,
+            personal=Figures(episodes=10, successes=8) if chooses else None,
+            serves="mix-50" if chooses else "",
+        )
     return ClientReport(
         environment=index,
         round=request.round,
