@@ -27,6 +27,7 @@ from hansa_client import (
     rollout,
     seeds,
     send,
+    vllm_engine,
 )
 from hansa_client import trajectory as trajectories
 from hansa_client.agent import Agent
@@ -118,6 +119,7 @@ class Client:
     def check_world(self) -> None:
         """Refuse, before torch is loaded, what could only fail hours later."""
         told, settings = self.told, self.told.settings
+        vllm_engine.check(settings.exploration.engine)
         world = explore.make_world(told)
         if told.evaluate:
             explore.tasks(told, world, "test")
@@ -153,6 +155,8 @@ class Client:
             batch_episodes=settings.exploration.batch_episodes,
             max_new_tokens=settings.exploration.max_new_tokens,
             max_broken=settings.exploration.max_broken_episodes,
+            stop=settings.exploration.stop,
+            engine=settings.exploration.engine,
             round=self.told.round if explores else self.told.start.round,
             source=source,
         )
@@ -205,6 +209,7 @@ class Client:
             episodes=len(played.episodes),
             successes=played.successes,
             generated=played.generated,
+            engine=played.engine,
         )
         broken, generated = len(played.broken), played.generated
         return shards.write(self.told.round, played.episodes, generated=generated, broken=broken)
