@@ -1,7 +1,10 @@
 """Rollouts: what is recorded is what the model saw, whichever episodes were played together."""
 
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,23 +163,43 @@ def test_a_model_is_as_it_was_after_playing(random_model: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields, expected",
+    "kind, fields, expected",
     [
-        pytest.param({}, True, id="plain attention"),
-        pytest.param({"sliding_window": 600}, True, id="a window as long as the episode"),
-        pytest.param({"sliding_window": 64}, False, id="a window that forgets"),
+        pytest.param("mistral", {"sliding_window": None}, True, id="plain attention"),
+        pytest.param("mistral", {"sliding_window": 600}, True, id="a window beyond the episode"),
+        pytest.param("mistral", {"sliding_window": 64}, False, id="a window that forgets"),
+        pytest.param("gpt2", {}, True, id="learned positions"),
+        pytest.param("gemma2", {"head_dim": 8}, False, id="capped attention"),
+        pytest.param("bloom", {}, False, id="attention of its own"),
     ],
 )
 def test_slots_are_taken_where_they_compute_the_same(
-    fields: dict[str, int], expected: bool
+    kind: str, fields: dict[str, Any], expected: bool
 ) -> None:
-    from transformers import MistralConfig, MistralForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 99}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": None}
-    made = MistralForCausalLM(MistralConfig(**{**sizes, **heads, **fields})).eval()
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = AutoConfig.for_model(kind, **{**sizes, **heads, **fields})
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(config).eval()
     with torch.inference_mode():
+        for weight in made.parameters():
+            weight.mul_(8)  # small random weights hardly attend to anything
         assert engine.fits(made, 512) is expected
+
+
+def test_a_model_without_chat_template_and_pad_token_plays(
+    random_model: Path, tmp_path: Path
+) -> None:
+    bare = shutil.copytree(random_model, tmp_path / "bare")
+    (bare / "chat_template.jinja").unlink()
+    told = json.loads((bare / "tokenizer_config.json").read_text())
+    del told["pad_token"]
+    (bare / "tokenizer_config.json").write_text(json.dumps(told))
+    other = model.load("path:x", bare, 1)
+    played = rollout.play(other, maker("maze"), jobs("maze", 2), replace(HOW, max_new_tokens=2))
+    assert len(played.episodes) == 2
 
 
 def test_vllm_is_asked_for_by_its_field_where_it_is_not_installed(base: Base) -> None:
