@@ -130,11 +130,14 @@ def places(
     slots: Slots, spans: Sequence[Span], device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The places among all slots of each token of these spans, and the positions in their rows."""
-    positions = [at for span in spans for at in range(span.start, span.start + span.width)]
-    rows = [span.row for span in spans for _ in range(span.width)]
-    both = torch.tensor([positions, rows], dtype=torch.long)
-    stacked = torch.stack([both[0] + slots.room * both[1], both[0]]).to(device)
-    return stacked[0], stacked[1]
+    told = torch.tensor([(span.row, span.start, span.width) for span in spans])
+    rows, starts, widths = told.unbind(1)
+    begins = widths.cumsum(0) - widths
+    moves = torch.stack([starts - begins + slots.room * rows, starts - begins])
+    both = moves.repeat_interleave(widths, dim=1)
+    both += torch.arange(both.shape[1])
+    both = both.to(device)
+    return both[0], both[1]
 
 
 class Flash:

@@ -332,6 +332,13 @@ def test_zero_new_successes_train_on_the_old_experience(assign: Assign) -> None:
     assert report.counts.kept == 3
 
 
+def test_an_engine_that_is_not_installed_is_refused_before_anything_is_loaded(
+    assign: Assign,
+) -> None:
+    with pytest.raises(PermanentError, match=r"^spec\.exploration\.engine: got vllm, which is not"):
+        play(MemoryStore(), assign(exploration={"engine": "vllm"}))
+
+
 def second(store: MemoryStore, assign: Assign, **fields: Any) -> ClientReport:
     """Round 2 from a global adapter that is round 1's update."""
     data = store.objects[UPDATE + keys.ADAPTER]
