@@ -58,6 +58,13 @@ class AdamW:
         for weight in self._weights:
             weight.grad = None
 
+    @torch.no_grad()
+    def own_gradients(self) -> None:
+        """Copy what is added up so far: a recording writes its next gradients over its last."""
+        for weight in self._weights:
+            if weight.grad is not None:
+                weight.grad = weight.grad.clone()
+
     def state(self) -> State:
         """All that the next step depends on beside the weights, to go on from in another round."""
         return {n: kept.cpu().numpy().reshape(-1).copy() for n, kept in self._parts().items()}

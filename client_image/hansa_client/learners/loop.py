@@ -42,9 +42,13 @@ def train(
         wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
         lora.train_only(wrapped, lesson.half)
         try:
-            is_checked = lesson.training.gradient_checkpointing
-            with lora.fastest(wrapped, lesson.adapter), checkpointed(wrapped, is_checked):
-                run = _Run(wrapped, base.device, lesson, objective)
+            checks = lesson.training.gradient_checkpointing
+            with (
+                lora.fastest(wrapped, lesson.adapter),
+                checkpointed(wrapped, checks),
+                scorer(wrapped, base.device, may_record=not checks) as own,
+            ):
+                run = _Run(wrapped, own, lesson, objective)
                 losses = list(run.steps(progress))
         finally:
             wrapped.eval()
@@ -61,13 +65,11 @@ def train(
 class _Run:
     """One training from start to end."""
 
-    def __init__(
-        self, wrapped: Any, device: torch.device, lesson: Lesson, objective: Objective
-    ) -> None:
+    def __init__(self, wrapped: Any, scorer: Scorer, lesson: Lesson, objective: Objective) -> None:
         self._wrapped = wrapped
         self._lesson = lesson
         self._objective = objective
-        self._scorer = scorer(wrapped, device)
+        self._scorer = scorer
         self._lengths = [len(sequence) for sequence in lesson.sequences]
         self._room = lesson.training.micro_batch_tokens
         self.shrunk = 0
@@ -83,6 +85,7 @@ class _Run:
             self._objective.begin(self._scorer)
         self._wrapped.train()
         steps = self._lesson.steps()
+        self._expect()
         for done, step in enumerate(steps):
             size = self._objective.size(step)
             loss = self._gradients(step, size)
@@ -102,11 +105,18 @@ class _Run:
             except torch.OutOfMemoryError:
                 if not self._shrink(step):
                     raise
+            self._expect()
 
     def _backward(self, part: Sequence[int], size: float) -> float:
+        self.optimizer.own_gradients()
         loss = self._objective.loss(self._scorer, part)
         loss.div(size).backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
+
+    def _expect(self) -> None:
+        """Tell the scorer which rows will come."""
+        parts = [part for step in self._lesson.steps() for part in self._parts(step, self._room)]
+        self._scorer.expect([[self._lengths[index] for index in part] for part in parts])
 
     def _shrink(self, step: Sequence[int]) -> bool:
         """Halve the parts for this step and all that follow; false: one example alone is too much.

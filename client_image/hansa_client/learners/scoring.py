@@ -12,6 +12,10 @@ from torch.nn.functional import cross_entropy
 
 from hansa_client import batch, head, packing, trajectory
 from hansa_client.model import Base
+from hansa_client.replay import Recorded
+
+_MANY = 8
+"""Rows from which on a recording, which costs about five of them, is worth it."""
 
 
 class Scorer:
@@ -20,6 +24,9 @@ class Scorer:
     def __init__(self, model: Any, device: torch.device) -> None:
         self._model = model
         self._device = device
+
+    def expect(self, rows: Sequence[Sequence[int]]) -> None:
+        """Learn the lengths of what will be scored together, where that helps."""
 
     def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens."""
@@ -72,9 +79,17 @@ class Scorer:
 class PackedScorer(Scorer):
     """Scores trajectories packed into one row, their logits in slices."""
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, *, may_record: bool = True) -> None:
         super().__init__(model, device)
         self._packed = packing.Packed(model)
+        self._may_record = may_record and device.type == "cuda"
+        self._frame: packing.Frame | None = None
+        self._recorded: Recorded | None = None
+
+    def expect(self, rows: Sequence[Sequence[int]]) -> None:
+        """Learn the lengths of rows to come; where they are many, they are worth recording."""
+        self._recorded = None
+        self._frame = packing.Frame.around(rows) if len(rows) >= _MANY else None
 
     def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens."""
@@ -84,11 +99,25 @@ class PackedScorer(Scorer):
         self, sequences: Sequence[trajectory.Sequence]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-likelihood of each of the agent's tokens, and the index of its trajectory."""
-        row = packing.Row([sequence.tokens for sequence in sequences], self._device)
+        frame = self._frame if torch.is_grad_enabled() else None
+        row = packing.Row.of([sequence.tokens for sequence in sequences], self._device, frame)
         wanted, rows = self._wanted(sequences)
-        states = self._states(row, wanted)
+        states = self._states(row, frame)[wanted]
         weight = self._model.get_output_embeddings().weight
         return head.chances(states, weight, row.tokens[0, wanted + 1]), rows
+
+    def _states(self, row: packing.Row, frame: packing.Frame | None) -> torch.Tensor:
+        if not frame or not self._may_record:
+            return self._packed.states(row)
+        if self._recorded is None:
+            try:
+                self._recorded = Recorded(self._model, self._packed, frame, self._device)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:  # a layer that waits for the GPU cannot be recorded: only slower
+                self._may_record = False
+                return self._packed.states(row)
+        return self._recorded.states(row)
 
     def _wanted(
         self, sequences: Sequence[trajectory.Sequence]
@@ -104,29 +133,19 @@ class PackedScorer(Scorer):
             begin += len(sequence)
         return torch.tensor(places, device=self._device), torch.tensor(rows, device=self._device)
 
-    def _states(self, row: packing.Row, wanted: torch.Tensor) -> torch.Tensor:
-        """What the output layer is given there; the layer itself lets it through."""
-        layer = self._model.get_output_embeddings()
-        layer.forward = lambda states: states[0, wanted][None]
-        try:
-            with self._packed.reading(row):
-                output = self._model(
-                    input_ids=row.tokens, position_ids=row.positions, use_cache=False
-                )
-        finally:
-            del layer.forward
-        states: torch.Tensor = output.logits[0]
-        return states
 
-
-def scorer(model: Any, device: torch.device) -> Scorer:
+@contextmanager
+def scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Scorer]:
     """The fastest for a model: packed on a GPU where it fits, else padded.
 
     A CPU computes short rows as fast as one long one, and the padded way is the older promise: the
     same bytes from one version to the next.
     """
-    is_packed = device.type == "cuda" and packing.fits(model) and head.fits(model)
-    return (PackedScorer if is_packed else Scorer)(model, device)
+    if device.type == "cuda" and packing.fits(model) and head.fits(model):
+        with packing.exchanged(model):
+            yield PackedScorer(model, device, may_record=may_record)
+    else:
+        yield Scorer(model, device)
 
 
 @torch.inference_mode()

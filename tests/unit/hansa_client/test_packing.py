@@ -12,7 +12,7 @@ from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.spec import Adapter, Training
 from hansa_client import fused, head, learners, lora, model, packing
-from hansa_client.learners import Lesson, scoring
+from hansa_client.learners import Lesson, loop, scoring
 from hansa_client.learners.scoring import PackedScorer, Scorer
 from hansa_client.model import Base
 from hansa_client.trajectory import Sequence
@@ -123,6 +123,34 @@ def test_fused_layers_compute_what_the_libraries_do(wrapped: Any, library: Base)
     assert not any("forward" in vars(layer) for layer in wrapped.modules())
 
 
+def test_packed_fused_and_recomputed_at_once_is_still_the_same(wrapped: Any, library: Base) -> None:
+    theirs = gradients(wrapped, Scorer(wrapped, library.device).loss(GIVEN))
+    wrapped.train()
+    with (
+        fused.fused(wrapped, dropout=0.0),
+        loop.checkpointed(wrapped, True),
+        packing.exchanged(wrapped),
+    ):
+        ours = gradients(wrapped, PackedScorer(wrapped, library.device).loss(GIVEN))
+    wrapped.eval()
+    assert_same(ours, theirs)
+
+
+def test_what_fills_a_frame_changes_nothing(wrapped: Any, library: Base) -> None:
+    lengths = [len(sequence) for sequence in GIVEN]
+    scorer = PackedScorer(wrapped, library.device)
+    theirs = gradients(wrapped, scorer.loss(GIVEN))
+    scorer.expect([lengths] * 8)
+    assert_same(gradients(wrapped, scorer.loss(GIVEN)), theirs)
+    frame = packing.Frame.around([lengths, [30, 1]])
+    for given in (GIVEN, GIVEN[:1], GIVEN[1:]):
+        row = packing.Row.of([sequence.tokens for sequence in given], library.device, frame)
+        assert row.tokens.shape == row.positions.shape == (1, frame.tokens)
+        assert row.bounds.shape == (frame.sequences + 1,)
+        assert int(row.bounds[-1]) == frame.tokens
+        assert max(row.lengths) == frame.longest == 30
+
+
 def test_one_half_alone_can_be_trained_fused(wrapped: Any, library: Base) -> None:
     lora.train_only(wrapped, "B")
     with fused.fused(wrapped, dropout=0.0):
@@ -133,9 +161,13 @@ def test_one_half_alone_can_be_trained_fused(wrapped: Any, library: Base) -> Non
 
 def test_what_cannot_be_packed_is_padded(library: Base, base: Base) -> None:
     gpu = torch.device("cuda")
-    assert type(scoring.scorer(library.model, library.device)) is Scorer
-    assert type(scoring.scorer(library.model, gpu)) is PackedScorer
-    assert type(scoring.scorer(base.model, gpu)) is Scorer
+    for given, device, kind in (
+        (library.model, library.device, Scorer),
+        (library.model, gpu, PackedScorer),
+        (base.model, gpu, Scorer),
+    ):
+        with scoring.scorer(given, device, may_record=True) as chosen:
+            assert type(chosen) is kind
     config = library.model.config
     for fits, name, value in (
         (packing.fits, "sliding_window", 64),
