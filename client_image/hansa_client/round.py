@@ -29,6 +29,7 @@ from hansa_client import (
     rollout,
     seeds,
     send,
+    vllm_engine,
 )
 from hansa_client import trajectory as trajectories
 from hansa_client.agent import Agent
@@ -144,6 +145,7 @@ class Client:
 
     def check_world(self) -> None:
         """Refuse, before torch is loaded, what could only fail hours later."""
+        vllm_engine.check(self.told.settings.exploration.engine)
         explore.make_world(self.told)
         plays = self.told.role == "client"
         shown = plays and Shards(self.private, self.told).has(DEMONSTRATIONS)
@@ -235,6 +237,8 @@ class Client:
             batch_episodes=settings.exploration.batch_episodes,
             max_new_tokens=settings.exploration.max_new_tokens,
             max_broken=settings.exploration.max_broken_episodes,
+            stop=settings.exploration.stop,
+            engine=settings.exploration.engine,
             round=self.told.round if explores else self.told.start.round,
             source=source,
         )
@@ -283,6 +287,7 @@ class Client:
             episodes=len(played.episodes),
             successes=played.successes,
             generated=played.generated,
+            engine=played.engine,
         )
         broken, generated = len(played.broken), played.generated
         return shards.write(self.told.round, played.episodes, generated=generated, broken=broken)
