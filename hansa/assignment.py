@@ -146,6 +146,10 @@ class ClientReport(Model):
     """How the start adapter did."""
     own: Figures | None = None
     """How the update did before it was merged."""
+    solved: Count = 0
+    """Different training tasks that the agent itself has solved so far."""
+    entropy: float | None = None
+    """Mean entropy of the start adapter's next token while exploring, in nats."""
     norm: float = 0.0
     """Norm of the update."""
     bytes: Count = 0

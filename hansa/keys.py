@@ -77,3 +77,8 @@ def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
 def scores_root(prefix: str, name: str) -> str:
     """A place of its own for scoring one adapter outside any round, laid out like a federation."""
     return _under(prefix, f"scores/{name}")
+
+
+def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:
+    """The optimizer's moments after a round's training; as private as what it was trained on."""
+    return f"{experience_root(private_prefix, environment)}optimizer/{round_:05d}.safetensors"

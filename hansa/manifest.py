@@ -72,6 +72,23 @@ class Counts(Model):
     """Tokens generated while exploring."""
 
 
+class Learning(Model):
+    """How an environment's exploring and training went, beyond what is counted."""
+
+    solved: Count = 0
+    """Different training tasks that the agent itself has solved, in all its experience."""
+    groups: dict[str, list[int]] = Field(default_factory=dict)
+    """Successes and episodes of the round by kind of task, where the world tells kinds apart."""
+    pass_at: dict[str, float] = Field(default_factory=dict)
+    """Chance that one of k episodes of a task succeeds, where tasks were played more than once."""
+    entropy: float | None = None
+    """Mean entropy of the start adapter's next token in the agent's turns, in nats."""
+    skipped: Count = 0
+    """Groups that taught `grpo` nothing, since all their episodes did equally well."""
+    micro_batch_tokens: Count = 0
+    """Tokens of a part of a step after memory ran out in training; 0: it did not."""
+
+
 class UpdateManifest(Model):
     """Commit of one environment's update."""
 
@@ -97,6 +114,8 @@ class UpdateManifest(Model):
     """Files of the folder; none when not trained."""
     counts: Counts = Field(default_factory=Counts)
     """What the round did."""
+    learning: Learning = Field(default_factory=Learning)
+    """How exploring and training went beyond that."""
     norm: float = 0.0
     """Frobenius norm of the change of the adapter's tensors."""
     loss: float = 0.0

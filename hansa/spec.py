@@ -13,6 +13,7 @@ from hansa.storage import S3 as S3
 from hansa.storage import SecretKey as SecretKey
 from hansa.storage import SecretName as SecretName
 from hansa.storage import Storage as Storage
+from hansa.training import Training as Training
 
 MAX_ENVIRONMENTS = 100
 MAX_FEDERATION_NAME = 40
@@ -95,31 +96,14 @@ class Experience(Model):
     """Whether the world's expert writes `Thought: ... Action: ...`, or the bare action."""
     max_trajectories: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """The newest trajectories kept for training; 0 keeps all, as in Fed-SE."""
+    per_task: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Trajectories of one task at most, the newest, and equal ones once; 0: all, as in Fed-SE."""
+    recency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of explored trajectories that each round of age leaves; 1: all, as in Fed-SE."""
     filter: Literal["success", "none"] = "success"
     """`success` trains on successful trajectories only; `none` on all of them (an ablation)."""
     history: bool = True
     """Whether trajectories of earlier rounds are trained on again; demonstrations always are."""
-
-
-class Training(Model):
-    """How an environment trains its adapter on its experience."""
-
-    learner: Literal["success-sft"] = "success-sft"
-    """`success-sft`: next-token loss on the agent's own tokens of kept trajectories."""
-    epochs: Annotated[int, Field(ge=1, le=100)] = 2
-    """Passes over the kept trajectories in a round."""
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
-    """Peak learning rate of AdamW; falls to zero within the round by a cosine."""
-    max_length: Annotated[int, Field(ge=16, le=131_072)] = 4096
-    """Tokens of a trajectory that are played and trained on at most."""
-    batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] = 8192
-    """Tokens in one optimizer step, padding included."""
-    max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
-    proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """FedProx: how strongly training is held to the start adapter; 0: not at all."""
-    cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 
 
 class Evaluation(Model):
@@ -253,6 +237,11 @@ class FederationSpec(Model):
             )
         self.aggregation.check_members(len(self.environments))
         self._check_guard()
+        self.training.check_exploration(
+            self.exploration.tasks_per_round,
+            self.exploration.samples_per_task,
+            self.experience.filter,
+        )
         return self
 
     def _check_guard(self) -> None:

@@ -84,6 +84,8 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
     return ClientReport(
         environment=index,
         round=request.round,
+        solved=3,
+        entropy=0.5,
         trained=trained,
         manifest=f"{request.round:032x}{index:032x}",
         adapter=f"{index:032x}{request.round:032x}" if trained else "",

@@ -12,18 +12,18 @@ from pydantic import ValidationError
 
 from hansa import adapter, keys, manifest, program
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
-from hansa.errors import Corrupt, NotFound, PermanentError
+from hansa.errors import Corrupt, Diverged, NotFound
 from hansa.logs import Log
-from hansa.manifest import Counts, EvaluationDocument, FederationDocument, Figures
+from hansa.manifest import EvaluationDocument, FederationDocument, Figures
 from hansa.store.base import ObjectStore
 from hansa_client import (
-    batch,
     demonstrations,
     evaluate,
-    experience,
     explore,
     faults,
+    insight,
     learners,
+    momentum,
     parts,
     personal,
     rollout,
@@ -31,11 +31,10 @@ from hansa_client import (
     send,
     vllm_engine,
 )
-from hansa_client import trajectory as trajectories
 from hansa_client.agent import Agent
 from hansa_client.demonstrations import DEMONSTRATIONS
 from hansa_client.experience import Shard, Shards
-from hansa_client.learners import Lesson
+from hansa_client.learners import Lesson, Trained
 from hansa_client.send import Committed, Update
 from hansa_client.trajectory import Episode
 from hansa_client.worlds import Task, World
@@ -300,29 +299,38 @@ class Client:
     def choose(self, agent: Agent, shards: list[Shard]) -> Lesson:
         """What the learner is given: kept trajectories as tokens, in a fixed order."""
         settings = self.told.settings
-        kept = experience.choose(shards, settings.experience, self.told.round)
-        longest = agent.base.longest(settings.training.max_length)
-        rendered = [trajectories.render(episode, longest) for episode in kept]
+        choose = learners.chooser(settings.training.learner)
+        choice = choose(shards, settings.experience, self.told.round)
+        sequences, weights = choice.rendered(agent.base.longest(settings.training.max_length))
         return Lesson(
-            sequences=[sequence for sequence in rendered if len(sequence)],
+            sequences=sequences,
+            weights=weights,
+            together=choice.together,
+            skipped=choice.skipped,
             start=agent.start,
             frozen=agent.frozen,
             half=settings.aggregation.half(self.told.round),
             adapter=self.told.adapter,
             training=settings.training,
             seed=seeds.derive(self.told.seed, self.told.environment, self.told.round, "train"),
+            optimizer=momentum.find(self.private, self.told),
         )
 
     def train_and_send(self, agent: Agent, shards: list[Shard], lesson: Lesson) -> Committed:
         """Train unless an earlier attempt did, then commit what is stored."""
-        counts = count(shards, lesson, self.told.round)
+        counts = insight.count(shards, lesson, self.told.round)
+        learned = insight.of(self.told, shards, agent, lesson.skipped)
         if not lesson.sequences:
-            self.log.info("nothing_to_learn", explored=counts.explored)
-            empty = Update(base_model=agent.base_model, counts=counts, seconds=self.seconds)
+            self.log.info("nothing_to_learn", explored=counts.explored, skipped=lesson.skipped)
+            empty = Update(
+                base_model=agent.base_model, counts=counts, learning=learned, seconds=self.seconds
+            )
             return send.commit(self.exchange, self.told, empty)
         stored, loss = send.find_adapter(self.exchange, self.told), 0.0
         if not stored:
-            stored, loss = self._train(agent, lesson)
+            stored, trained = self._train(agent, lesson)
+            loss, shrunk = trained.loss, trained.micro_batch_tokens
+            learned = learned.model_copy(update={"micro_batch_tokens": shrunk})
         self.lap("train")
         files = send.store_config(self.exchange, self.told, stored)
         norm = adapter.distance(adapter.decode(stored), agent.start)
@@ -331,6 +339,7 @@ class Client:
             base_model=agent.base_model,
             files=files,
             counts=counts,
+            learning=learned,
             norm=norm,
             loss=loss,
             seconds=self.seconds,
@@ -338,17 +347,18 @@ class Client:
         self.log.info("sending", norm=norm, loss=loss, kept=counts.kept, steps=counts.steps)
         return send.commit(self.exchange, self.told, update)
 
-    def _train(self, agent: Agent, lesson: Lesson) -> tuple[bytes, float]:
+    def _train(self, agent: Agent, lesson: Lesson) -> tuple[bytes, Trained]:
         def progress(done: int, total: int) -> None:
             program.progress(phase="train", done=done, total=total)
 
         trained = learners.get(lesson.training.learner)(agent.base, lesson, progress)
         if not adapter.is_finite(trained.tensors):
-            raise PermanentError(
-                f"spec.training.learningRate: got {lesson.training.learning_rate}, with which "
-                "training diverged, expected a smaller one"
-            )
-        return send.store_adapter(self.exchange, self.told, trained.tensors), trained.loss
+            rate, steps = lesson.training.learning_rate, len(lesson.steps())
+            raise Diverged.at(steps, steps, "a weight without a value", rate)
+        if trained.micro_batch_tokens:
+            self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)
+        momentum.store(self.private, self.told, trained.optimizer)
+        return send.store_adapter(self.exchange, self.told, trained.tensors), trained
 
     def report(
         self,
@@ -367,6 +377,8 @@ class Client:
             counts=document.counts,
             evaluation=evaluate.report(evaluation) if evaluation else None,
             own=evaluate.figures(own) if own else None,
+            solved=document.learning.solved,
+            entropy=document.learning.entropy,
             norm=document.norm,
             bytes=sum(entry.size for entry in document.files.values()),
             seconds=document.seconds,
@@ -378,19 +390,3 @@ class Client:
         self.seconds[phase] = round(now - self._since, 3)
         self._since = now
         return self.seconds[phase]
-
-
-def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
-    """What the round did; the steps follow from the lesson, trained by this attempt or not."""
-    own = next(shard for shard in shards if shard.header.round == round_)
-    steps = lesson.steps()
-    return Counts(
-        explored=len(own.episodes),
-        succeeded=sum(episode.success for episode in own.episodes),
-        experience=sum(len(shard.episodes) for shard in shards),
-        kept=len(lesson.sequences),
-        steps=len(steps),
-        tokens=batch.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
-        generated=own.header.generated,
-        broken=own.header.broken,
-    )

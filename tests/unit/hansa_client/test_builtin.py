@@ -162,7 +162,7 @@ def test_the_optimizer_takes_the_steps_of_torchs_own() -> None:
     found = []
     for own in (True, False):
         weights = [tensor.clone().requires_grad_() for tensor in start]
-        ours = AdamW(weights)
+        ours = AdamW({str(i): weight for i, weight in enumerate(weights)})
         theirs = torch.optim.AdamW(weights, weight_decay=0.0, fused=True)
         for step in range(5):
             loss = (weights[0] @ weights[1]).square().sum()
