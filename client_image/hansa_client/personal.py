@@ -163,7 +163,7 @@ def _finetuned(client: Client, agent: Agent) -> Tensors | None:
         return None
     seed = seeds.derive(told.seed, told.environment, told.round, _PURPOSE)
     trained = learners.get(lesson.training.learner)(
-        agent.base, replace(lesson, half="both", seed=seed), _progress
+        agent.base, replace(lesson, half="both", seed=seed, optimizer=None), _progress
     )
     if not adapter.is_finite(trained.tensors):
         return None  # the global adapter is there, so nothing is lost

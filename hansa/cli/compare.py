@@ -88,7 +88,8 @@ def _carry_out(runs: "list[Run]", options: "Options") -> int:
     if not runs:
         say("every run is over: nothing is left to do")
         return int(Exit.DONE)
-    say(f"{len(runs)} runs are left; everything is kept in {options.out}")
+    left = "1 run is" if len(runs) == 1 else f"{len(runs)} runs are"
+    say(f"{left} left; everything is kept in {options.out}")
     stop_on_signals()
     try:
         with progress.shown(runs) as shown:
@@ -106,7 +107,7 @@ def _say_how_it_ended(outcome: "Outcome", options: "Options") -> int:
     if not outcome.problems:
         return int(Exit.DONE)
     first, why = next(iter(outcome.problems.items()))
-    say(f"error: {len(outcome.problems)} runs have failed; {first}: {why}")
+    say(f"error: {len(outcome.problems)} of the runs failed; {first}: {why}")
     say(f"\nhint: {options.out / 'runs'} has their logs; the same command tries them again")
     return int(Exit.CRASHED)
 

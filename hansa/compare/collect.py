@@ -1,6 +1,7 @@
 """What a finished run says of its method: read from its store, before the folder is removed."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from hansa import keys
 from hansa.compare import results
@@ -111,8 +112,9 @@ class Finished:
 
     def _shards(self) -> Iterator[int]:
         for name in self._environments:
-            for key in self._store.list(keys.experience_root(self._prefix, name)):
-                yield self._store.size(key)
+            for round_ in (0, *self._rounds):
+                with suppress(NotFound):
+                    yield self._store.size(keys.experience_shard(self._prefix, name, round_))
 
     def _get(self, key: str) -> bytes | None:
         try:

@@ -178,7 +178,7 @@ class Drive:
         self._working: list[_Worker] = []
         self._problems: dict[str, str] = {}
         self._first: FirstRound | None = None
-        capacity = _capacity(runs, options)
+        capacity = _capacity(runs)
         self.jobs = min(options.jobs or capacity.slots, max(1, len(runs)))
         self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
         self._gpus = capacity.gpus
@@ -246,6 +246,6 @@ class Drive:
                 one.process.wait()
 
 
-def _capacity(runs: Sequence[Run], options: Options) -> Capacity:
+def _capacity(runs: Sequence[Run]) -> Capacity:
     threads = max((run.federation.spec.training.cpu_threads for run in runs), default=1)
     return measure(threads=threads)

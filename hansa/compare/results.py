@@ -11,7 +11,7 @@ from hansa.compare.comparison import Run, Wanted
 from hansa.errors import InputError
 from hansa.manifest import Count, EvaluationDocument, canonical
 from hansa.program import replace
-from hansa.spec import differences
+from hansa.spec import FederationSpec, differences
 
 RESULTS = "results"
 """Folder of the result files inside that of the comparison."""
@@ -164,7 +164,7 @@ def read(out: Path, run: Run) -> Result | None:
             f"{path}: got something else than a result ({first})",
             hint="remove the file to make it again",
         ) from None
-    changed = differences(result.spec, run.federation.spec.to_json())
+    changed = differences(_with_defaults(result.spec), run.federation.spec.to_json())
     if changed:
         where, theirs, ours = changed[0]
         raise InputError(
@@ -175,12 +175,30 @@ def read(out: Path, run: Run) -> Result | None:
     return result
 
 
+def _with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec of an older version, with the defaults of fields that have come since."""
+    try:
+        return FederationSpec.model_validate(spec).to_json()
+    except ValidationError:
+        return spec
+
+
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def read_all(out: Path, wanted: Wanted) -> dict[str, Result]:
-    """All results that are there, by the run's id."""
-    found = {run.id: read(out, run) for run in wanted.runs}
-    return {name: result for name, result in found.items() if result}
+    """All results that are there, by the run's id; those of two base models are not mixed."""
+    found = {run.id: result for run in wanted.runs if (result := read(out, run))}
+    bases: dict[str, str] = {}
+    for name, result in found.items():
+        if result.base_model:
+            bases.setdefault(result.base_model, name)
+    if len(bases) > 1:
+        first, second, *_ = bases.values()
+        raise InputError(
+            f"{out / RESULTS / second}.json: was made with another base model than {first}.json",
+            hint="remove those of the one that you do not mean",
+        )
+    return found

@@ -99,7 +99,7 @@ class World(ABC):
     """The rules for a model that knows the world already and reads slowly."""
     max_turns: int = 20
     """Actions an episode may hold; the last one ends it whatever it was."""
-    waits: bool = False
+    waits: ClassVar[bool] = False
     """Whether a step waits for something outside, so that a batch takes its steps side by side."""
 
     options: Mapping[str, object]

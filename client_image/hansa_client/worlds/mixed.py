@@ -81,7 +81,7 @@ class Mixed(World):
         self._parts = parts_of(options)
         self._worlds = {part.name: make(part.world, part.options) for part in self._parts}
         self.max_turns = max(world.max_turns for world in self._worlds.values())
-        self.waits = any(world.waits for world in self._worlds.values())
+        vars(self)["waits"] = any(world.waits for world in self._worlds.values())
         self._now = self._worlds[self._parts[0].name]
         return Options({name: value for name, value in options.items() if name != "worlds"})
 

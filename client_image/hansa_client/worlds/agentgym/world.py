@@ -31,7 +31,7 @@ class AgentGym(World):
     """
 
     name: ClassVar[str] = "agentgym"
-    waits: bool = True
+    waits: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, object]) -> None:
         self.environment = Options(options).choice("environment", "textcraft", sorted(DIALECTS))

@@ -248,6 +248,23 @@ def test_a_result_of_another_spec_is_refused_by_the_field(tmp_path: Path) -> Non
         results.read(tmp_path, changed)
 
 
+def test_a_field_that_has_come_since_with_its_default_is_no_change(tmp_path: Path) -> None:
+    run = make_run("fed-se", 1)
+    old = shared(run, 50, 50, 50)
+    older = {name: value for name, value in old.spec.items() if name != "personalization"}
+    results.write(tmp_path, run, old.model_copy(update={"spec": older}))
+    assert results.read(tmp_path, run) is not None
+
+
+def test_results_of_two_base_models_are_not_mixed(tmp_path: Path) -> None:
+    runs = [make_run("fed-se", 1), make_run("fedit", 1)]
+    for run, digest in zip(runs, ("a" * 64, "b" * 64), strict=True):
+        result = shared(run, 50, 50, 50).model_copy(update={"base_model": digest})
+        results.write(tmp_path, run, result)
+    with pytest.raises(InputError, match="another base model than fed-se-1"):
+        results.read_all(tmp_path, make_wanted(*runs))
+
+
 def test_a_file_that_is_no_result_is_told(tmp_path: Path) -> None:
     run = make_run("fed-se", 1)
     results.file(tmp_path, run).parent.mkdir()
