@@ -11,7 +11,7 @@ import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt, Diverged
+from hansa.errors import AnotherRun, Corrupt, Diverged, PermanentError
 from hansa.manifest import FederationDocument, StartAdapter, UpdateManifest, canonical, sha256
 from hansa_client import model
 from hansa_client import round as story
