@@ -212,6 +212,16 @@ def split(tensors: Tensors, rank: int) -> Parts:
     return Parts(frozen, trained)
 
 
+def join(frozen: Tensors, trained: Tensors) -> Tensors:
+    """The whole of what `split` took apart."""
+    if not frozen:
+        return trained
+    return {
+        name: np.concatenate([frozen[name], array], axis=0 if side(name) == "A" else 1)
+        for name, array in trained.items()
+    }
+
+
 def distance(a: Mapping[str, NDArray[np.float32]], b: Mapping[str, NDArray[np.float32]]) -> float:
     """Frobenius norm of a - b over all tensors, in float64 and in sorted order."""
     if a.keys() != b.keys():

@@ -36,11 +36,13 @@ Reason = Literal[
     "Suspended",
     "TooFewUpdates",
     "AggregationFailed",
+    "GuardTripped",
     "Finished",
     # Degraded
     "AllHealthy",
     "EnvironmentFailed",
     "NothingToLearn",
+    "RolledBack",
     # Succeeded
     "Running",
     "AllRoundsDone",
@@ -57,6 +59,8 @@ EventReason = Literal[
     "RoundApart",
     "UpdateRefused",
     "Evaluated",
+    "RolledBack",
+    "BestKept",
     "Suspended",
     "Resumed",
     "Succeeded",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hansa.errors import PermanentError
-from hansa.manifest import Count, Counts, Member, StartAdapter
+from hansa.manifest import Count, Counts, Figures, Member, StartAdapter
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
@@ -81,6 +81,7 @@ class Assignment(Model):
         """All that the result follows from; attempt, endpoint and image are no part of it."""
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
+        del settings["personalization"]  # nor does what a silo makes of the last one
         inputs = {
             **self.identity(),
             "round": self.round,
@@ -120,6 +121,8 @@ class EvaluationReport(Model):
     """Episodes dropped since the world failed in them."""
     effective: float | None = None
     """Independent episodes that these are worth, where tasks were played more than once."""
+    validation: Figures | None = None
+    """How it did on validation tasks, by which the best adapter is chosen."""
 
 
 class ClientReport(Model):
@@ -141,6 +144,8 @@ class ClientReport(Model):
     """What the round did."""
     evaluation: EvaluationReport | None = None
     """How the start adapter did."""
+    own: Figures | None = None
+    """How the update did before it was merged."""
     solved: Count = 0
     """Different training tasks that the agent itself has solved so far."""
     entropy: float | None = None
@@ -162,6 +167,10 @@ class EvaluateReport(Model):
     """Index into the assignment's environments."""
     evaluation: EvaluationReport
     """How the adapter did."""
+    personal: Figures | None = None
+    """How what the silo serves itself did on the same tasks, where the spec lets it choose."""
+    serves: str = ""
+    """What it chose, as a code."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 

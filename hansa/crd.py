@@ -193,6 +193,7 @@ def _spec_rules() -> list[dict[str, str]]:
             ".participation.minimumUpdates",
         ),
         _krum_rule(),
+        _guard_rule(),
         *_learner_rules(),
     ]
 
@@ -206,6 +207,17 @@ def _krum_rule() -> dict[str, str]:
         f"!({ours}.strategy in [{chosen}]) || size(self.environments) >= 2 * {ours}.faulty + 3",
         "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
         ".aggregation.faulty",
+    )
+
+
+def _guard_rule() -> dict[str, str]:
+    """Without a global adapter there is nothing to guard."""
+    return _rule(
+        "!has(self.guard) || (has(self.guard.action) && self.guard.action == 'none') || "
+        "!has(self.aggregation) || !has(self.aggregation.strategy) || "
+        "self.aggregation.strategy != 'none'",
+        "spec.guard: aggregation.strategy none has no global adapter to guard",
+        ".guard",
     )
 
 

@@ -54,6 +54,11 @@ def evaluation(prefix: str, environment: str, adapter_round: int) -> str:
     return f"{evaluation_root(prefix, environment)}{adapter_round:05d}.json"
 
 
+def own_evaluation(prefix: str, environment: str, round_: int) -> str:
+    """How an environment's own update of a round did on the same tasks, before it was merged."""
+    return f"{evaluation_root(prefix, environment)}{round_:05d}-own.json"
+
+
 def experience_root(private_prefix: str, environment: str) -> str:
     """The silo's private trajectories; nobody else may read below it."""
     return _under(private_prefix, f"experience/{environment}/")
@@ -62,6 +67,16 @@ def experience_root(private_prefix: str, environment: str) -> str:
 def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
     """One round's explored episodes; shard 0 holds the demonstrations."""
     return f"{experience_root(private_prefix, environment)}{round_:05d}.jsonl.zst"
+
+
+def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
+    """What the silo serves itself after a round; as private as its trajectories."""
+    return f"{experience_root(private_prefix, environment)}personal/{round_:05d}/"
+
+
+def scores_root(prefix: str, name: str) -> str:
+    """A place of its own for scoring one adapter outside any round, laid out like a federation."""
+    return _under(prefix, f"scores/{name}")
 
 
 def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:

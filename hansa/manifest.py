@@ -212,6 +212,20 @@ class FederationDocument(Model):
     """Digest of the base model's files."""
 
 
+class Figures(Model):
+    """Successes among episodes."""
+
+    episodes: Count
+    """Episodes played."""
+    successes: Count
+    """Episodes that were successful."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Share of successes; nothing where nothing was played."""
+        return round(self.successes / self.episodes, 4) if self.episodes else None
+
+
 class EvaluationDocument(Model):
     """How one global adapter did on one environment's held-out tasks."""
 
@@ -237,6 +251,8 @@ class EvaluationDocument(Model):
     """Episodes dropped since the world failed in them; not among the episodes."""
     tasks: dict[str, list[int]] = Field(default_factory=dict)
     """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    validation: Figures | None = None
+    """The same on validation tasks, by which adapters are chosen; absent: none were played."""
     seconds: float = 0.0
     """How long it took."""
 
@@ -246,6 +262,36 @@ class EvaluationDocument(Model):
         if all(played <= 1 for _, played in counts):
             return None
         return intervals.effective(counts)
+
+
+class PersonalManifest(Model):
+    """Commit of what a silo serves itself, in its private store."""
+
+    kind: Literal["personal"] = "personal"
+    """What the folder is."""
+    program: str
+    """Version of the program that wrote it."""
+    environment: str
+    """Silo it belongs to."""
+    adapter: StartAdapter
+    """The global adapter that it was chosen against."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What it was computed from."""
+    choice: str
+    """The candidate that did best on validation tasks; the global adapter wins a tie."""
+    validation: dict[str, Figures]
+    """How each candidate did on them."""
+    files: dict[str, FileEntry] = Field(default_factory=dict)
+    """Files of the folder; none where the global adapter itself is the choice."""
+    tasks: dict[str, list[int]] = Field(default_factory=dict)
+    """How the choice did on held-out tasks: successes and episodes of each, by its id."""
+
+    def figures(self) -> Figures:
+        """Its successes among its episodes of held-out tasks."""
+        counts = list(self.tasks.values())
+        return Figures(episodes=sum(c[1] for c in counts), successes=sum(c[0] for c in counts))
 
 
 def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -54,6 +54,23 @@ SUCCESS = Metric(
     labels=_with("environment"),
     help="Success of the newest evaluated global adapter on an environment's held-out tasks.",
 )
+OWN_SUCCESS = Metric(
+    name="hansa_own_success_ratio",
+    type="gauge",
+    labels=_with("environment"),
+    help="Success of an environment's own newest update before it was merged, on the same tasks.",
+)
+JOINING_GAIN = Metric(
+    name="hansa_joining_gain_ratio",
+    type="gauge",
+    labels=_with("environment"),
+    help="Success of the global adapter less that of the environment's own update, same round.",
+)
+ROLLBACKS = Metric(
+    name="hansa_rollbacks_total",
+    type="counter",
+    help="Times the guard went back to the best adapter, since the newest one did worse.",
+)
 ROUND_SECONDS = Metric(
     name="hansa_round_seconds",
     type="histogram",
@@ -154,6 +171,9 @@ METRICS: tuple[Metric, ...] = (
     ROUND,
     ROUNDS_COMPLETED,
     SUCCESS,
+    OWN_SUCCESS,
+    JOINING_GAIN,
+    ROLLBACKS,
     ROUND_SECONDS,
     PHASE_SECONDS,
     TRAJECTORIES,

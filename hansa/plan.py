@@ -15,7 +15,7 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, quorum
+from hansa.policy import apart, deadline, guard, quorum
 from hansa.spec import immutable_changes, immutable_fields
 from hansa.status import (
     CurrentRound,
@@ -26,7 +26,7 @@ from hansa.status import (
     RoundEnvironment,
     RoundSettings,
 )
-from hansa.summary import adapter_uri, record_own, record_round
+from hansa.summary import adapter_uri, keep_adapter, record_fall, record_own, record_round
 
 Kind = Literal["round", "evaluate"]
 
@@ -106,8 +106,9 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         round=round_,
         opened_at=draft.now,
         start=start,
-        settings=RoundSettings.of(spec),
+        settings=RoundSettings.of(spec, status.step_factor),
         participation=spec.participation,
+        guard=spec.guard,
         environments=[
             RoundEnvironment(
                 name=e.name,
@@ -141,6 +142,9 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         draft.wake(end)
         return status.model_copy(update={"current": current})
     current = attempts.leave_out_the_late(current, timed_out)
+    fall = guard.judge(current.guard, status.history, current.start.round)
+    if fall and decision != "fail":
+        return _roll_back(draft, status, current, fall)
     if decision == "aggregate" and current.settings.aggregation.strategy == apart.NONE:
         return _close_apart(draft, status, current)
     if decision == "aggregate":
@@ -223,6 +227,36 @@ def _close_empty(draft: Draft, status: FederationStatus, current: CurrentRound) 
     return status.model_copy(update={"current": None, "completed": status.completed + 1})
 
 
+def _roll_back(
+    draft: Draft, status: FederationStatus, current: CurrentRound, fall: guard.Fall
+) -> FederationStatus:
+    """The adapter that all began at is worse than the best: what they made of it is not merged.
+
+    The round counts, so that a federation ends; its experience stays, and so do its updates.
+    """
+    status = record_round(
+        status, current, draft.now, None, outcome="rolled-back", message=fall.message
+    )
+    status = record_fall(status, draft.federation, fall)
+    step = draft.federation.spec.aggregation.server_step * status.step_factor
+    why = (
+        f"round {current.round}: {fall.message}; goes on from round {fall.best.round} "
+        f"with server step {step:g}"
+    )
+    draft.tell("RolledBack", why, warning=True)
+    draft.wake(draft.now)
+    status = status.model_copy(update={"current": None, "completed": status.completed + 1})
+    if current.guard and current.guard.action == "pause":
+        return _wait_for_a_person(
+            draft,
+            status,
+            current.round,
+            "GuardTripped",
+            f"{why}, when asked: change the spec or run `hansa retry`",
+        )
+    return status
+
+
 def _abandon(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """All environments of the round have left the spec: it does not count, the next one opens."""
     why = f"round {current.round}: all its environments were removed from the spec"
@@ -237,16 +271,23 @@ def _fail(
 ) -> FederationStatus:
     """Close the round without an adapter and wait for a person; its number is never used again."""
     draft.tell("RoundFailed", why, warning=True)
+    status = record_round(status, current, draft.now, None, outcome="failed")
+    status = status.model_copy(update={"current": None})
+    return _wait_for_a_person(draft, status, current.round, reason, why)
+
+
+def _wait_for_a_person(
+    draft: Draft, status: FederationStatus, round_: int, reason: Reason, why: str
+) -> FederationStatus:
     metadata = draft.federation.metadata
     failed = FailedRound(
-        round=current.round,
+        round=round_,
         generation=metadata.generation,
         retry=metadata.annotations.get(ANNOTATION_RETRY, ""),
         reason=reason,
         message=why,
     )
-    status = record_round(status, current, draft.now, None, outcome="failed")
-    return status.model_copy(update={"current": None, "failed": failed})
+    return status.model_copy(update={"failed": failed})
 
 
 def _evaluate(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -260,7 +301,21 @@ def _evaluate(draft: Draft, status: FederationStatus, current: CurrentRound) -> 
         return status.model_copy(update={"current": current})
     draft.tell("Evaluated", f"the adapter of round {current.round} was evaluated")
     draft.wake(draft.now)
-    update = {"current": None, "evaluated": current.round}
-    return record_round(status, current, draft.now, None, only_states=True).model_copy(
-        update=update
-    )
+    status = record_round(status, current, draft.now, None, only_states=True)
+    status = status.model_copy(update={"current": None, "evaluated": current.round})
+    return _keep_the_best(draft, status, current)
+
+
+def _keep_the_best(
+    draft: Draft, status: FederationStatus, current: CurrentRound
+) -> FederationStatus:
+    """Under a guard the last adapter is judged like the others, and the best is what stays."""
+    fall = guard.judge(current.guard, status.history, current.round)
+    if fall:
+        draft.tell("RolledBack", f"{fall.message}; that adapter is not kept", warning=True)
+        return record_fall(status, draft.federation, fall)
+    best = guard.best_adapter(current.guard, status.history)
+    if best is None or best.round == current.round:
+        return status
+    draft.tell("BestKept", f"the adapter of round {best.round} is kept: it did best of all")
+    return keep_adapter(status, draft.federation, best)

@@ -9,6 +9,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
+from hansa.storage import S3 as S3
+from hansa.storage import SecretKey as SecretKey
+from hansa.storage import SecretName as SecretName
+from hansa.storage import Storage as Storage
 from hansa.training import Training as Training
 
 MAX_ENVIRONMENTS = 100
@@ -23,6 +27,7 @@ FileSource = Annotated[
     str, Field(pattern=r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$", max_length=500)
 ]
 """One file: `s3://bucket/key`, or a path with or without `path:` before it."""
+PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
 
 
 class ModelSource(Model):
@@ -70,6 +75,12 @@ class Exploration(Model):
     """Episodes played together in one batch."""
     max_new_tokens: Annotated[int, Field(ge=1, le=8192)] = 256
     """Tokens of one turn at most, explored or evaluated; a longer one is cut and judged so."""
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
+    ] = Field(default_factory=list)
+    """Texts that end a turn as soon as they are written, beside the model's own end of turn."""
+    engine: Literal["auto", "torch", "vllm"] = "auto"
+    """What writes the turns; `vllm` must be installed and draws other tokens; `auto`: `torch`."""
     max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of episodes in which the world may fail: those are dropped; more fail the Job."""
 
@@ -106,6 +117,32 @@ class Evaluation(Model):
     """Episodes played of each task; intervals are clustered by task, whose episodes are alike."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature; 0 plays greedily."""
+    validation_tasks: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard."""
+    own_update: bool = False
+    """Whether each environment also measures its own update, before it is merged."""
+
+    def chosen_by(self, *, guarded: bool) -> int:
+        """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
+        if self.validation_tasks is None:
+            return self.tasks if guarded else 0
+        return self.validation_tasks
+
+
+class Guard(Model):
+    """What happens when a new global adapter does worse than the best one so far."""
+
+    max_drop: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Success on validation tasks that may be lost; 0.1 is ten points."""
+    scope: Literal["mean", "environment"] = "mean"
+    """Judges the mean over environments, or each environment by itself."""
+    action: Literal["rollback", "pause", "none"] = "rollback"
+    """`rollback` goes on from the best adapter with half the server step; `pause` then waits."""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it does anything."""
+        return self.action != "none"
 
 
 class Participation(Model):
@@ -119,50 +156,6 @@ class Participation(Model):
     """How long a client may wait to start (for a GPU, say) before that attempt has failed."""
     retries: Annotated[int, Field(ge=0, le=100)] = 2
     """New attempts after a client failed in a round; disruptions and a dead store do not count."""
-
-
-class SecretName(Model):
-    """A Secret in the federation's namespace."""
-
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Name of the Secret."""
-
-
-class SecretKey(SecretName):
-    """One key of a Secret in the federation's namespace."""
-
-    key: Annotated[str, Field(min_length=1, max_length=253)]
-    """Key inside the Secret."""
-
-
-class S3(Model):
-    """A place in an S3-compatible object store."""
-
-    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+/?$", max_length=300)] | None = None
-    """Address of the store; absent: Amazon's own for the region."""
-    bucket: Annotated[
-        str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", min_length=3, max_length=63)
-    ]
-    """Bucket that holds the federation."""
-    prefix: Annotated[
-        str, Field(pattern=r"^([A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*)?$", max_length=200)
-    ] = ""
-    """Path inside the bucket, without slashes at its ends; one run per prefix."""
-    region: Annotated[str, Field(min_length=1, max_length=50)] = "us-east-1"
-    """Region the requests are signed for."""
-    addressing_style: Literal["auto", "path", "virtual"] = "path"
-    """`path` puts the bucket into the path, `virtual` into the host name."""
-    credentials_secret: SecretName | None = None
-    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; absent: the SDK's default chain."""
-    ca_secret: SecretKey | None = None
-    """Certificate authority of the endpoint, where it is not a public one."""
-
-
-class Storage(Model):
-    """Where adapters are exchanged."""
-
-    s3: S3
-    """The S3-compatible store."""
 
 
 class Environment(Model):
@@ -211,6 +204,11 @@ class FederationSpec(Model):
     """How updates become the next global adapter."""
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
+    personalization: PersonalizationMode = "none"
+    """What a silo serves after the last round, chosen by its own validation tasks: the global
+    adapter, a mix with its own update (`interpolate`), that trained on (`finetune`), or `best`."""
+    guard: Guard | None = None
+    """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
@@ -238,12 +236,32 @@ class FederationSpec(Model):
                 f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
             )
         self.aggregation.check_members(len(self.environments))
+        self._check_guard()
         self.training.check_exploration(
             self.exploration.tasks_per_round,
             self.exploration.samples_per_task,
             self.experience.filter,
         )
         return self
+
+    def _check_guard(self) -> None:
+        if not self.guarded:
+            return
+        if self.aggregation.strategy == "none":
+            raise ValueError(
+                "guard: got one, and aggregation.strategy none has no global adapter to guard, "
+                "expected another strategy or no guard"
+            )
+        if not self.evaluation.chosen_by(guarded=True):
+            raise ValueError(
+                "evaluation.validationTasks: got 0, by which a guard can judge nothing, "
+                "expected at least 1 or none given"
+            )
+
+    @property
+    def guarded(self) -> bool:
+        """Whether something watches over new adapters."""
+        return self.guard is not None and self.guard.acts
 
     def environment(self, name: str) -> Environment:
         """The environment of that name; callers know it exists."""

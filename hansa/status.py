@@ -13,9 +13,11 @@ from hansa.spec import (
     Experience,
     Exploration,
     FederationSpec,
+    Guard,
     Metadata,
     Model,
     Participation,
+    PersonalizationMode,
     Training,
 )
 
@@ -58,16 +60,21 @@ class RoundSettings(Model):
     """How the global adapter is measured."""
     aggregation: Aggregation = Field(default_factory=Aggregation)
     """How updates become the next global adapter."""
+    personalization: PersonalizationMode = "none"
+    """What each silo may serve instead of the last global adapter."""
 
     @classmethod
-    def of(cls, spec: FederationSpec) -> "RoundSettings":
+    def of(cls, spec: FederationSpec, step_factor: float = 1.0) -> "RoundSettings":
         """The settings that a round opened now would use."""
+        chosen_by = spec.evaluation.chosen_by(guarded=spec.guarded)
+        step = spec.aggregation.server_step * step_factor
         return cls(
             exploration=spec.exploration,
             experience=spec.experience,
             training=spec.training,
-            evaluation=spec.evaluation,
-            aggregation=spec.aggregation,
+            evaluation=spec.evaluation.model_copy(update={"validation_tasks": chosen_by}),
+            aggregation=spec.aggregation.model_copy(update={"server_step": step}),
+            personalization=spec.personalization,
         )
 
 
@@ -101,6 +108,8 @@ class RoundEnvironment(Attempts):
     """Digest of its update's manifest, once it has answered."""
     adapter: str = ""
     """Digest of its update's tensors, once it has answered."""
+    own: float | None = None
+    """Success of its update before it is merged, where that is measured."""
     message: str = ""
     """Why it failed or waits."""
 
@@ -124,6 +133,8 @@ class CurrentRound(Model):
     """Settings frozen at its opening."""
     participation: Participation
     """Rules of taking part, frozen at its opening."""
+    guard: Guard | None = None
+    """What happens when the adapter it starts from is worse than the best, frozen as well."""
     environments: list[RoundEnvironment]
     """Who takes part, sorted by name."""
     members: list[Member] | None = None
@@ -152,8 +163,14 @@ class HistoryEntry(Model):
 
     round: Count
     """Its number; 0 is the base before any training."""
-    outcome: Literal["base", "aggregated", "apart", "empty", "failed"]
-    """How it ended; `apart`: each environment keeps its own adapter, by the strategy `none`."""
+    outcome: Literal["base", "aggregated", "apart", "empty", "failed", "rejected", "rolled-back"]
+    """How it ended; `apart`: each environment keeps its own adapter, by the strategy `none`.
+
+    `rejected`: it made an adapter that the guard found worse than the best one. `rolled-back`: the
+    round after that, whose updates began at the worse adapter and were not aggregated.
+    """
+    message: str = ""
+    """Why the guard rejected it."""
     opened_at: Time | None = None
     """When it opened."""
     closed_at: Time | None = None
@@ -168,6 +185,10 @@ class HistoryEntry(Model):
     """Episodes behind each ratio."""
     effective: dict[str, float] = Field(default_factory=dict)
     """Independent episodes that a ratio is worth, where tasks were played more than once."""
+    validation: dict[str, float] = Field(default_factory=dict)
+    """Success on validation tasks, by which the best adapter is chosen, by environment."""
+    own: dict[str, float] = Field(default_factory=dict)
+    """Success of each environment's own update before it was merged, on the tasks of `success`."""
 
 
 class AdapterStatus(Model):
@@ -194,6 +215,14 @@ class EnvironmentStatus(Model):
     """Name of its present Job."""
     success: str = ""
     """Newest evaluation of the global adapter on its held-out tasks."""
+    own: str = ""
+    """Newest evaluation of its own update before it was merged, on the same tasks."""
+    gain: str = ""
+    """What merging brought: the global adapter's success less its own update's, same round."""
+    personal: str = ""
+    """Success of what it serves by spec.personalization, on the tasks of `success`."""
+    serves: str = ""
+    """What that is: global, own, mix-25, mix-50, mix-75 (per cent of its own) or finetuned."""
     explored: Count = 0
     """Episodes played in its last finished round."""
     succeeded: Count = 0
@@ -219,6 +248,15 @@ class BestAdapter(Model):
     """Its mean success."""
     uri: str = ""
     """Folder that PEFT loads; empty for the base."""
+
+
+class GuardStatus(Model):
+    """What the guard has done so far."""
+
+    rollbacks: Count = 0
+    """Times it went back to the best adapter."""
+    step_factor: float = 1.0
+    """Factor of spec.aggregation.serverStep in new rounds; halved by each rollback."""
 
 
 class FederationStatus(Model):
@@ -248,12 +286,19 @@ class FederationStatus(Model):
     """The newest global adapter."""
     best: BestAdapter | None = None
     """The best one."""
+    guard: GuardStatus | None = None
+    """What the guard has done; absent: nothing yet."""
     conditions: list[Condition] = Field(default_factory=list)
     """Observations: Accepted, Progressing, Degraded, Succeeded."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)
     """One line per environment."""
     history: list[HistoryEntry] = Field(default_factory=list)
     """Round 0, the best and the newest rounds."""
+
+    @property
+    def step_factor(self) -> float:
+        """Factor of the server step that the guard asks for."""
+        return self.guard.step_factor if self.guard else 1.0
 
 
 class Federation(Model):

@@ -3,14 +3,14 @@
 Pure bookkeeping on frozen models; the decisions are in hansa.plan.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from hansa import keys, names
 from hansa.api import Phase, Reason
-from hansa.assignment import AggregatorReport, ClientReport, EvaluationReport
-from hansa.policy import apart
+from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
+from hansa.policy import apart, guard
 from hansa.status import (
     AdapterStatus,
     BestAdapter,
@@ -18,6 +18,7 @@ from hansa.status import (
     EnvironmentStatus,
     Federation,
     FederationStatus,
+    GuardStatus,
     HistoryEntry,
     bounded,
     set_condition,
@@ -39,9 +40,11 @@ def _uri(federation: Federation, round_: int) -> str:
 def record_answer(status: FederationStatus, name: str, report: ClientReport) -> FederationStatus:
     """An environment's counts, as of its newest answer."""
     counts = report.counts
+    own = report.own.ratio if report.own else None
     return _change_environment(
         status,
         name,
+        own=f"{own:.3f}" if own is not None else None,
         explored=counts.explored,
         succeeded=counts.succeeded,
         broken=counts.broken,
@@ -64,16 +67,39 @@ def record_evaluation(
         worth = {k: v for k, v in entry.effective.items() if k != name}
         if evaluation.effective is not None:
             worth[name] = round(evaluation.effective, 2)
+        validation = dict(entry.validation)
+        if evaluation.validation and evaluation.validation.ratio is not None:
+            validation[name] = evaluation.validation.ratio
         return entry.model_copy(
             update={
                 "success": dict(sorted(success.items())),
                 "episodes": dict(sorted(episodes.items())),
                 "effective": dict(sorted(worth.items())),
+                "validation": dict(sorted(validation.items())),
             }
         )
 
-    status = _change_environment(status, name, success=f"{ratio:.3f}")
-    return _change_history(status, evaluation.round, add)
+    status = _change_history(status, evaluation.round, add)
+    gain = _gain(status, name, evaluation.round)
+    return _change_environment(status, name, success=f"{ratio:.3f}", gain=gain)
+
+
+def record_personal(
+    status: FederationStatus, name: str, report: EvaluateReport
+) -> FederationStatus:
+    """What an environment serves itself, and how that does."""
+    ratio = report.personal.ratio if report.personal else None
+    if ratio is None:
+        return status
+    return _change_environment(status, name, personal=f"{ratio:.3f}", serves=report.serves)
+
+
+def _gain(status: FederationStatus, name: str, round_: int) -> str | None:
+    """What merging brought an environment in a round; nothing while one of the two is unknown."""
+    entry = next((e for e in status.history if e.round == round_), None)
+    if entry is None or name not in entry.own or name not in entry.success:
+        return None
+    return f"{entry.success[name] - entry.own[name]:+.3f}"
 
 
 def record_round(
@@ -82,7 +108,8 @@ def record_round(
     now: datetime,
     report: AggregatorReport | None,
     *,
-    outcome: Literal["apart", "empty", "failed"] = "empty",
+    outcome: Literal["apart", "empty", "failed", "rolled-back"] = "empty",
+    message: str = "",
     only_states: bool = False,
 ) -> FederationStatus:
     """A closed round: its line in the history, and who failed in it."""
@@ -109,8 +136,35 @@ def record_round(
         closed_at=now,
         updates=f"{members}/{len(current.environments)}",
         adapter=report.adapter if report else "",
+        message=message,
+        own={e.name: e.own for e in current.environments if e.own is not None},
     )
     return status.model_copy(update={"history": [*status.history, entry]})
+
+
+def record_fall(
+    status: FederationStatus, federation: Federation, fall: guard.Fall
+) -> FederationStatus:
+    """An adapter that the guard rejected: the best one takes its place, and steps are halved."""
+
+    def reject(entry: HistoryEntry) -> HistoryEntry:
+        return entry.model_copy(update={"outcome": "rejected", "message": fall.message})
+
+    status = _change_history(status, fall.judged, reject)
+    done = status.guard or GuardStatus()
+    done = GuardStatus(rollbacks=done.rollbacks + 1, step_factor=done.step_factor / 2)
+    status = status.model_copy(update={"guard": done})
+    return keep_adapter(status, federation, fall.best)
+
+
+def keep_adapter(
+    status: FederationStatus, federation: Federation, entry: HistoryEntry
+) -> FederationStatus:
+    """An adapter of an earlier round as the one that counts; round 0 is the base without any."""
+    if not entry.round:
+        return status.model_copy(update={"adapter": None})
+    kept = adapter_uri(federation, entry.round, entry.adapter)
+    return status.model_copy(update={"adapter": kept})
 
 
 def record_own(
@@ -143,7 +197,7 @@ def conclude(
             "environments": environments,
             "best": best,
             "history": bounded(status.history, best.round if best else None),
-            "success": _newest_success(status.history, wanted),
+            "success": _newest_success(status, federation, wanted),
             "updates": _answers(status),
         }
     )
@@ -191,28 +245,37 @@ def _change_history(
     return status.model_copy(update={"history": history})
 
 
-def _mean(entry: HistoryEntry, wanted: Sequence[str]) -> float | None:
+def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
     """Mean over environments, or nothing while one of them has not played."""
-    if any(name not in entry.success for name in wanted):
+    if any(name not in ratios for name in wanted):
         return None
-    return sum(entry.success[name] for name in wanted) / len(wanted)
+    return sum(ratios[name] for name in wanted) / len(wanted)
 
 
-def _newest_success(history: Sequence[HistoryEntry], wanted: Sequence[str]) -> str:
-    means = [m for m in (_mean(entry, wanted) for entry in history) if m is not None]
+def _newest_success(status: FederationStatus, federation: Federation, wanted: Sequence[str]) -> str:
+    """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
+    newest = apart.newest(status, federation.spec.aggregation.strategy)
+    counted = [entry for entry in status.history if entry.round <= newest]
+    means = [m for m in (_mean(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 
 
 def _best(
     history: Sequence[HistoryEntry], wanted: Sequence[str], federation: Federation
 ) -> BestAdapter | None:
-    means = [(m, -e.round) for e in history if (m := _mean(e, wanted)) is not None]
+    """By validation tasks where all have played some; else by those that are reported."""
+    means = [(m, e) for e in history if (m := _mean(e.success, wanted)) is not None]
+    judged = [
+        (m, e)
+        for _, e in means
+        if e.outcome != "rejected" and (m := _mean(e.validation, wanted)) is not None
+    ]
     if not means:
         return None
-    success, negative = max(means)
-    shared = any(e.adapter for e in history if e.round == -negative)
-    uri = _uri(federation, -negative) if shared else ""  # adapters of their own have no one address
-    return BestAdapter(round=-negative, success=f"{success:.3f}", uri=uri)
+    _, best = max(judged or means, key=lambda pair: (pair[0], -pair[1].round))
+    success = next(m for m, entry in means if entry is best)
+    uri = _uri(federation, best.round) if best.adapter else ""  # own adapters have no one address
+    return BestAdapter(round=best.round, success=f"{success:.3f}", uri=uri)
 
 
 def _conditions(
@@ -275,6 +338,8 @@ def _degraded(status: FederationStatus) -> tuple[Reason, str]:
     if failing:
         return "EnvironmentFailed", "; ".join(failing)
     newest = status.history[-1] if status.history else None
+    if newest and newest.outcome == "rolled-back":
+        return "RolledBack", f"round {newest.round} was rolled back: {newest.message}"
     if newest and newest.outcome == "empty":
         return "NothingToLearn", (
             f"no environment had a successful trajectory in round {newest.round}: "

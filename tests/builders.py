@@ -10,7 +10,7 @@ from hansa.assignment import (
     EvaluationReport,
 )
 from hansa.jobs import JobRequest, ObservedJob
-from hansa.manifest import Counts
+from hansa.manifest import Counts, Figures
 from hansa.spec import FederationSpec, Metadata
 from hansa.status import Federation, FederationStatus
 
@@ -65,10 +65,22 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
             bytes=10,
             members=[told.environments.index(m.environment) for m in told.members],
         )
-    evaluation = EvaluationReport(round=told.start.round, episodes=10, successes=successes)
+    figures = Figures(episodes=10, successes=successes)
+    evaluation = EvaluationReport(
+        round=told.start.round,
+        episodes=10,
+        successes=successes,
+        validation=figures if told.settings.evaluation.validation_tasks else None,
+    )
     index = told.environments.index(request.environment)
     if request.role == "evaluate":
-        return EvaluateReport(environment=index, evaluation=evaluation)
+        chooses = told.settings.personalization != "none"
+        return EvaluateReport(
+            environment=index,
+            evaluation=evaluation,
+            personal=Figures(episodes=10, successes=8) if chooses else None,
+            serves="mix-50" if chooses else "",
+        )
     return ClientReport(
         environment=index,
         round=request.round,
@@ -79,6 +91,7 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
         adapter=f"{index:032x}{request.round:032x}" if trained else "",
         counts=Counts(explored=10, succeeded=4, broken=1, experience=14),
         evaluation=evaluation if told.evaluate else None,
+        own=figures if trained and told.settings.evaluation.own_update else None,
     )
 
 

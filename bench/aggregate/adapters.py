@@ -27,23 +27,25 @@ LINEAR = {
 """Outputs and inputs of the linear layers of Llama-2-7B."""
 
 
-def shapes(layers: int) -> Shapes:
-    """Shapes of an adapter on all linear layers: 20 million values in 32 layers."""
+def shapes(layers: int, only: str = "") -> Shapes:
+    """Shapes of an adapter on all linear layers, or one of them: 20 million values in 32 layers."""
     found: Shapes = {}
     for layer in range(layers):
         for module, (out, width) in LINEAR.items():
+            if only not in ("", module):
+                continue
             names = adapter.names(f"model.layers.{layer}.{module}")
             found[names.a], found[names.b] = (RANK, width), (out, RANK)
     return found
 
 
-def make(folder: Path, seed: int, layers: int = 32) -> Path:
+def make(folder: Path, seed: int, layers: int = 32, only: str = "") -> Path:
     """Write one adapter unless it is there."""
     if (folder / keys.CONFIG).exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
-    sizes = shapes(layers)
+    sizes = shapes(layers, only)
     with TensorWriter(folder / keys.ADAPTER, sizes) as writer:
         for name, shape in sizes.items():
             writer.write(name, random.standard_normal(shape, dtype=np.float32) * 0.01)
@@ -52,10 +54,11 @@ def make(folder: Path, seed: int, layers: int = 32) -> Path:
     return folder
 
 
-def folders(root: Path, count: int, layers: int = 32) -> Iterator[Path]:
+def folders(root: Path, count: int, layers: int = 32, only: str = "") -> Iterator[Path]:
     """So many adapters; those that are there already stay."""
+    kind = f"{layers}-{only}" if only else str(layers)
     for seed in range(count):
-        yield make(root / f"{layers}-{seed:03d}", seed, layers)
+        yield make(root / f"{kind}-{seed:03d}", seed, layers, only)
 
 
 if __name__ == "__main__":

@@ -62,12 +62,13 @@ def main() -> None:
     parser.add_argument("--counts", default="5")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--only", default="", help="One kind of layer, as self_attn.q_proj.")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--out", type=Path)
     told = parser.parse_args()
     rows = []
     for count in map(int, told.counts.split(",")):
-        given = list(folders(told.adapters, count, told.layers))
+        given = list(folders(told.adapters, count, told.layers, told.only))
         for way in told.ways.split(","):
             own = way.startswith(("hansa:", "peft:"))
             found = measure(sys.executable if own else told.peers, way, given, told.times)

@@ -67,11 +67,11 @@ class Agent:
         return adapter.decode(data)
 
     @contextmanager
-    def with_start(self) -> Iterator[Base]:
-        """The base as the global adapter makes it, until the block ends."""
+    def playing(self, tensors: Tensors | None = None) -> Iterator[Base]:
+        """The base as an adapter makes it, until the block ends; by default the global one."""
         from hansa_client import lora
 
-        with lora.merged(self.base.model, self._assignment.adapter, self.whole):
+        with lora.merged(self.base.model, self._assignment.adapter, tensors or self.whole):
             yield self.base
 
     def crew(self, lesson: Lesson) -> AbstractContextManager[None]:
@@ -80,14 +80,20 @@ class Agent:
 
         return crew.assembled(self._assignment.model.source, self._folder, lesson)
 
-    def play(self, jobs: Sequence[rollout.Job], how: rollout.Play, phase: str) -> rollout.Played:
-        """Play with the start adapter merged into the base."""
+    def play(
+        self,
+        jobs: Sequence[rollout.Job],
+        how: rollout.Play,
+        phase: str,
+        tensors: Tensors | None = None,
+    ) -> rollout.Played:
+        """Play with an adapter merged into the base: the start adapter, or the one given."""
 
         def progress(done: int, successes: int) -> None:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with explore.explained(self._assignment), self.with_start() as base:
+        with explore.explained(self._assignment), self.playing(tensors) as base:
             return rollout.play(
                 base, lambda: explore.make_world(self._assignment), jobs, how, progress
             )

@@ -59,14 +59,17 @@ def explore_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[Job]:
     ]
 
 
-def evaluate_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[Job]:
+def evaluate_jobs(
+    assignment: Assignment, tasks: Sequence[Task], wanted: int | None = None
+) -> list[Job]:
     """Held-out tasks: the same, with the same luck, for every adapter that is measured.
 
     Equal draws make the difference of two adapters less noisy than either's success.
     """
     seed = _seed(assignment, 0, _PURPOSE_EVALUATE)
     how = assignment.settings.evaluation
-    return held_out_jobs(tasks, how.tasks, seed, how.samples_per_task)
+    count = how.tasks if wanted is None else wanted
+    return held_out_jobs(tasks, count, seed, how.samples_per_task)
 
 
 def held_out_jobs(tasks: Sequence[Task], wanted: int, seed: int, samples: int = 1) -> list[Job]:

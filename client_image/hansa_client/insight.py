@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hansa.assignment import Assignment
-from hansa.manifest import Learning
-from hansa_client import explore, trajectory
+from hansa.manifest import Counts, Learning
+from hansa_client import batch, explore, trajectory
 from hansa_client.evaluate import by_task
 from hansa_client.experience import Shard
 from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
     from hansa_client.agent import Agent
+    from hansa_client.learners import Lesson
 
 MOST_EPISODES = 16
 """Episodes whose entropy is looked at: enough for a curve, and little of a round's time."""
@@ -29,6 +30,22 @@ def of(assignment: Assignment, shards: Sequence[Shard], agent: Agent, skipped: i
         pass_at=pass_at(by_task(own.episodes)),
         entropy=_entropy(assignment, own.episodes, agent),
         skipped=skipped,
+    )
+
+
+def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
+    """What the round did; the steps follow from the lesson, trained by this attempt or not."""
+    own = next(shard for shard in shards if shard.header.round == round_)
+    steps = lesson.steps()
+    return Counts(
+        explored=len(own.episodes),
+        succeeded=sum(episode.success for episode in own.episodes),
+        experience=sum(len(shard.episodes) for shard in shards),
+        kept=len(lesson.sequences),
+        steps=len(steps),
+        tokens=batch.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
+        generated=own.header.generated,
+        broken=own.header.broken,
     )
 
 
@@ -80,5 +97,5 @@ def _entropy(assignment: Assignment, episodes: Sequence[Episode], agent: Agent) 
     chosen = episodes[:: math.ceil(len(episodes) / MOST_EPISODES)]
     longest = agent.base.longest(assignment.settings.training.max_length)
     sequences = [trajectory.render(episode, longest) for episode in chosen]
-    with agent.with_start() as base:
+    with agent.playing() as base:
         return entropy(base, [sequence for sequence in sequences if len(sequence)])

@@ -5,7 +5,7 @@ finds: its shard instead of exploring again, its adapter instead of training aga
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import ValidationError
@@ -14,10 +14,9 @@ from hansa import adapter, keys, manifest, program
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.errors import Corrupt, Diverged, NotFound
 from hansa.logs import Log
-from hansa.manifest import Counts, EvaluationDocument, FederationDocument
+from hansa.manifest import EvaluationDocument, FederationDocument, Figures
 from hansa.store.base import ObjectStore
 from hansa_client import (
-    batch,
     demonstrations,
     evaluate,
     explore,
@@ -25,15 +24,20 @@ from hansa_client import (
     insight,
     learners,
     momentum,
+    parts,
+    personal,
     rollout,
     seeds,
     send,
+    vllm_engine,
 )
 from hansa_client.agent import Agent
 from hansa_client.demonstrations import DEMONSTRATIONS
 from hansa_client.experience import Shard, Shards
 from hansa_client.learners import Lesson, Trained
 from hansa_client.send import Committed, Update
+from hansa_client.trajectory import Episode
+from hansa_client.worlds import Task, World
 
 Clock = Callable[[], float]
 
@@ -55,7 +59,7 @@ class Client:
         self.log = log
         self._clock = clock
         self._since = clock()
-        self._file: demonstrations.File | None = None
+        self._files: dict[str, demonstrations.File | None] = {}
         self.seconds: dict[str, float] = {}
         """Phases that are over."""
 
@@ -63,29 +67,52 @@ class Client:
         """Offer this round's update, or find it offered already, and report it."""
         owner = self.check_owner()
         committed = send.find_committed(self.exchange, self.told)
-        evaluation = evaluate.find(self.exchange, self.told) if self.told.evaluate else None
-        if committed and (evaluation or not self.told.evaluate):
+        evaluation = self._find_evaluation() if self.told.evaluate else None
+        own = self._find_own(committed)
+        is_measured = evaluation is not None or not self.told.evaluate
+        if committed and is_measured and (own or not self._owes_own(committed)):
             self.log.info("already_committed", round=self.told.round)
-            return self.report(committed, evaluation)
+            return self.report(committed, evaluation, own)
 
         agent = self.load(owner)
-        if self.told.evaluate and not evaluation:
+        if not is_measured:
             evaluation = self.evaluate(agent)
         if not committed:
             shards = self.explore(agent)
             lesson = self.choose(agent, shards)
             committed = self.train_and_send(agent, shards, lesson)
-        return self.report(committed, evaluation)
+        if not own and self._owes_own(committed):
+            own = self.evaluate_own(agent, committed)
+        return self.report(committed, evaluation, own)
+
+    def _find_evaluation(self) -> EvaluationDocument | None:
+        return evaluate.find(self.exchange, self.told, evaluate.of_start(self.told))
+
+    def _owes_own(self, committed: Committed) -> bool:
+        """Whether the update is to be measured before it is merged; an empty one cannot be."""
+        return self.told.settings.evaluation.own_update and committed.manifest.trained
+
+    def _find_own(self, committed: Committed | None) -> EvaluationDocument | None:
+        if not committed or not self._owes_own(committed):
+            return None
+        subject = evaluate.of_own(self.told, committed.adapter)
+        return evaluate.find(self.exchange, self.told, subject)
 
     def evaluate_only(self) -> EvaluateReport:
         """Measure the start adapter, or find it measured already, and report it."""
         owner = self.check_owner()
-        evaluation = evaluate.find(self.exchange, self.told)
-        if not evaluation:
-            evaluation = self.evaluate(self.load(owner))
+        evaluation = self._find_evaluation()
+        served = personal.find(self.private, self.told)
+        owes = personal.is_wanted(self.told) and not served
+        if not evaluation or owes:
+            agent = self.load(owner)
+            evaluation = evaluation or self.evaluate(agent)
+            served = personal.choose(self, agent, evaluation) if owes else served
         return EvaluateReport(
             environment=self.told.environments.index(self.told.environment),
             evaluation=evaluate.report(evaluation),
+            personal=served.figures() if served else None,
+            serves=served.choice if served else "",
             seconds=self.seconds,
         )
 
@@ -117,32 +144,88 @@ class Client:
 
     def check_world(self) -> None:
         """Refuse, before torch is loaded, what could only fail hours later."""
-        told, settings = self.told, self.told.settings
-        world = explore.make_world(told)
-        if told.evaluate:
-            explore.tasks(told, world, "test")
-        if told.role != "client":
-            return
-        shown = Shards(self.private, told).has(DEMONSTRATIONS)
+        vllm_engine.check(self.told.settings.exploration.engine)
+        explore.make_world(self.told)
+        plays = self.told.role == "client"
+        shown = plays and Shards(self.private, self.told).has(DEMONSTRATIONS)
+        measured = self.told.settings.evaluation
+        for part in parts.of(self.told):
+            world = explore.make_world(part)
+            if part.evaluate or measured.own_update:
+                explore.tasks(part, world, "test")
+            chooses = measured.validation_tasks or personal.is_wanted(part)
+            if part.evaluate and chooses:
+                explore.tasks(part, world, "validation")
+            if plays:
+                self._check_part(part, world, shown=shown)
+
+    def _check_part(self, part: Assignment, world: World, *, shown: bool) -> None:
+        settings, file = part.settings, None
         if not shown:
-            demonstrations.check_expert(told, world)
-            self._file = demonstrations.read(told, self.private)
-        is_shown_by_expert = settings.experience.demonstrations and not (shown or self._file)
+            demonstrations.check_expert(part, world)
+            file = self._files[part.environment] = demonstrations.read(part, self.private)
+        is_shown_by_expert = settings.experience.demonstrations and not (shown or file)
         if settings.exploration.tasks_per_round or is_shown_by_expert:
-            explore.tasks(told, world, "train")
+            explore.tasks(part, world, "train")
 
     def evaluate(self, agent: Agent) -> EvaluationDocument:
-        """Play held-out tasks with the start adapter."""
-        tasks = explore.tasks(self.told, explore.make_world(self.told), "test")
-        how = self._how(agent, "evaluation")
-        played = agent.play(explore.evaluate_jobs(self.told, tasks), how, "evaluate")
+        """Play held-out tasks with the start adapter, and others by which the best is chosen."""
+        played = self.play_held_out(agent, "test")
+        validation = None
+        wanted = self.told.settings.evaluation.validation_tasks
+        if wanted:
+            chosen = self.play_held_out(agent, "validation", wanted)
+            validation = Figures(episodes=len(chosen.episodes), successes=chosen.successes)
         seconds = self.lap("evaluate")
         self.log.info(
             "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
         )
-        self._tell_broken("evaluate", played.broken)
+        return evaluate.commit(
+            self.exchange,
+            self.told,
+            evaluate.of_start(self.told),
+            played.episodes,
+            seconds,
+            broken=len(played.broken),
+            validation=validation,
+        )
+
+    def evaluate_own(self, agent: Agent, committed: Committed) -> EvaluationDocument:
+        """Play the same held-out tasks with the update, while it is the environment's alone."""
+        self.lap("send")
+        key = keys.update_folder(self.told.storage.prefix, self.told.environment, self.told.round)
+        own = adapter.decode(self.exchange.get(key + keys.ADAPTER))
+        whole = adapter.join(agent.frozen, own)
+        played = self.play_held_out(agent, "test", tensors=whole)
+        seconds = self.lap("own")
+        self.log.info(
+            "evaluated_own",
+            episodes=len(played.episodes),
+            successes=played.successes,
+            seconds=seconds,
+        )
+        subject = evaluate.of_own(self.told, committed.adapter)
         broken = len(played.broken)
-        return evaluate.commit(self.exchange, self.told, played.episodes, seconds, broken)
+        return evaluate.commit(
+            self.exchange, self.told, subject, played.episodes, seconds, broken=broken
+        )
+
+    def play_held_out(
+        self,
+        agent: Agent,
+        split: Literal["validation", "test"],
+        wanted: int | None = None,
+        tensors: adapter.Tensors | None = None,
+    ) -> rollout.Played:
+        """Play held-out tasks with the start adapter, or with the one given."""
+
+        def choose(part: Assignment, tasks: Sequence[Task]) -> list[rollout.Job]:
+            return explore.evaluate_jobs(part, tasks, wanted)
+
+        how = self._how(agent, "evaluation")
+        played = agent.play(parts.jobs(self.told, split, choose), how, "evaluate", tensors)
+        self._tell_broken("evaluate", played.broken)
+        return played
 
     def _how(self, agent: Agent, source: Literal["exploration", "evaluation"]) -> rollout.Play:
         settings = self.told.settings
@@ -153,6 +236,8 @@ class Client:
             batch_episodes=settings.exploration.batch_episodes,
             max_new_tokens=settings.exploration.max_new_tokens,
             max_broken=settings.exploration.max_broken_episodes,
+            stop=settings.exploration.stop,
+            engine=settings.exploration.engine,
             round=self.told.round if explores else self.told.start.round,
             source=source,
         )
@@ -178,36 +263,38 @@ class Client:
 
     def _demonstrate(self, agent: Agent, shards: Shards) -> Shard:
         wanted = self.told.settings.experience.demonstrations
-
-        def progress(tried: int, shown: int) -> None:
-            program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
-
-        chat, file = agent.base.chat, self._file
-        if file:
-            shown = demonstrations.from_file(self.told, file, chat)
-        else:
-            world = explore.make_world(self.told)
-            with explore.explained(self.told):
-                shown = demonstrations.by_expert(self.told, world, chat, progress)
-        episodes, broken = shown.episodes, len(shown.broken)
-        self.log.info("demonstrated", episodes=len(episodes), wanted=wanted, file=bool(file))
-        self._tell_broken("demonstrate", shown.broken)
-        inputs = file.inputs() if file else {}
+        episodes: list[Episode] = []
+        inputs: dict[str, str] = {}
+        broken = 0
+        for part in parts.of(self.told):
+            file = self._files.get(part.environment)
+            shown = demonstrations.show(part, file, agent.base.chat)
+            count = len(shown.episodes)
+            self.log.info("demonstrated", episodes=count, wanted=wanted, file=bool(file))
+            self._tell_broken("demonstrate", shown.broken)
+            episodes += parts.named(self.told, part, shown.episodes)
+            broken += len(shown.broken)
+            inputs = file.inputs() if file else inputs
         return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
 
     def _explore(self, agent: Agent, shards: Shards) -> Shard:
-        tasks = explore.make_world(self.told).tasks("train")
         how = self._how(agent, "exploration")
-        played = agent.play(explore.explore_jobs(self.told, tasks), how, "explore")
+        played = agent.play(self._tasks_to_explore(), how, "explore")
         self._tell_broken("explore", played.broken)
         self.log.info(
             "explored",
             episodes=len(played.episodes),
             successes=played.successes,
             generated=played.generated,
+            engine=played.engine,
         )
         broken, generated = len(played.broken), played.generated
         return shards.write(self.told.round, played.episodes, generated=generated, broken=broken)
+
+    def _tasks_to_explore(self) -> list[rollout.Job]:
+        if not self.told.settings.exploration.tasks_per_round:
+            return []  # a world that only shows may have no tasks of its own
+        return parts.jobs(self.told, "train", explore.explore_jobs)
 
     def choose(self, agent: Agent, shards: list[Shard]) -> Lesson:
         """What the learner is given: kept trajectories as tokens, in a fixed order."""
@@ -231,7 +318,7 @@ class Client:
 
     def train_and_send(self, agent: Agent, shards: list[Shard], lesson: Lesson) -> Committed:
         """Train unless an earlier attempt did, then commit what is stored."""
-        counts = count(shards, lesson, self.told.round)
+        counts = insight.count(shards, lesson, self.told.round)
         learned = insight.of(self.told, shards, agent, lesson.skipped)
         if not lesson.sequences:
             self.log.info("nothing_to_learn", explored=counts.explored, skipped=lesson.skipped)
@@ -275,7 +362,12 @@ class Client:
         momentum.store(self.private, self.told, trained.optimizer)
         return send.store_adapter(self.exchange, self.told, trained.tensors), trained
 
-    def report(self, committed: Committed, evaluation: EvaluationDocument | None) -> ClientReport:
+    def report(
+        self,
+        committed: Committed,
+        evaluation: EvaluationDocument | None,
+        own: EvaluationDocument | None = None,
+    ) -> ClientReport:
         """What the operator reads, from what is committed."""
         document = committed.manifest
         return ClientReport(
@@ -283,9 +375,10 @@ class Client:
             round=self.told.round,
             trained=document.trained,
             manifest=committed.sha256,
-            adapter=document.files[keys.ADAPTER].sha256 if document.files else "",
+            adapter=committed.adapter,
             counts=document.counts,
             evaluation=evaluate.report(evaluation) if evaluation else None,
+            own=evaluate.figures(own) if own else None,
             solved=document.learning.solved,
             entropy=document.learning.entropy,
             norm=document.norm,
@@ -299,19 +392,3 @@ class Client:
         self.seconds[phase] = round(now - self._since, 3)
         self._since = now
         return self.seconds[phase]
-
-
-def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
-    """What the round did; the steps follow from the lesson, trained by this attempt or not."""
-    own = next(shard for shard in shards if shard.header.round == round_)
-    steps = lesson.steps()
-    return Counts(
-        explored=len(own.episodes),
-        succeeded=sum(episode.success for episode in own.episodes),
-        experience=sum(len(shard.episodes) for shard in shards),
-        kept=len(lesson.sequences),
-        steps=len(steps),
-        tokens=batch.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
-        generated=own.header.generated,
-        broken=own.header.broken,
-    )

@@ -22,6 +22,12 @@ class Committed:
     sha256: str
     """Digest of the manifest's bytes."""
 
+    @property
+    def adapter(self) -> str:
+        """Digest of its tensors; empty where there was nothing to learn from."""
+        files = self.manifest.files
+        return files[keys.ADAPTER].sha256 if files else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Update:

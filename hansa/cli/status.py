@@ -130,3 +130,11 @@ def _print(federation: "Federation") -> None:
         cells = [f"{v:.1%}" if v is not None else "" for v in (average, *values)]
         table.add_row(str(entry.round), entry.outcome, entry.updates, *cells)
     screen.print(table)
+    for line in state.environments:
+        if line.gain:
+            pays = (
+                f"{float(line.own):.1%} alone, merging brought {100 * float(line.gain):+.1f} points"
+            )
+            screen.print(f"  {line.name}: {pays}")
+        if line.serves:
+            screen.print(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")

@@ -170,7 +170,7 @@ def _environments(look: Look, now: datetime, *, wide: bool) -> Table:
     lines = list(status(federation).get("environments") or ())
     lines.sort(key=lambda e: ORDER.index(e["state"]) if e.get("state") in ORDER else 0)
     limit = len(lines) if wide else SHOWN_ENVIRONMENTS
-    more = ("EXPLORED", "EXPERIENCE", "POD") if wide else ()
+    more = ("EXPLORED", "EXPERIENCE", "OWN", "GAIN", "POD") if wide else ()
     return Table(
         titles=("ENVIRONMENT", "STATE", "ATTEMPT", "SUCCESS", "UNTIL", *more, "JOB", "MESSAGE"),
         rows=[_environment(look, line, now, wide=wide) for line in lines[:limit]],
@@ -185,7 +185,8 @@ def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[
     wait = environment_wait(open_, told, _created(look, line.get("job") or "", pod))
     explored = f"{line.get('succeeded', 0)}/{line['explored']}" if line.get("explored") else ""
     explored += f" ({line['broken']} broken)" if line.get("broken") else ""
-    more = (explored, str(line.get("experience") or ""), pod_state(pod)) if wide else ()
+    alone = ratio(line.get("own")), str(line.get("gain") or "")
+    more = (explored, str(line.get("experience") or ""), *alone, pod_state(pod)) if wide else ()
     return (
         str(line["name"]),
         str(line.get("state") or ""),

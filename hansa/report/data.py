@@ -17,6 +17,8 @@ __all__ = ["ReportData", "collect"]
 
 MOST_REPLAYS = 12
 """Environments whose episodes are shown; the page of a hundred must still open."""
+MADE = ("aggregated", "rejected")
+"""Outcomes of rounds that made a global adapter."""
 _MOST_FALLBACKS = 200
 """Update manifests read one by one, for rounds that left no global manifest."""
 
@@ -91,9 +93,11 @@ class _Collector:
             opened_at=entry.opened_at,
             closed_at=entry.closed_at,
             updates=entry.updates,
+            own=entry.own,
+            message=entry.message,
             scores=self._scores(entry, is_last=is_last),
         )
-        manifest = self._manifest(entry) if entry.outcome == "aggregated" else None
+        manifest = self._manifest(entry) if entry.outcome in MADE else None
         if manifest is not None:
             read = _with_manifest(read, manifest)
         if entry.round == 0:
@@ -117,7 +121,7 @@ class _Collector:
             )
             for name, ratio in entry.success.items()
         }
-        if entry.outcome not in ("base", "aggregated"):
+        if entry.outcome not in ("base", *MADE):
             return scores
         if not is_last and entry.round % self._federation.spec.evaluation.every_rounds:
             return scores

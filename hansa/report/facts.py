@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from hansa.intervals import Interval, mean, of_rate
+from hansa.policy import apart
 from hansa.status import Federation
 
 
@@ -67,6 +68,10 @@ class Round:
     """Seconds of each phase of the aggregator."""
     refused: tuple[tuple[str, str], ...] = ()
     """Environments whose update the gate kept out, with the reason."""
+    own: dict[str, float] = field(default_factory=dict)
+    """Success of each environment's own update before it was merged."""
+    message: str = ""
+    """Why the guard rejected it."""
 
     @property
     def success(self) -> Interval | None:
@@ -154,8 +159,11 @@ class ReportData:
 
     @property
     def last(self) -> Round | None:
-        """The newest evaluated adapter; the base alone is no last one."""
-        return next((entry for entry in reversed(self.evaluated) if entry.number), None)
+        """The newest evaluated adapter that counts; the base alone is no last one."""
+        strategy = self.federation.spec.aggregation.strategy
+        newest = apart.newest(self.federation.status, strategy)
+        counted = [entry for entry in self.evaluated if 0 < entry.number <= newest]
+        return next((entry for entry in reversed(counted) if entry.outcome != "rejected"), None)
 
     @property
     def best(self) -> Round | None:

@@ -120,7 +120,7 @@ def _round(entry: Round) -> list[Child]:
     success = percent(entry.success.value) if entry.success else "–"
     return [
         entry.number,
-        entry.outcome,
+        f"{entry.outcome}: {entry.message}" if entry.message else entry.outcome,
         entry.updates or "–",
         refused or "–",
         moment(entry.opened_at),

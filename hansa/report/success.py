@@ -9,6 +9,8 @@ from hansa.report.markup import Child, Html, details, percent, points, table, ta
 
 MOST_LINES = len(SHAPES)
 """Environments with a colour and a shape of their own; more of them become thin lines."""
+UNMERGED = ("failed", "rolled-back")
+"""Rounds that made no adapter of their updates."""
 MOST_PANELS = 12
 """Small charts on a page; the table has every environment."""
 
@@ -86,7 +88,7 @@ def overview(data: ReportData) -> Html:
         label=_spoken(data),
         flags=_flags(data),
         ends=len(data.environments) <= MOST_LINES,
-        failed=[entry.number for entry in data.rounds if entry.outcome == "failed"],
+        failed=[entry.number for entry in data.rounds if entry.outcome in UNMERGED],
         titles=[(entry.number, _title(data, entry)) for entry in data.evaluated],
     )
     return tag("figure", drawing, environment_legend(data, "mean"), class_="overview")

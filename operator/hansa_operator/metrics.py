@@ -35,6 +35,8 @@ from hansa.status import (
 PER_ENVIRONMENT = (
     table.EXPERIENCE,
     table.SUCCESS,
+    table.OWN_SUCCESS,
+    table.JOINING_GAIN,
     table.TASKS_SOLVED,
     table.POLICY_ENTROPY,
     table.UPDATE_NORM,
@@ -72,6 +74,7 @@ class Recorder:
         self._gauge(table.ROUND, *key).set(new.round)
         for entry in _closed(old, new):
             self._record_round(key, entry)
+        self._counter(table.ROLLBACKS, *key).inc(_rollbacks(new) - _rollbacks(old))
         self._record_environments(key, new)
         if old.current:
             jobs = {job.name: job for job in observed}
@@ -110,9 +113,13 @@ class Recorder:
         self._environments[key] = present
         for environment in new.environments:
             self._gauge(table.EXPERIENCE, *key, environment.name).set(environment.experience)
-            if environment.success:
-                ratio = float(environment.success)
-                self._gauge(table.SUCCESS, *key, environment.name).set(ratio)
+            for metric, ratio in (
+                (table.SUCCESS, environment.success),
+                (table.OWN_SUCCESS, environment.own),
+                (table.JOINING_GAIN, environment.gain),
+            ):
+                if ratio:
+                    self._gauge(metric, *key, environment.name).set(float(ratio))
         labels = dict(zip(table.COMMON_LABELS, key, strict=True))
         for name in sorted(gone):
             for metric in PER_ENVIRONMENT:
@@ -267,3 +274,7 @@ def _failure(job: ObservedJob) -> str:
         return Exit(job.exit_code if job.exit_code is not None else Exit.CRASHED).name
     except ValueError:
         return Exit.CRASHED.name
+
+
+def _rollbacks(status: FederationStatus) -> int:
+    return status.guard.rollbacks if status.guard else 0

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from hansa import adapter, keys, manifest
+from hansa.aggregation import Half
 from hansa.assignment import Assignment
 from hansa.manifest import FileEntry, Member, UpdateManifest
 from hansa.spec import differences
@@ -35,6 +36,7 @@ RefusalReason = Literal[
     "targets",
     "shape",
     "not-finite",
+    "half",
     "norm",
 ]
 
@@ -56,6 +58,7 @@ HELP: dict[RefusalReason, str] = {
     "targets": "the adapter changes other layers than the federation's",
     "shape": "a tensor has another shape than the federation's",
     "not-finite": "a value is infinite or not a number",
+    "half": "the update changed the half of LoRA that this round leaves as it is",
     "norm": "the update moved further than aggregation.maxUpdateNorm or maxNormRatio allows",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
@@ -224,6 +227,12 @@ def check_finite(finite: bool) -> None:
     """One NaN in one update would make the whole global adapter NaN."""
     if not finite:
         raise Refused("not-finite")
+
+
+def check_half(half: Half, changed: str) -> None:
+    """A member that moved what all should have left alone did not train what it was told to."""
+    if changed:
+        raise Refused("half", f"{changed} is not the start's, and only {half} is trained")
 
 
 def check_norm(norm: float, limit: float | None) -> None:

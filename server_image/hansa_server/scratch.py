@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hansa import adapter
+from hansa.aggregation import Half
 from hansa.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore
 from hansa.tensorfile import TensorFile
@@ -44,6 +46,19 @@ def is_finite(file: TensorFile) -> bool:
                 if not math.isfinite(np.dot(values, values)) and not np.isfinite(values).all():
                     return False
     return True
+
+
+def changed_half(file: TensorFile, start: TensorFile, half: Half) -> str:
+    """A tensor of the half that is not trained whose bits are not the start's; none: empty."""
+    mine, theirs = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
+    for name, entry in start.layout.items():
+        if half in ("both", adapter.side(name)):
+            continue
+        for begin, end in blocks(math.prod(entry.shape), BLOCK):
+            values = file.values(name, begin, end, mine)
+            if values.tobytes() != start.values(name, begin, end, theirs).tobytes():
+                return name
+    return ""
 
 
 def distance(file: TensorFile, start: TensorFile) -> float:

@@ -47,6 +47,7 @@ class Members:
         self._files: dict[str, TensorFile] = {}
         self._norms: dict[str, float] = {}
         self._measures = _needs_norms(assignment.settings.aggregation)
+        self._half = assignment.settings.aggregation.half(assignment.round)
         self.offers: dict[str, Offer] = {}
         """Members that no check has refused so far, sorted by environment."""
         self.refused: dict[str, RefusalReason] = {}
@@ -203,6 +204,7 @@ class Members:
             gate.check_shapes(file.shapes, self._assignment)
             gate.check_same_shapes(file.shapes, start.shapes)
             gate.check_finite(scratch.is_finite(file))
+            gate.check_half(self._half, scratch.changed_half(file, start, self._half))
             norm = scratch.distance(file, start) if self._measures else 0.0
         except Refused:
             file.close()

@@ -61,6 +61,10 @@ REFUSED: dict[str, Case] = {
         {"aggregation": {"strategy": "krum"}},
         "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
     ),
+    "a guard with nothing to guard": (
+        {"aggregation": {"strategy": "none"}, "guard": {"maxDrop": 0.1}},
+        "spec.guard: aggregation.strategy none has no global adapter to guard",
+    ),
     "a learner that compares, with nothing to compare": (
         {"training": {"learner": "grpo"}},
         "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",

@@ -13,6 +13,7 @@ from hansa.cli.main import main
 from hansa.spec import Adapter
 from hansa_server.gate import HELP
 from tests.merging import draw, shapes_of
+from tools import poisoned_table
 
 TEXT = (Path(__file__).parents[2] / "docs" / "aggregation.md").read_text()
 COMMANDS = re.findall(r"^\$ (hansa .*?)(?:  #.*)?$", TEXT, flags=re.MULTILINE)
@@ -23,6 +24,10 @@ def test_every_strategy_parameter_and_refusal_is_named() -> None:
     missing = [word for word in (*get_args(Strategy), *fields) if f"`{word}`" not in TEXT]
     assert missing == []
     assert [reason for reason, text in HELP.items() if f"| `{reason}` | {text} |" not in TEXT] == []
+
+
+def test_its_tables_are_those_of_the_measured_rows() -> None:
+    assert poisoned_table.filled(TEXT) == TEXT
 
 
 def test_its_commands_work(

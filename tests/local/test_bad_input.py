@@ -171,6 +171,13 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.aggregation.faulty: got 1",
         "needs 5 environments (2 x faulty + 3), and spec.environments has 2",
     ),
+    "a guard that could judge by nothing": (
+        lambda document: document["spec"].update(
+            guard={"maxDrop": 0.1}, evaluation={"validationTasks": 0}
+        ),
+        "spec.evaluation.validationTasks: got 0",
+        "expected at least 1",
+    ),
     "more updates than environments": (
         setter("spec.participation.minimumUpdates", 3),
         "spec.participation.minimumUpdates: got 3",

@@ -1,7 +1,7 @@
 """The mean of one half while the other stays as it was, which makes the mean of B·A exact.
 
 FFA-LoRA never trains A; RoLoRA trains B in odd rounds and A in even ones. Clients train the same
-half (hansa.aggregation says which); what one sends for the other half is not looked at.
+half (hansa.aggregation says which); the gate refuses an update that changed the other one.
 """
 
 from hansa_server.elementwise import by_element, weighted

@@ -6,6 +6,7 @@ import pytest
 
 from hansa.assignment import Assignment
 from hansa.errors import AnotherRun, Corrupt
+from hansa.manifest import EvaluationDocument, Figures
 from hansa_client import evaluate
 from hansa_client.trajectory import Episode
 from tests.memory_store import MemoryStore
@@ -23,15 +24,26 @@ def episodes(*outcomes: bool) -> list[Episode]:
     ]
 
 
+def find(store: MemoryStore, told: Assignment) -> EvaluationDocument | None:
+    return evaluate.find(store, told, evaluate.of_start(told))
+
+
+def commit(
+    store: MemoryStore, told: Assignment, played: list[Episode], seconds: float, broken: int = 0
+) -> EvaluationDocument:
+    subject = evaluate.of_start(told)
+    return evaluate.commit(store, told, subject, played, seconds, broken=broken)
+
+
 def test_an_evaluation_is_written_once(assign: Assign) -> None:
     store = MemoryStore()
-    assert evaluate.find(store, assign()) is None
-    first = evaluate.commit(store, assign(), episodes(True, False, True), 1.5)
+    assert find(store, assign()) is None
+    first = commit(store, assign(), episodes(True, False, True), 1.5)
     assert list(store.objects) == [KEY]
     assert (first.successes, first.episodes) == (2, 3)
     assert first.tasks == {"t0": [2, 2], "t1": [0, 1]}
-    assert evaluate.commit(store, assign(), episodes(False), 9.0) == first
-    assert evaluate.find(store, assign(round=2)) == first
+    assert commit(store, assign(), episodes(False), 9.0) == first
+    assert find(store, assign(round=2)) == first
     assert evaluate.report(first).successes == 2
 
 
@@ -39,22 +51,35 @@ def test_dropped_episodes_are_counted_and_repeats_are_worth_less_than_their_numb
     assign: Assign,
 ) -> None:
     played = episodes(*([True, False] * 8))
-    document = evaluate.commit(MemoryStore(), assign(), played, 1.0, broken=3)
+    document = commit(MemoryStore(), assign(), played, 1.0, broken=3)
     report = evaluate.report(document)
     assert (report.episodes, report.broken) == (16, 3)
     assert report.effective is not None
     assert report.effective <= 2
-    once = evaluate.commit(MemoryStore(), assign(), episodes(True, False), 1.0)
+    once = commit(MemoryStore(), assign(), episodes(True, False), 1.0)
     assert evaluate.report(once).effective is None
 
 
 def test_another_runs_evaluation_is_refused(assign: Assign) -> None:
     store = MemoryStore()
-    evaluate.commit(store, assign(), episodes(True), 1.0)
+    commit(store, assign(), episodes(True), 1.0)
     with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
-        evaluate.find(store, assign(seed=8))
+        find(store, assign(seed=8))
     with pytest.raises(AnotherRun, match="adapter_sha256"):
-        evaluate.find(store, assign(start={"round": 0, "sha256": "a" * 64}))
+        find(store, assign(start={"round": 0, "sha256": "a" * 64}))
     store.objects[KEY] = b"{}"
     with pytest.raises(Corrupt, match=f"^{KEY}: "):
-        evaluate.find(store, assign())
+        find(store, assign())
+
+
+def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_round(
+    assign: Assign,
+) -> None:
+    store, told = MemoryStore(), assign(round=1)
+    subject = evaluate.of_own(told, "b" * 64)
+    made = evaluate.commit(store, told, subject, episodes(True, False), 1.0)
+    assert list(store.objects) == ["run/evaluations/maze/00001-own.json"]
+    assert evaluate.find(store, told, subject) == made
+    assert evaluate.figures(made) == Figures(episodes=2, successes=1)
+    with pytest.raises(AnotherRun, match="adapter_sha256"):
+        evaluate.find(store, told, evaluate.of_own(told, "c" * 64))

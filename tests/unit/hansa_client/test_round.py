@@ -11,7 +11,7 @@ import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt, Diverged
+from hansa.errors import AnotherRun, Corrupt, Diverged, PermanentError
 from hansa.manifest import FederationDocument, StartAdapter, UpdateManifest, canonical, sha256
 from hansa_client import model
 from hansa_client import round as story
@@ -330,6 +330,13 @@ def test_zero_new_successes_train_on_the_old_experience(assign: Assign) -> None:
     assert report.trained
     assert report.counts.explored == 0
     assert report.counts.kept == 3
+
+
+def test_an_engine_that_is_not_installed_is_refused_before_anything_is_loaded(
+    assign: Assign,
+) -> None:
+    with pytest.raises(PermanentError, match=r"^spec\.exploration\.engine: got vllm, which is not"):
+        play(MemoryStore(), assign(exploration={"engine": "vllm"}))
 
 
 def second(store: MemoryStore, assign: Assign, **fields: Any) -> ClientReport:

@@ -99,6 +99,17 @@ class Round:
         ).to_json()
         self.send_manifest(environment, manifest.canonical({**document, **changes}))
 
+    def trained(self, seed: int) -> adapter.Tensors:
+        """What an honest client might send: of the half that is not trained, the start's."""
+        half, made = Aggregation(**self.aggregation).half(self.number), tensors(seed)
+        if half == "both":
+            return made
+        start = adapter.start(SHAPES, RANK, self.seed)
+        if self.start.round:
+            folder = keys.global_folder(PREFIX, self.start.round)
+            start = adapter.decode(self.store.objects[folder + keys.ADAPTER])
+        return {name: made[name] if adapter.side(name) == half else start[name] for name in made}
+
     def send_manifest(self, environment: str, data: bytes) -> None:
         """Store a manifest of any bytes and name it as a member's."""
         self.store.objects[self.key(environment, keys.MANIFEST)] = data
@@ -126,5 +137,5 @@ def full_round(**changes: Any) -> Round:
     """A round to which all environments have sent sound updates."""
     made = Round(**changes)
     for position, environment in enumerate(made.environments):
-        made.send(environment, tensors(position))
+        made.send(environment, made.trained(position))
     return made

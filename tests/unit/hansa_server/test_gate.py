@@ -76,6 +76,26 @@ def test_a_spoiled_adapter_is_refused_by_its_reason(data, reason, first_round):
     assert refusal_of_maze(round_) == reason
 
 
+@pytest.mark.parametrize("strategy, number", [("ffa", 1), ("ffa", 2), ("rolora", 1), ("rolora", 2)])
+def test_an_update_that_changed_the_half_that_is_not_trained_is_refused(strategy, number):
+    round_ = full_round(aggregation={"strategy": strategy})
+    for before in range(1, number):
+        digest = round_.aggregate().adapter
+        start = StartAdapter(round=before, sha256=digest)
+        round_ = Round(
+            number=number, start=start, store=round_.store, aggregation=round_.aggregation
+        )
+        for position, environment in enumerate(round_.environments):
+            round_.send(environment, round_.trained(10 + position))
+    sent = round_.trained(1)
+    kept = "B" if (strategy, number) == ("rolora", 2) else "A"
+    name = next(name for name in sent if adapter.side(name) == kept)
+    sent[name] = sent[name].copy()
+    sent[name][0, 0] = np.nextafter(sent[name][0, 0], np.float32(9))
+    round_.send("maze", sent)
+    assert refusal_of_maze(round_) == "half"
+
+
 def later_round() -> Round:
     before = adapter.encode(tensors(77))
     start = StartAdapter(round=2, sha256=manifest.sha256(before))

@@ -69,7 +69,7 @@ def test_three_rounds_run_on_and_are_described(strategy):
         assert sum(said.diagnostics.share.values()) == pytest.approx(1.0)
         round_ = next_round(round_)
         for position, environment in enumerate(FIVE):
-            round_.send(environment, tensors(10 * number + position))
+            round_.send(environment, round_.trained(10 * number + position))
 
 
 @pytest.mark.parametrize("strategy", ["flora", "fedex"])

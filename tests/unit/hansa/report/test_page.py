@@ -117,6 +117,30 @@ def test_episodes_that_a_world_broke_are_told_where_there_are_some() -> None:
     assert embedded(page)["environments"]["maze"]["broken"][1] == 7
 
 
+def test_what_joining_brings_is_told_where_own_updates_were_measured() -> None:
+    given = sample.federation(2, 2)
+    assert "Does joining pay?" not in page_of(given)
+    first, second = sample.names(2)
+    given.status.history[1].own.update({first: 0.9, second: 0.1})
+    given.status.history[2].own.update({first: 0.0})
+    page = page_of(given)
+    section = page[
+        page.index("Does joining pay?") : page.index("</section>", page.index("joining"))
+    ]
+    shared = given.status.history[2].success[first]
+    assert f"{shared * 100:.1f}" in section  # the newest round that has both
+    assert f"+{shared * 100:.1f}" in section
+    assert "10.0" in section
+
+
+def test_a_round_that_the_guard_rejected_says_why() -> None:
+    given = sample.federation(3, 2)
+    history = given.status.history
+    reason = "mean success fell from 61.0% (round 1) to 30.0% (round 2)"
+    history[2] = history[2].model_copy(update={"outcome": "rejected", "message": reason})
+    assert f"rejected: {reason}" in page_of(given)
+
+
 def test_equal_data_gives_equal_bytes() -> None:
     given = sample.federation(5)
     assert page_of(given, now=sample.START) == page_of(given, now=sample.START)

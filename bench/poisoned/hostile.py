@@ -1,0 +1,107 @@
+"""A client that is told to send harmful updates, for bench/poisoned/run.py; no part of the product.
+
+It plays, trains and reports as every client does. Between training and sending it changes its
+adapter, and describes what it sends truly but for the norm, where it names the honest one: only a
+look at the values, or at the other members, can tell.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hansa import adapter, program
+from hansa.adapter import Tensors
+from hansa.assignment import Assignment
+from hansa.local.warm import serve
+from hansa.store.base import ObjectStore
+from hansa_client import __main__ as client
+from hansa_client import learners, seeds, send
+
+ENV_ATTACK = "HANSA_BENCH_ATTACK"
+"""What hostile clients do: a name of ATTACKS."""
+ENV_HOSTILE = "HANSA_BENCH_HOSTILE"
+"""Environments whose clients are hostile, with commas between."""
+
+
+def nan(start: Tensors, trained: Tensors, seed: int) -> Tensors:
+    """The honest adapter with one value that is no number."""
+    made = {name: array.copy() for name, array in trained.items()}
+    made[min(made)].flat[0] = np.nan
+    return made
+
+
+def long(start: Tensors, trained: Tensors, seed: int) -> Tensors:
+    """The honest change, a thousand times as long."""
+    return {name: start[name] + 1000 * (trained[name] - start[name]) for name in start}
+
+
+def flipped(start: Tensors, trained: Tensors, seed: int) -> Tensors:
+    """The honest change the other way: as long as any, and all its training undone."""
+    return {name: start[name] - (trained[name] - start[name]) for name in start}
+
+
+def noise(start: Tensors, trained: Tensors, seed: int) -> Tensors:
+    """Normal noise in place of the change, ten times as long as it."""
+    dice = seeds.generator(seed)
+    drawn = {name: dice.standard_normal(start[name].shape) for name in sorted(start)}
+    length = float(np.sqrt(sum(np.sum(array**2) for array in drawn.values())))
+    scale = 10 * adapter.distance(trained, start) / length
+    return {name: (start[name] + scale * drawn[name]).astype(np.float32) for name in start}
+
+
+ATTACKS: dict[str, Callable[[Tensors, Tensors, int], Tensors]] = {
+    "flipped": flipped,
+    "long": long,
+    "noise": noise,
+    "nan": nan,
+}
+
+
+class Hostile:
+    """Stands between the client's training and its sending."""
+
+    def __init__(self) -> None:
+        self._start: Tensors = {}
+        self._norm = 0.0
+        self._learner, self._store, self._commit = learners.get, send.store_adapter, send.commit
+
+    def take_over(self) -> None:
+        """Put itself in place of the functions that it passes on to."""
+        vars(learners)["get"] = self.learner
+        vars(send).update(store_adapter=self.store_adapter, commit=self.commit)
+
+    def learner(self, name: str) -> Any:
+        """The real learner; the adapter that it starts from is remembered."""
+        learn = self._learner(name)
+
+        def remembering(base: Any, lesson: Any, progress: Any) -> Any:
+            self._start = lesson.start
+            return learn(base, lesson, progress)
+
+        return remembering
+
+    def store_adapter(self, store: ObjectStore, told: Assignment, tensors: Tensors) -> bytes:
+        """Store the changed adapter in place of the honest one."""
+        if told.environment not in os.environ.get(ENV_HOSTILE, "").split(","):
+            return self._store(store, told, tensors)
+        self._norm = adapter.distance(tensors, self._start)
+        seed = seeds.derive(told.seed, told.environment, told.round, "attack")
+        attack = ATTACKS[os.environ[ENV_ATTACK]]
+        return self._store(store, told, attack(self._start, tensors, seed))
+
+    def commit(self, store: ObjectStore, told: Assignment, update: send.Update) -> send.Committed:
+        """Commit it with the norm that an honest update would have."""
+        if self._norm:
+            update = dataclasses.replace(update, norm=self._norm)
+        return self._commit(store, told, update)
+
+
+if __name__ == "__main__":
+    Hostile().take_over()
+    client.warm()
+    serve(lambda: program.run(client.PROGRAM, client.work))
+    sys.exit(0)

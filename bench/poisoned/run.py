@@ -1,0 +1,211 @@
+"""What hostile clients do to a federation, by attack and defence: real local runs.
+
+    python bench/poisoned/run.py --out runs/poisoned --results docs/results/poisoned.json
+    python tools/poisoned_table.py docs/aggregation.md
+
+One run per cell. Finished cells are kept in the folder: it can be stopped and started again.
+What clients do in the first round depends on no defence: a cell finds it committed in its prefix,
+as after a crash, and goes on from there.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hostile import ATTACKS, ENV_ATTACK, ENV_HOSTILE
+
+import hansa_client
+from hansa import keys
+from hansa.cli.demo import MANIFEST
+from hansa.errors import NotFound, Precondition
+from hansa.load import load
+from hansa.local import executor
+from hansa.local.loop import Options, run
+from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.local.rundir import RunDir
+from hansa.manifest import sha256
+from hansa.program import replace
+from hansa.status import Federation
+
+HERE = Path(__file__).parent
+BASE = Path(hansa_client.__file__).parent / "builtin/tiny/model.safetensors"
+HONEST = "honest"
+"""In place of an attack: everybody does as told."""
+SIZES = {
+    5: ["maze"],
+    10: ["babyai-b", "maze-b", "wordle-b"],
+}
+"""Hostile environments by the number of all: one silo of each world, or two."""
+
+
+def defences(clients: int) -> dict[str, dict[str, Any]]:
+    """spec.aggregation of each defence, told how many are hostile."""
+    hostile = len(SIZES[clients])
+    return {
+        "mean": {"strategy": "mean"},
+        "gate": {"strategy": "mean", "maxNormRatio": 3.0},
+        "trimmed-mean": {"strategy": "trimmed-mean", "trim": hostile / clients},
+        "median": {"strategy": "median"},
+        "multi-krum": {"strategy": "multi-krum", "faulty": hostile},
+        "norm-balanced": {"strategy": "norm-balanced"},
+    }
+
+
+def environments(clients: int) -> list[dict[str, Any]]:
+    """The demo's worlds, once or twice."""
+    given = yaml.safe_load(MANIFEST.read_text())["spec"]["environments"]
+    if clients == len(given):
+        return list(given)
+    return [{**e, "name": f"{e['name']}-{twin}"} for e in given for twin in "ab"]
+
+
+def manifest(clients: int, defence: str, rounds: int, tasks: int) -> dict[str, Any]:
+    """The demo's federation, smaller; the silos of a world share its tasks, steps and episodes."""
+    document: dict[str, Any] = yaml.safe_load(MANIFEST.read_text())
+    spec = document["spec"]
+    silos = clients // len(spec["environments"])
+    document["metadata"]["name"] = "poisoned"
+    spec["rounds"] = rounds
+    spec["exploration"] |= {"tasksPerRound": 16 // silos}
+    spec["training"] |= {"maxSteps": 16 // silos}
+    spec["evaluation"] |= {"tasks": tasks // silos, "everyRounds": 1000}
+    spec["aggregation"] |= {**defences(clients)[defence], "diagnostics": False}
+    spec["participation"] |= {"minimumUpdates": clients - len(SIZES[clients])}
+    spec["environments"] = environments(clients)
+    return document
+
+
+def first_round(prefix: str, name: str) -> list[str]:
+    """Keys that an environment has written when its first round is over."""
+    shards = [keys.experience_shard(prefix, name, round_) for round_ in (0, 1)]
+    folder = keys.update_folder(prefix, name, 1)
+    files = [folder + file for file in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
+    return [keys.evaluation(prefix, name, 0), *shards, *files]
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def show(self, *_: object) -> None:
+        """The present state."""
+
+    def tell(self, *_: object) -> None:
+        """Something that happened."""
+
+
+class Table:
+    """Runs cells one after another, each in a prefix of the same store."""
+
+    def __init__(self, folder: Path, weed: LocalStore, rounds: int, tasks: int) -> None:
+        self._folder = folder
+        self._weed = weed
+        self._rounds = rounds
+        self._tasks = tasks
+
+    def measure(self, name: str, clients: int, attack: str, defence: str) -> dict[str, Any]:
+        """One cell; its row."""
+        began = time.monotonic()
+        hostile = [] if attack == HONEST else SIZES[clients]
+        document = manifest(clients, defence, self._rounds, self._tasks)
+        document["spec"]["storage"] = {"s3": {**self._weed.s3.to_json(), "prefix": name}}
+        names = [e["name"] for e in document["spec"]["environments"]]
+        self.share(f"{clients}-{attack}-mean", name, names)
+        self.share(f"{clients}-{HONEST}-mean", name, [n for n in names if n not in hostile])
+        status = self.federate(name, document, attack, hostile).status
+        measured = [entry for entry in status.history if entry.success]
+        row = {
+            "clients": clients,
+            "attack": attack,
+            "defence": defence,
+            "hostile": SIZES[clients],
+            "aggregation": document["spec"]["aggregation"],
+            "phase": status.phase,
+            "completed": status.completed,
+            "base": measured[0].success if measured else {},
+            "last": measured[-1].success if len(measured) > 1 else {},
+            "episodes": measured[0].episodes if measured else {},
+            "refused": refusals(self._folder / name, names),
+            "seconds": round(time.monotonic() - began, 1),
+        }
+        shutil.rmtree(self._folder / name)
+        return row
+
+    def share(self, source: str, target: str, names: list[str]) -> None:
+        """Copy what these committed in another cell's first round, if that has run."""
+        store = self._weed.store()
+        for name in names:
+            places = zip(first_round(source, name), first_round(target, name), strict=True)
+            for key, copy in places:
+                with contextlib.suppress(NotFound, Precondition):
+                    store.put_if_absent(copy, store.get(key))
+
+    def federate(
+        self, name: str, document: dict[str, Any], attack: str, hostile: list[str]
+    ) -> Federation:
+        """One federation to its end, with some of its clients hostile."""
+        os.environ[ENV_ATTACK] = attack
+        os.environ[ENV_HOSTILE] = ",".join(hostile)
+        shutil.rmtree(self._folder / name, ignore_errors=True)  # what it made is in the store
+        file = self._folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(document))
+        options = Options(parallel=1, credentials={"default": self._weed.environ(RUNNER)})
+        return run(load(file), RunDir(self._folder / name), options, Quiet(), lambda *_: None)
+
+
+def refusals(out: Path, names: list[str]) -> dict[str, int]:
+    """How often the gate refused each environment's update, and why."""
+    found: dict[str, int] = {}
+    for path in sorted(out.glob("jobs/*-aggregator-a*/report.json")):
+        for index, reason in json.loads(path.read_text()).get("refused", []):
+            key = f"{names[index]}: {reason}"
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def main() -> None:
+    """Run what is missing, and write all rows after each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--attacks", nargs="+", default=[HONEST, *ATTACKS])
+    parser.add_argument("--clients", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--defences", nargs="+", default=list(defences(5)))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--tasks", type=int, default=60, help="per world, over its silos")
+    given = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    executor.PROGRAMS |= {"client": "hostile", "evaluate": "hostile"}
+    asked = itertools.product(given.attacks, given.clients, given.defences)
+    with LocalStore(given.out / "store", ()) as weed:
+        table = Table(given.out, weed, given.rounds, given.tasks)
+        for attack, clients, defence in asked:
+            name = f"{clients}-{attack}-{defence}"
+            done = given.out / f"{name}.json"
+            if not done.exists():
+                row = json.dumps(table.measure(name, clients, attack, defence))
+                replace(done, row.encode())
+                print(row, flush=True)
+            collect(given)
+
+
+def collect(given: argparse.Namespace) -> None:
+    """Write the rows of all finished cells, by their names."""
+    about = {
+        "rounds": given.rounds,
+        "tasks": given.tasks,
+        "base": sha256(BASE.read_bytes()),
+    }
+    rows = ",\n".join(path.read_text() for path in sorted(given.out.glob("*.json")))
+    text = f'{json.dumps(about)[:-1]}, "rows": [\n{rows}\n]}}\n'
+    replace(given.results, text.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""What is measured beside the round: the silo's own update, and tasks that choices are made by."""
+
+from collections.abc import Callable
+
+from hansa import keys
+from hansa.assignment import Assignment
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.test_round import UPDATE, play, result
+
+
+def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
+    assign: Callable[..., Assignment],
+) -> None:
+    asked = assign(evaluation={"tasks": 4, "ownUpdate": True, "validationTasks": 3})
+    store, plain = MemoryStore(), MemoryStore()
+    report = play(store, asked)
+    play(plain, assign())
+    own = "run/evaluations/maze/00001-own.json"
+    assert store.written[-2:] == [UPDATE + keys.MANIFEST, own]
+    assert report.own is not None
+    assert report.own.episodes == 4
+    assert report.evaluation is not None
+    assert report.evaluation.validation is not None
+    assert report.evaluation.validation.episodes == 3
+    assert result(store) == result(plain)
+    del store.objects[own]  # killed after the commit
+    assert play(store, asked) == report
+    assert play(store, asked) == report  # found, and not played a third time
+    assert store.written.count(own) == 2

@@ -1,0 +1,71 @@
+"""The tables of hostile clients in docs/aggregation.md, from the rows that were measured.
+
+python tools/poisoned_table.py docs/aggregation.md
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+ROWS = Path(__file__).parents[1] / "docs/results/poisoned.json"
+ATTACKS = {
+    "honest": "nobody is hostile",
+    "flipped": "sign flipped",
+    "long": "1,000 times as long",
+    "noise": "noise, 10 times as long",
+    "nan": "one NaN",
+}
+DEFENCES = {
+    "mean": "`mean`",
+    "gate": "`mean`, `maxNormRatio: 3`",
+    "trimmed-mean": "`trimmed-mean`",
+    "median": "`median`",
+    "multi-krum": "`multi-krum`",
+    "norm-balanced": "`norm-balanced`",
+}
+
+
+def success(row: dict[str, Any], when: str = "last") -> float:
+    """Mean success over the environments whose clients were honest."""
+    return float(mean(value for name, value in row[when].items() if name not in row["hostile"]))
+
+
+def cell(rows: list[dict[str, Any]], attack: str, defence: str) -> str:
+    """What one federation came to; a star where an honest client's update was refused."""
+    for row in rows:
+        if (row["attack"], row["defence"]) == (attack, defence):
+            if not row["last"]:
+                return "the run fails"
+            refused = {key.partition(":")[0] for key in row["refused"]}
+            return f"{success(row):.0%}{'*' if refused - set(row['hostile']) else ''}"
+    return ""
+
+
+def table(clients: int) -> str:
+    """One line per defence, one column per attack."""
+    rows = [row for row in json.loads(ROWS.read_text())["rows"] if row["clients"] == clients]
+    lines = [["", *ATTACKS.values()], ["---"] * (len(ATTACKS) + 1)]
+    for defence, name in DEFENCES.items():
+        lines.append([name, *(cell(rows, attack, defence) for attack in ATTACKS)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+TABLES = {"five": lambda: table(5), "ten": lambda: table(10)}
+
+
+def filled(page: str) -> str:
+    """The page with its tables made again."""
+    pattern = r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)"
+    return re.sub(
+        pattern, lambda found: found[1] + TABLES[found[2]]() + found[3], page, flags=re.DOTALL
+    )
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.write_text(filled(target.read_text()))
