@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
 from hansa import adapter, keys, manifest, program
@@ -12,6 +12,7 @@ from hansa.assignment import Assignment
 from hansa.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore
 from hansa_client import explore, model, rollout
+from hansa_client.learners import Lesson
 from hansa_client.model import Base
 
 
@@ -72,6 +73,12 @@ class Agent:
 
         with lora.merged(self.base.model, self._assignment.adapter, tensors or self.whole):
             yield self.base
+
+    def crew(self, lesson: Lesson) -> AbstractContextManager[None]:
+        """Within, all GPUs of this machine train the lesson, where there are several."""
+        from hansa_client import crew
+
+        return crew.assembled(self._assignment.model.source, self._folder, lesson)
 
     def play(
         self,

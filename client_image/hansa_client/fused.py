@@ -7,7 +7,7 @@ and the weights in fp32, and with torch's one kernel for a norm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any
@@ -23,23 +23,26 @@ _NORMS = frozenset({"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSN
 @contextmanager
 def fused(wrapped: Any, *, dropout: float) -> Iterator[None]:
     """Within, a model that PEFT has wrapped computes so; with dropout its adapters stay PEFT's."""
-    from peft.tuners.lora import Linear
-
-    changed: list[Any] = []
-    layer: Any
-    for layer in wrapped.modules():
-        if type(layer).__name__ in _NORMS:
-            layer.forward = MethodType(_norm, layer)
-        elif isinstance(layer, Linear) and type(layer.base_layer) is nn.Linear and not dropout:
-            layer.forward = MethodType(_linear, layer)  # type: ignore[method-assign]
-        else:
-            continue
-        changed.append(layer)
+    changed = [
+        (layer, forward) for layer in wrapped.modules() if (forward := _faster(layer, dropout))
+    ]
+    for layer, forward in changed:
+        layer.forward = MethodType(forward, layer)
     try:
         yield
     finally:
-        for layer in changed:
+        for layer, _ in changed:
             del layer.forward
+
+
+def _faster(layer: Any, dropout: float) -> Callable[..., torch.Tensor] | None:
+    """What a layer computes here; nothing where it stays as it is."""
+    from peft.tuners.lora import Linear
+
+    if type(layer).__name__ in _NORMS:
+        return _norm
+    is_plain = isinstance(layer, Linear) and type(layer.base_layer) is nn.Linear
+    return _linear if is_plain and not dropout else None
 
 
 def _norm(layer: Any, states: torch.Tensor) -> torch.Tensor:

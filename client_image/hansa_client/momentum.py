@@ -25,7 +25,8 @@ def find(store: ObjectStore, assignment: Assignment) -> State | None:
     """The state after the newest round before this one, where the spec says to go on from it."""
     if assignment.settings.training.optimizer_state == "fresh":
         return None
-    present = set(store.list(_key(assignment, 0).rpartition("/")[0] + "/"))
+    place = assignment.experience_storage or assignment.storage
+    present = set(store.list(keys.experience_root(place.prefix, assignment.environment)))
     for round_ in range(assignment.round - 1, 0, -1):
         key = _key(assignment, round_)
         if key in present:

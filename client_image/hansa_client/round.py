@@ -351,7 +351,9 @@ class Client:
         def progress(done: int, total: int) -> None:
             program.progress(phase="train", done=done, total=total)
 
-        trained = learners.get(lesson.training.learner)(agent.base, lesson, progress)
+        train = learners.get(lesson.training.learner)
+        with agent.crew(lesson):
+            trained = train(agent.base, lesson, progress)
         if not adapter.is_finite(trained.tensors):
             rate, steps = lesson.training.learning_rate, len(lesson.steps())
             raise Diverged.at(steps, steps, "a weight without a value", rate)

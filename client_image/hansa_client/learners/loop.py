@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from hansa.errors import Diverged
-from hansa_client import batch, lora
+from hansa_client import batch, crew, lora
 from hansa_client.learners.base import Lesson, Trained
 from hansa_client.learners.scoring import Scorer, scorer
 from hansa_client.model import Base
@@ -76,7 +76,8 @@ class _Run:
         """Tokens of a part since memory ran out; 0: it never did."""
         named = {lora.plain_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}
         self.optimizer = AdamW(named, lesson.optimizer or {})
-        self._anchor = Anchor(list(named.values()), lesson.training.proximal)
+        self._weights = list(named.values())
+        self._anchor = Anchor(self._weights, lesson.training.proximal)
 
     def steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
         """Take the optimizer steps; each yields its summed loss and what it is divided by."""
@@ -88,7 +89,7 @@ class _Run:
         self._expect()
         for done, step in enumerate(steps):
             size = self._objective.size(step)
-            loss = self._gradients(step, size)
+            loss = crew.add_up(self._weights, self._gradients(step, size))
             if not math.isfinite(loss):
                 rate = self._lesson.training.learning_rate
                 raise Diverged.at(done + 1, len(steps), f"loss {loss}", rate)
@@ -98,7 +99,7 @@ class _Run:
             progress(done + 1, len(steps))
 
     def _gradients(self, step: Sequence[int], size: float) -> float:
-        """The step's loss, its gradient left at the weights, in parts as large as memory allows."""
+        """This process's loss, its gradient at the weights, in parts as large as memory allows."""
         while True:
             try:
                 return sum(self._backward(part, size) for part in self._parts(step, self._room))
@@ -135,7 +136,8 @@ class _Run:
         return max(batch.padded(part, self._lengths) for part in self._parts(step, room))
 
     def _parts(self, step: Sequence[int], room: int) -> list[list[int]]:
-        return batch.parts(step, self._lengths, self._lesson.together, room)
+        own = crew.share(step, self._lesson.together)
+        return batch.parts(own, self._lengths, self._lesson.together, room) if own else []
 
 
 @contextmanager
