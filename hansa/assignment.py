@@ -81,6 +81,7 @@ class Assignment(Model):
         """All that the result follows from; attempt, endpoint and image are no part of it."""
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
+        del settings["personalization"]  # nor does what a silo makes of the last one
         inputs = {
             **self.identity(),
             "round": self.round,
@@ -145,6 +146,10 @@ class ClientReport(Model):
     """How the start adapter did."""
     own: Figures | None = None
     """How the update did before it was merged."""
+    solved: Count = 0
+    """Different training tasks that the agent itself has solved so far."""
+    entropy: float | None = None
+    """Mean entropy of the start adapter's next token while exploring, in nats."""
     norm: float = 0.0
     """Norm of the update."""
     bytes: Count = 0
@@ -162,6 +167,10 @@ class EvaluateReport(Model):
     """Index into the assignment's environments."""
     evaluation: EvaluationReport
     """How the adapter did."""
+    personal: Figures | None = None
+    """How what the silo serves itself did on the same tasks, where the spec lets it choose."""
+    serves: str = ""
+    """What it chose, as a code."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 

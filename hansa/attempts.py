@@ -12,7 +12,7 @@ from hansa.jobs import ObservedJob
 from hansa.policy import deadline, retry
 from hansa.policy.quorum import ANSWERED
 from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
-from hansa.summary import record_answer, record_evaluation
+from hansa.summary import record_answer, record_evaluation, record_personal
 
 CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
 
@@ -45,6 +45,8 @@ def _record(
     report = job.report
     if isinstance(report, ClientReport):
         status = record_answer(status, environment.name, report)
+    if isinstance(report, EvaluateReport):
+        status = record_personal(status, environment.name, report)
     if isinstance(report, AggregatorReport) or not report or not report.evaluation:
         return status
     return record_evaluation(status, environment.name, report.evaluation)

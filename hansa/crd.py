@@ -17,6 +17,7 @@ from hansa.spec import (
     Metadata,
 )
 from hansa.status import FederationStatus
+from hansa.training import COMPARING
 
 FREE = "x-kubernetes-preserve-unknown-fields"
 RULES = "x-kubernetes-validations"
@@ -193,6 +194,7 @@ def _spec_rules() -> list[dict[str, str]]:
         ),
         _krum_rule(),
         _guard_rule(),
+        *_learner_rules(),
     ]
 
 
@@ -217,6 +219,31 @@ def _guard_rule() -> dict[str, str]:
         "spec.guard: aggregation.strategy none has no global adapter to guard",
         ".guard",
     )
+
+
+def _learner_rules() -> list[dict[str, str]]:
+    """Learners that compare need episodes to compare; the filter belongs to one learner alone."""
+    ours, chosen = "self.training", ", ".join(f"'{name}'" for name in sorted(COMPARING))
+    needs = {"tasksPerRound": 1, "samplesPerTask": 2}
+    compares = f"has({ours}) && has({ours}.learner) && {ours}.learner in [{chosen}]"
+    rules = [
+        _rule(
+            f"!({compares}) || !has(self.exploration) || !has(self.exploration.{field}) || "
+            f"self.exploration.{field} >= {least}",
+            f"spec.exploration.{field}: dpo and grpo compare episodes of one task, "
+            f"expected {least} or more",
+            f".exploration.{field}",
+        )
+        for field, least in needs.items()
+    ]
+    filtered = "has(self.experience) && has(self.experience.filter)"
+    is_other = f"has({ours}) && has({ours}.learner) && {ours}.learner != 'success-sft'"
+    free = _rule(
+        f"!({is_other}) || !({filtered}) || self.experience.filter == 'success'",
+        "spec.experience.filter: only the learner success-sft can go without, expected success",
+        ".experience.filter",
+    )
+    return [*rules, free]
 
 
 def _environment_rules() -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ HansaError
 │   └── AnotherRun      the prefix holds a different run
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
+├── Diverged            the training's loss is no number any more (exit 46)
 └── StoreError
     ├── NotFound        no such object
     ├── Denied          the credentials may not do this
@@ -57,6 +58,23 @@ class WorldBroken(HansaError):
     """
 
     exit = Exit.WORLD_BROKEN
+
+
+class Diverged(HansaError):
+    """Training left all bounds: what it made is worth nothing, and is not sent.
+
+    The start adapter and the experience stay as they are, so a better setting goes on from there.
+    """
+
+    exit = Exit.TRAINING_DIVERGED
+
+    @classmethod
+    def at(cls, step: int, steps: int, what: str, rate: float) -> "Diverged":
+        """The error of a step, which names the field to change."""
+        return cls(
+            f"spec.training.learningRate: got {rate}, with which training diverged "
+            f"({what} in step {step} of {steps}), expected a smaller one"
+        )
 
 
 class StoreError(HansaError):

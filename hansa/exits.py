@@ -14,6 +14,7 @@ class Exit(IntEnum):
     TOO_FEW_UPDATES = 43
     STORAGE_UNREACHABLE = 44
     WORLD_BROKEN = 45
+    TRAINING_DIVERGED = 46
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,11 @@ FACTS: dict[Exit, ExitFacts] = {
         retriable=True,  # a server that the world plays on may be back; a bug only costs retries
         counted=True,
         help="the world failed in too many episodes: the Job's log has exception, file and line",
+    ),
+    Exit.TRAINING_DIVERGED: ExitFacts(
+        retriable=False,  # the same seed and data diverge at the same step
+        counted=True,
+        help="the training's loss left all bounds: nothing was sent, lower the learning rate",
     ),
 }
 

@@ -67,3 +67,18 @@ def experience_root(private_prefix: str, environment: str) -> str:
 def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
     """One round's explored episodes; shard 0 holds the demonstrations."""
     return f"{experience_root(private_prefix, environment)}{round_:05d}.jsonl.zst"
+
+
+def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
+    """What the silo serves itself after a round; as private as its trajectories."""
+    return f"{experience_root(private_prefix, environment)}personal/{round_:05d}/"
+
+
+def scores_root(prefix: str, name: str) -> str:
+    """A place of its own for scoring one adapter outside any round, laid out like a federation."""
+    return _under(prefix, f"scores/{name}")
+
+
+def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:
+    """The optimizer's moments after a round's training; as private as what it was trained on."""
+    return f"{experience_root(private_prefix, environment)}optimizer/{round_:05d}.safetensors"

@@ -9,12 +9,13 @@ import json
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from hansa import api, sentences, yamltext
+from hansa.base import Model
 from hansa.errors import InputError
 from hansa.schema import PathPart, Schema, at, flat
 from hansa.status import Federation
@@ -24,6 +25,7 @@ STDIN = "-"
 WORLDS = "hansa.worlds"
 """Entry-point group of worlds; the contract knows them only by this name."""
 BUILTIN_MODELS = ("tiny",)
+_Fitting = TypeVar("_Fitting", bound=Model)
 
 
 def load(path: Path | str, *, here: bool = True) -> Federation:
@@ -37,10 +39,10 @@ def load(path: Path | str, *, here: bool = True) -> Federation:
     return federation
 
 
-def read(path: Path | str) -> Any:
+def read(path: Path | str, what: str = "Federation") -> Any:
     """The one document in a file as it was written, not checked yet."""
     name = _name(path)
-    return _one(yamltext.parse(_read(path, name), name), name)
+    return _one(yamltext.parse(_read(path, name), name), name, what)
 
 
 def _name(path: Path | str) -> str:
@@ -50,12 +52,16 @@ def _name(path: Path | str) -> str:
 def build(document: Any, name: str = "the manifest") -> Federation:
     """The federation in a parsed document; all errors are InputErrors with a path."""
     _check_kind(document, name)
-    document = {key: value for key, value in document.items() if key != "status"}
-    schema = flat(Federation)
+    return fit(Federation, {key: value for key, value in document.items() if key != "status"})
+
+
+def fit(kind: type[_Fitting], document: Any) -> _Fitting:
+    """A document as a model, or an InputError that names the first field that does not fit."""
+    schema = flat(kind)
     problems = _unknown_fields(document, schema, ())
     if not problems:
         try:
-            return Federation.model_validate(document)
+            return kind.model_validate(document)
         except ValidationError as error:
             problems = _misfits(error, document, schema)
     raise InputError(problems[0], hint=_more(problems[1:]))
@@ -104,11 +110,11 @@ def _bytes(path: Path | str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _one(documents: list[Any], name: str) -> Any:
+def _one(documents: list[Any], name: str, what: str) -> Any:
     if not documents:
-        raise InputError(f"{name}: got an empty file, expected one Federation")
+        raise InputError(f"{name}: got an empty file, expected one {what}")
     if len(documents) > 1:
-        raise InputError(f"{name}: got {len(documents)} documents, expected one Federation")
+        raise InputError(f"{name}: got {len(documents)} documents, expected one {what}")
     return documents[0]
 
 

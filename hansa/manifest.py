@@ -72,6 +72,23 @@ class Counts(Model):
     """Tokens generated while exploring."""
 
 
+class Learning(Model):
+    """How an environment's exploring and training went, beyond what is counted."""
+
+    solved: Count = 0
+    """Different training tasks that the agent itself has solved, in all its experience."""
+    groups: dict[str, list[int]] = Field(default_factory=dict)
+    """Successes and episodes of the round by kind of task, where the world tells kinds apart."""
+    pass_at: dict[str, float] = Field(default_factory=dict)
+    """Chance that one of k episodes of a task succeeds, where tasks were played more than once."""
+    entropy: float | None = None
+    """Mean entropy of the start adapter's next token in the agent's turns, in nats."""
+    skipped: Count = 0
+    """Groups that taught `grpo` nothing, since all their episodes did equally well."""
+    micro_batch_tokens: Count = 0
+    """Tokens of a part of a step after memory ran out in training; 0: it did not."""
+
+
 class UpdateManifest(Model):
     """Commit of one environment's update."""
 
@@ -97,6 +114,8 @@ class UpdateManifest(Model):
     """Files of the folder; none when not trained."""
     counts: Counts = Field(default_factory=Counts)
     """What the round did."""
+    learning: Learning = Field(default_factory=Learning)
+    """How exploring and training went beyond that."""
     norm: float = 0.0
     """Frobenius norm of the change of the adapter's tensors."""
     loss: float = 0.0
@@ -243,6 +262,36 @@ class EvaluationDocument(Model):
         if all(played <= 1 for _, played in counts):
             return None
         return intervals.effective(counts)
+
+
+class PersonalManifest(Model):
+    """Commit of what a silo serves itself, in its private store."""
+
+    kind: Literal["personal"] = "personal"
+    """What the folder is."""
+    program: str
+    """Version of the program that wrote it."""
+    environment: str
+    """Silo it belongs to."""
+    adapter: StartAdapter
+    """The global adapter that it was chosen against."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What it was computed from."""
+    choice: str
+    """The candidate that did best on validation tasks; the global adapter wins a tie."""
+    validation: dict[str, Figures]
+    """How each candidate did on them."""
+    files: dict[str, FileEntry] = Field(default_factory=dict)
+    """Files of the folder; none where the global adapter itself is the choice."""
+    tasks: dict[str, list[int]] = Field(default_factory=dict)
+    """How the choice did on held-out tasks: successes and episodes of each, by its id."""
+
+    def figures(self) -> Figures:
+        """Its successes among its episodes of held-out tasks."""
+        counts = list(self.tasks.values())
+        return Figures(episodes=sum(c[1] for c in counts), successes=sum(c[0] for c in counts))
 
 
 def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -96,6 +96,18 @@ EXPERIENCE = Metric(
     labels=_with("environment"),
     help="Trajectories in an environment's experience, demonstrations included.",
 )
+TASKS_SOLVED = Metric(
+    name="hansa_tasks_solved",
+    type="gauge",
+    labels=_with("environment"),
+    help="Different training tasks that the agent itself has solved in an environment so far.",
+)
+POLICY_ENTROPY = Metric(
+    name="hansa_policy_entropy_nats",
+    type="gauge",
+    labels=_with("environment"),
+    help="Mean entropy of the agent's next token while it explored an environment.",
+)
 UPDATE_BYTES = Metric(
     name="hansa_update_bytes", type="gauge", help="Size of one update in the newest round."
 )
@@ -166,6 +178,8 @@ METRICS: tuple[Metric, ...] = (
     PHASE_SECONDS,
     TRAJECTORIES,
     EXPERIENCE,
+    TASKS_SOLVED,
+    POLICY_ENTROPY,
     UPDATE_BYTES,
     UPDATE_NORM,
     UPDATE_COSINE,

@@ -24,6 +24,7 @@ PATTERNS: dict[str, str] = {
     r"^([A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*)?$": (
         "a path of letters, digits, _, . and -, without a slash at its ends"
     ),
+    r"^[a-z0-9]([-a-z0-9+.]*[a-z0-9])?$": "lower-case letters, digits and inner -, + or .",
     r"^[0-9a-f]{64}$": "a sha256 of 64 hexadecimal digits",
 }
 """Patterns in words; a test fails when the contract has one that is missing here."""

@@ -9,6 +9,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
+from hansa.storage import S3 as S3
+from hansa.storage import SecretKey as SecretKey
+from hansa.storage import SecretName as SecretName
+from hansa.storage import Storage as Storage
+from hansa.training import Training as Training
 
 MAX_ENVIRONMENTS = 100
 MAX_FEDERATION_NAME = 40
@@ -22,6 +27,7 @@ FileSource = Annotated[
     str, Field(pattern=r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$", max_length=500)
 ]
 """One file: `s3://bucket/key`, or a path with or without `path:` before it."""
+PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
 
 
 class ModelSource(Model):
@@ -69,6 +75,12 @@ class Exploration(Model):
     """Episodes played together in one batch."""
     max_new_tokens: Annotated[int, Field(ge=1, le=8192)] = 256
     """Tokens of one turn at most, explored or evaluated; a longer one is cut and judged so."""
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
+    ] = Field(default_factory=list)
+    """Texts that end a turn as soon as they are written, beside the model's own end of turn."""
+    engine: Literal["auto", "torch", "vllm"] = "auto"
+    """What writes the turns; `vllm` must be installed and draws other tokens; `auto`: `torch`."""
     max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of episodes in which the world may fail: those are dropped; more fail the Job."""
 
@@ -84,31 +96,14 @@ class Experience(Model):
     """Whether the world's expert writes `Thought: ... Action: ...`, or the bare action."""
     max_trajectories: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """The newest trajectories kept for training; 0 keeps all, as in Fed-SE."""
+    per_task: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Trajectories of one task at most, the newest, and equal ones once; 0: all, as in Fed-SE."""
+    recency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of explored trajectories that each round of age leaves; 1: all, as in Fed-SE."""
     filter: Literal["success", "none"] = "success"
     """`success` trains on successful trajectories only; `none` on all of them (an ablation)."""
     history: bool = True
     """Whether trajectories of earlier rounds are trained on again; demonstrations always are."""
-
-
-class Training(Model):
-    """How an environment trains its adapter on its experience."""
-
-    learner: Literal["success-sft"] = "success-sft"
-    """`success-sft`: next-token loss on the agent's own tokens of kept trajectories."""
-    epochs: Annotated[int, Field(ge=1, le=100)] = 2
-    """Passes over the kept trajectories in a round."""
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
-    """Peak learning rate of AdamW; falls to zero within the round by a cosine."""
-    max_length: Annotated[int, Field(ge=16, le=131_072)] = 4096
-    """Tokens of a trajectory that are played and trained on at most."""
-    batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] = 8192
-    """Tokens in one optimizer step, padding included."""
-    max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
-    proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """FedProx: how strongly training is held to the start adapter; 0: not at all."""
-    cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 
 
 class Evaluation(Model):
@@ -163,50 +158,6 @@ class Participation(Model):
     """New attempts after a client failed in a round; disruptions and a dead store do not count."""
 
 
-class SecretName(Model):
-    """A Secret in the federation's namespace."""
-
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Name of the Secret."""
-
-
-class SecretKey(SecretName):
-    """One key of a Secret in the federation's namespace."""
-
-    key: Annotated[str, Field(min_length=1, max_length=253)]
-    """Key inside the Secret."""
-
-
-class S3(Model):
-    """A place in an S3-compatible object store."""
-
-    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+/?$", max_length=300)] | None = None
-    """Address of the store; absent: Amazon's own for the region."""
-    bucket: Annotated[
-        str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", min_length=3, max_length=63)
-    ]
-    """Bucket that holds the federation."""
-    prefix: Annotated[
-        str, Field(pattern=r"^([A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*)?$", max_length=200)
-    ] = ""
-    """Path inside the bucket, without slashes at its ends; one run per prefix."""
-    region: Annotated[str, Field(min_length=1, max_length=50)] = "us-east-1"
-    """Region the requests are signed for."""
-    addressing_style: Literal["auto", "path", "virtual"] = "path"
-    """`path` puts the bucket into the path, `virtual` into the host name."""
-    credentials_secret: SecretName | None = None
-    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; absent: the SDK's default chain."""
-    ca_secret: SecretKey | None = None
-    """Certificate authority of the endpoint, where it is not a public one."""
-
-
-class Storage(Model):
-    """Where adapters are exchanged."""
-
-    s3: S3
-    """The S3-compatible store."""
-
-
 class Environment(Model):
     """One silo: a world with its tasks, its private experience, its own pods and credentials."""
 
@@ -253,6 +204,9 @@ class FederationSpec(Model):
     """How updates become the next global adapter."""
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
+    personalization: PersonalizationMode = "none"
+    """What a silo serves after the last round, chosen by its own validation tasks: the global
+    adapter, a mix with its own update (`interpolate`), that trained on (`finetune`), or `best`."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None
@@ -283,6 +237,11 @@ class FederationSpec(Model):
             )
         self.aggregation.check_members(len(self.environments))
         self._check_guard()
+        self.training.check_exploration(
+            self.exploration.tasks_per_round,
+            self.exploration.samples_per_task,
+            self.experience.filter,
+        )
         return self
 
     def _check_guard(self) -> None:

@@ -17,6 +17,7 @@ from hansa.spec import (
     Metadata,
     Model,
     Participation,
+    PersonalizationMode,
     Training,
 )
 
@@ -59,6 +60,8 @@ class RoundSettings(Model):
     """How the global adapter is measured."""
     aggregation: Aggregation = Field(default_factory=Aggregation)
     """How updates become the next global adapter."""
+    personalization: PersonalizationMode = "none"
+    """What each silo may serve instead of the last global adapter."""
 
     @classmethod
     def of(cls, spec: FederationSpec, step_factor: float = 1.0) -> "RoundSettings":
@@ -71,6 +74,7 @@ class RoundSettings(Model):
             training=spec.training,
             evaluation=spec.evaluation.model_copy(update={"validation_tasks": chosen_by}),
             aggregation=spec.aggregation.model_copy(update={"server_step": step}),
+            personalization=spec.personalization,
         )
 
 
@@ -215,6 +219,10 @@ class EnvironmentStatus(Model):
     """Newest evaluation of its own update before it was merged, on the same tasks."""
     gain: str = ""
     """What merging brought: the global adapter's success less its own update's, same round."""
+    personal: str = ""
+    """Success of what it serves by spec.personalization, on the tasks of `success`."""
+    serves: str = ""
+    """What that is: global, own, mix-25, mix-50, mix-75 (per cent of its own) or finetuned."""
     explored: Count = 0
     """Episodes played in its last finished round."""
     succeeded: Count = 0

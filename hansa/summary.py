@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hansa import keys, names
 from hansa.api import Phase, Reason
-from hansa.assignment import AggregatorReport, ClientReport, EvaluationReport
+from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
 from hansa.policy import apart, guard
 from hansa.status import (
     AdapterStatus,
@@ -82,6 +82,16 @@ def record_evaluation(
     status = _change_history(status, evaluation.round, add)
     gain = _gain(status, name, evaluation.round)
     return _change_environment(status, name, success=f"{ratio:.3f}", gain=gain)
+
+
+def record_personal(
+    status: FederationStatus, name: str, report: EvaluateReport
+) -> FederationStatus:
+    """What an environment serves itself, and how that does."""
+    ratio = report.personal.ratio if report.personal else None
+    if ratio is None:
+        return status
+    return _change_environment(status, name, personal=f"{ratio:.3f}", serves=report.serves)
 
 
 def _gain(status: FederationStatus, name: str, round_: int) -> str | None:

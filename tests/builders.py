@@ -74,10 +74,18 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
     )
     index = told.environments.index(request.environment)
     if request.role == "evaluate":
-        return EvaluateReport(environment=index, evaluation=evaluation)
+        chooses = told.settings.personalization != "none"
+        return EvaluateReport(
+            environment=index,
+            evaluation=evaluation,
+            personal=Figures(episodes=10, successes=8) if chooses else None,
+            serves="mix-50" if chooses else "",
+        )
     return ClientReport(
         environment=index,
         round=request.round,
+        solved=3,
+        entropy=0.5,
         trained=trained,
         manifest=f"{request.round:032x}{index:032x}",
         adapter=f"{index:032x}{request.round:032x}" if trained else "",

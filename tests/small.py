@@ -92,13 +92,16 @@ def hansa(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess
 class Run:
     """`hansa run` in a process group of its own; leaving the block ends it and all that is its."""
 
+    command = "run"
+    """`compare` for a comparison."""
+
     def __init__(self, manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> None:
         self.manifest = manifest
         self.out = out
         self._log = manifest.with_name(f"{out.name}.stderr")  # not on the run's disk
         with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
-                _command(("run", manifest, "--out", out, *arguments)),
+                _command((self.command, manifest, "--out", out, *arguments)),
                 env={**os.environ, MARK: str(out), **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -29,14 +29,24 @@ def grow(known: dict[str, int], wanted: list[str]) -> dict[str, int]:
     return {word: index for index, word in enumerate(words)}
 
 
+def note(folder: Path, added: int, parameters: int) -> None:
+    """Keep in the scores' file what the model is now; words of earlier calls count too."""
+    file = folder / "base_scores.json"
+    report = json.loads(file.read_text())
+    report["parameters"] = parameters
+    report["words_added_after_training"] = report.get("words_added_after_training", 0) + added
+    file.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+
+
 def main(folder: Path) -> None:
-    """Change tokenizer, weights and config together."""
+    """Change tokenizer, weights, config and what is told of them together."""
     known = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     words = grow(known, tokens.item_words())
     weights = load_file(folder / "model.safetensors")
     old = weights[EMBEDDING]
     rows = np.repeat(old.mean(axis=0, keepdims=True), len(words), axis=0)
-    rows[: min(len(old), len(rows))] = old[: len(rows)]
+    for word in words.keys() & known.keys():
+        rows[words[word]] = old[known[word]]
     weights[EMBEDDING] = rows.astype(old.dtype)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
@@ -44,7 +54,9 @@ def main(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["vocab_size"] = len(words)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    print(f"{len(known)} words before, {len(words)} now")
+    added = [word for word in words if word not in known and "<|spare" not in word]
+    note(folder, len(added), sum(tensor.size for tensor in weights.values()))
+    print(f"{len(added)} words added, {len(words)} tokens now")
 
 
 if __name__ == "__main__":

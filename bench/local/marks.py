@@ -11,7 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import yaml
@@ -23,7 +23,13 @@ VARIANTS: dict[str, dict[str, dict[str, object]]] = {
     "no-filter": {"experience": {"filter": "none"}},
     "no-history": {"experience": {"history": False}},
     "plain-mean": {"aggregation": {"serverStep": 1.0}},
+    "no-limit": {"training": {"maxSteps": 60}},
+    "wordle-by-secret": {},
 }
+OPTIONS: dict[str, dict[str, dict[str, object]]] = {
+    "wordle-by-secret": {"wordle": {"split": "secrets"}},
+}
+"""By variant and environment: options that differ from the demo's."""
 
 
 def hansa(*arguments: str) -> str:
@@ -39,6 +45,8 @@ def manifest(variant: str, seed: int) -> dict:
     document["spec"]["seed"] = seed
     for part, fields in VARIANTS[variant].items():
         document["spec"][part] = {**document["spec"].get(part, {}), **fields}
+    for environment in document["spec"]["environments"]:
+        environment["options"].update(OPTIONS.get(variant, {}).get(environment["name"], {}))
     return document
 
 
@@ -61,7 +69,26 @@ def play(world: dict, seed: int, tasks: int, adapter: Path | None) -> list[dict]
     return json.loads(hansa(*command))["results"]
 
 
-def measure(folder: Path, variant: str, seed: int, tasks: int, pool: ThreadPoolExecutor) -> dict:
+class Plays:
+    """Plays side by side; the base's are the same for all variants that share a world's options."""
+
+    def __init__(self, tasks: int, pool: ThreadPoolExecutor) -> None:
+        self._tasks, self._pool = tasks, pool
+        self._base: dict[str, Future[list[dict]]] = {}
+
+    def base(self, world: dict, seed: int) -> Future[list[dict]]:
+        """The base's play, begun when it is first asked for."""
+        key = json.dumps([world, seed])
+        if key not in self._base:
+            self._base[key] = self._pool.submit(play, world, seed, self._tasks, None)
+        return self._base[key]
+
+    def adapted(self, world: dict, seed: int, adapter: Path) -> Future[list[dict]]:
+        """An adapter's play."""
+        return self._pool.submit(play, world, seed, self._tasks, adapter)
+
+
+def measure(folder: Path, variant: str, seed: int, plays: Plays) -> dict:
     """Run one federation and play its base and its last adapter on the same tasks."""
     done = folder / f"{variant}-{seed}.json"
     if done.exists():
@@ -69,8 +96,8 @@ def measure(folder: Path, variant: str, seed: int, tasks: int, pool: ThreadPoolE
     result = run(folder, variant, seed)
     adapter = folder / f"{variant}-{seed}" / "adapter"
     worlds = {e["name"]: e for e in manifest(variant, seed)["spec"]["environments"]}
-    base = {name: pool.submit(play, e, seed, tasks, None) for name, e in worlds.items()}
-    last = {name: pool.submit(play, e, seed, tasks, adapter) for name, e in worlds.items()}
+    base = {name: plays.base(e, seed) for name, e in worlds.items()}
+    last = {name: plays.adapted(e, seed, adapter) for name, e in worlds.items()}
     result["worlds"] = {
         name: {"base": base[name].result(), "last": last[name].result()} for name in worlds
     }
@@ -93,8 +120,9 @@ def main() -> None:
         ThreadPoolExecutor(usable_cores()) as pool,
         ThreadPoolExecutor(given.runs) as runs,
     ):
+        plays = Plays(given.tasks, pool)
         futures = {
-            runs.submit(measure, given.out, variant, seed, given.tasks, pool): (variant, seed)
+            runs.submit(measure, given.out, variant, seed, plays): (variant, seed)
             for variant, seed in asked
         }
         for future in as_completed(futures):

@@ -14,6 +14,8 @@ NAMES = {
     "plain-mean": "server step 1, the paper's plain mean",
     "no-history": "no history: demonstrations and this round only",
     "no-filter": "no filter: failures are trained on too",
+    "no-limit": "up to 60 steps a round, which is no limit",
+    "wordle-by-secret": "wordle split by secret word",
 }
 
 
@@ -64,6 +66,8 @@ def variants_table(rows: list[dict]) -> list[str]:
     ]
     for variant, name in NAMES.items():
         base = macro(rows, variant, "base", greedy=False)
+        if not base:
+            continue
         last = macro(rows, variant, "last", greedy=False)
         rises = ", ".join(f"{(last[seed] - base[seed]) * 100:+.1f}" for seed in base)
         cells = [

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "client_image")]
 
 from hansa_client.worlds import World, make  # noqa: E402
-from hansa_client.worlds.base import Task, rng  # noqa: E402
+from hansa_client.worlds.base import Task, parse_action, rng  # noqa: E402
 from hansa_client.worlds.players import PLAYERS  # noqa: E402
 
 MARKS = {"maze": 50_000, "wordle": 50_000, "textcraft": 50_000, "webshop": 2_000, "babyai": 1_500}
@@ -50,7 +50,7 @@ def record(name: str, options: dict[str, Any], player: str) -> Recorded:
         draw, actions = rng("bench", player, number), []
         seen = world.start(tasks[place])
         while not seen.done:
-            actions.append(PLAYERS[player](world, draw))
+            actions.append(parse_action(PLAYERS[player](world, draw)) or "")
             seen = world.step(actions[-1])
         found.append((place, actions))
     return found

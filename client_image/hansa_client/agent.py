@@ -66,10 +66,11 @@ class Agent:
         return adapter.decode(data)
 
     @contextmanager
-    def _with(self, tensors: Tensors) -> Iterator[Base]:
+    def playing(self, tensors: Tensors | None = None) -> Iterator[Base]:
+        """The base as an adapter makes it, until the block ends; by default the global one."""
         from hansa_client import lora
 
-        with lora.merged(self.base.model, self._assignment.adapter, tensors):
+        with lora.merged(self.base.model, self._assignment.adapter, tensors or self.whole):
             yield self.base
 
     def play(
@@ -85,7 +86,7 @@ class Agent:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with explore.explained(self._assignment), self._with(tensors or self.whole) as base:
+        with explore.explained(self._assignment), self.playing(tensors) as base:
             return rollout.play(
                 base, lambda: explore.make_world(self._assignment), jobs, how, progress
             )

@@ -5,6 +5,7 @@ So a turn's tokens never depend on the turns before it (some templates rewrite e
 an episode grows only at its end, as the key-value cache of a rollout needs it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from hansa.errors import PermanentError
@@ -47,8 +48,15 @@ class Chat:
 
     def texts(self, actions: list[list[int]]) -> list[str]:
         """What the agent wrote, without the token that ends it."""
-        decoded = self._tokenizer.batch_decode(actions, skip_special_tokens=True)
-        return [text.strip() for text in decoded]
+        return [text.strip() for text in self._decode(actions)]
+
+    def written(self, action: Sequence[int]) -> str:
+        """What the agent wrote so far, with the spaces and lines around it."""
+        return self._decode([list(action)])[0]
+
+    def _decode(self, actions: list[list[int]]) -> list[str]:
+        decoded: list[str] = self._tokenizer.batch_decode(actions, skip_special_tokens=True)
+        return decoded
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         if not texts:

@@ -1,100 +1,110 @@
-"""Decoding a batch of growing texts, with keys and values cached from turn to turn.
+"""Decoding: what a rollout asks of whatever writes the agent's turns."""
 
-Columns are time: each forward pass adds the same number of columns to all rows, padded on the left
-and masked where a row has fewer new tokens. So any causal LM of Hugging Face works, and rows need
-not be equally long.
-"""
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hansa_client.model import Base
+if TYPE_CHECKING:
+    from hansa_client.chat import Chat
 
 
-def new_cache(model: Any) -> Any:
-    """An empty cache as the model wants it: the builtin one brings its own."""
-    if hasattr(model, "new_cache"):
-        return model.new_cache()
-    from hansa_client import library_cache
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A row's next turn: what it has to read first, and how it may answer."""
 
-    return library_cache.new_cache(model)
+    row: int
+    """Which row."""
+    is_first: bool
+    """Whether an episode begins here; what the row held before is forgotten."""
+    tokens: list[int]
+    """What is new since the row wrote last, its own last token before all."""
+    budget: int
+    """Tokens of the answer at most."""
+    uniforms: NDArray[np.float64]
+    """One number in [0, 1) for each token: the row's luck, whoever shares its batch."""
+    seed: int
+    """The same luck for an engine that draws by itself."""
 
 
-class Decoder:
+class Decoder(Protocol):
     """Rows of text that one model goes on writing."""
 
-    def __init__(self, base: Base, rows: int) -> None:
-        self._model = base.model
-        self._device = base.device
-        self._stops = torch.tensor(base.chat.stops, device=base.device)
-        self._cache = new_cache(base.model)
-        self._mask = torch.zeros((rows, 0), dtype=torch.long, device=base.device)
-        self._lengths = torch.zeros(rows, dtype=torch.long, device=base.device)
+    name: str
+    """How it decodes."""
+    rows: int
+    """Episodes that it plays at the same time."""
+    joins: bool
+    """Whether a new episode may take a row while others write."""
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Forget all but these rows."""
-        if len(rows) == len(self._lengths):
-            return
-        indices = torch.tensor(rows, dtype=torch.long, device=self._device)
-        self._cache.batch_select_indices(indices)
-        self._mask = self._mask.index_select(0, indices)
-        self._lengths = self._lengths.index_select(0, indices)
+    def read(self, asks: Sequence[Ask]) -> None:
+        """Begin the next turn of these rows."""
 
-    def write(
-        self,
-        read: Sequence[Sequence[int]],
-        budgets: Sequence[int],
-        uniforms: NDArray[np.float64],
-        temperature: float,
-    ) -> list[list[int]]:
-        """Read each row's new tokens, then write until a stop token or the row's budget.
+    def write(self, patience: int) -> list[tuple[int, list[int]]]:
+        """Go on until one in so many rows has ended its turn: each such row, and what it wrote.
 
-        The last token of each row is returned but not read: hand it in with the next ones, which
-        saves a forward pass. `uniforms` has one number in [0, 1) for each row and token.
+        The last token of each is not read: it comes back with the row's next ask, which saves a
+        pass.
         """
-        logits = self._forward(*self._padded(read))
-        draws = torch.from_numpy(uniforms).to(self._device)
-        left = torch.tensor(budgets, device=self._device)
-        active = left > 0
-        columns: list[torch.Tensor] = []
-        for step in range(max(budgets)):
-            tokens = sample(logits, draws[:, step], temperature)
-            columns.append(torch.where(active, tokens, -1))
-            active = active & ~torch.isin(tokens, self._stops) & (step + 1 < left)
-            if not bool(active.any()):
-                break
-            logits = self._forward(tokens[:, None], active[:, None].long())
-        written: list[list[int]] = torch.stack(columns, dim=1).tolist()
-        return [[token for token in row if token >= 0] for row in written]
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        width = max(len(row) for row in rows)
-        tokens = np.zeros((len(rows), width), dtype=np.int64)
-        mask = np.zeros((len(rows), width), dtype=np.int64)
-        for index, row in enumerate(rows):
-            tokens[index, width - len(row) :] = row
-            mask[index, width - len(row) :] = 1
-        return torch.from_numpy(tokens).to(self._device), torch.from_numpy(mask).to(self._device)
 
-    def _forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Logits after the last column."""
-        positions = (self._lengths[:, None] + mask.cumsum(1) - 1).clamp_(min=0)
-        self._lengths = self._lengths + mask.sum(1)
-        self._mask = torch.cat([self._mask, mask], dim=1)
-        output = self._model(
-            input_ids=tokens,
-            attention_mask=self._mask,
-            position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        logits: torch.Tensor = output.logits[:, -1]
-        return logits
+class Endings:
+    """When a turn is over: at the model's stop tokens, or as soon as a given text is written."""
+
+    def __init__(self, chat: Chat, texts: Sequence[str] = ()) -> None:
+        self.tokens = chat.stops
+        self.texts = texts
+        self._chat = chat
+
+    def found(self, tokens: Sequence[int], known: int = 0) -> int:
+        """Tokens up to a turn's end, 0 where it goes on; up to `known` it is known to."""
+        for count in range(known + 1, len(tokens) + 1):
+            if tokens[count - 1] in self.tokens:
+                return count
+            if self.texts and self._has_text(tokens[:count]):
+                return count
+        return 0
+
+    def _has_text(self, tokens: Sequence[int]) -> bool:
+        written = self._chat.written(tokens)
+        return any(ending in written for ending in self.texts)
+
+
+@dataclass
+class Writing:
+    """A turn that is being written."""
+
+    ask: Ask
+    """What was asked for."""
+    tokens: list[int] = field(default_factory=list)
+    """What there is of it."""
+    is_over: bool = False
+    """Whether it waits to be fetched."""
+
+    def uniform(self) -> float:
+        """The number that draws its next token."""
+        return float(self.ask.uniforms[len(self.tokens)])
+
+    def add(self, tokens: Sequence[int], endings: Endings) -> None:
+        """Take tokens on, up to where the turn is over."""
+        known = len(self.tokens)
+        self.tokens = [*self.tokens, *tokens][: self.ask.budget]
+        end = endings.found(self.tokens, known)
+        self.tokens = self.tokens[: end or None]
+        self.is_over = bool(end) or len(self.tokens) == self.ask.budget
+
+
+def take_over(writing: dict[int, Writing]) -> list[tuple[int, list[int]]]:
+    """The turns that are over, taken out."""
+    over = [(row, one.tokens) for row, one in writing.items() if one.is_over]
+    for row, _ in over:
+        del writing[row]
+    return over
 
 
 def sample(logits: torch.Tensor, uniform: torch.Tensor, temperature: float) -> torch.Tensor:

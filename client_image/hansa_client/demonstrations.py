@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hansa import program
 from hansa.assignment import Assignment
 from hansa.errors import Denied, NotFound, PermanentError
 from hansa.manifest import sha256
 from hansa.spec import S3
 from hansa.store.base import ObjectStore
-from hansa_client import conversations, faults, seeds
+from hansa_client import conversations, explore, faults, seeds
 from hansa_client.chat import Chat
 from hansa_client.conversations import LARGEST_FILE, Conversation
 from hansa_client.faults import Fault, Tally
@@ -55,6 +56,20 @@ class Shown:
     """Successful episodes."""
     broken: list[Fault] = field(default_factory=list)
     """Why others were dropped: the world failed in them."""
+
+
+def show(assignment: Assignment, file: File | None, chat: Chat) -> Shown:
+    """The demonstrations of one world, from its file or by its expert."""
+    if file:
+        return from_file(assignment, file, chat)
+    wanted = assignment.settings.experience.demonstrations
+
+    def progress(tried: int, shown: int) -> None:
+        program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
+
+    world = explore.make_world(assignment)
+    with explore.explained(assignment):
+        return by_expert(assignment, world, chat, progress)
 
 
 # -- a file ---------------------------------------------------------------------------------------

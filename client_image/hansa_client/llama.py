@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
-from hansa_client.cache import Cache, Growing
+from hansa_client.slots import Slots
 
 _WEIGHTS = "model.safetensors"
 _HEAD = "lm_head.weight"
@@ -53,6 +53,21 @@ class Shape:
         """Itself, as the library's models answer."""
         return self
 
+    @property
+    def head_dim(self) -> int:
+        """Size of one head, by the library's name."""
+        return self.head_width
+
+    @property
+    def num_attention_heads(self) -> int:
+        """Heads, by the library's name."""
+        return self.heads
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Layers, by the library's name."""
+        return self.layers
+
     @classmethod
     def read(cls, folder: Path) -> Shape:
         """The shape of the model in a folder."""
@@ -81,6 +96,9 @@ class Output:
 class Llama(nn.Module):
     """A causal language model with the calls that the client makes of any model."""
 
+    looks_into_slots = True
+    """Keys and values can be kept in slots without the library's hooks."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.config = shape
@@ -93,21 +111,18 @@ class Llama(nn.Module):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        slots: Slots | None = None,
         use_cache: bool = False,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | torch.Tensor = 0,
     ) -> Output:
-        """Logits of the last columns; `use_cache` is what `past_key_values` says already."""
-        states = self.model(input_ids, attention_mask, position_ids, past_key_values)
-        return Output(self.lm_head(states[:, slice(-logits_to_keep, None), :]))
+        """Logits of the last columns, or of those whose numbers are given; slots are its cache."""
+        states = self.model(input_ids, attention_mask, position_ids, slots)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        return Output(self.lm_head(states[:, kept, :]))
 
     def get_output_embeddings(self) -> nn.Module:
         """The layer that makes the logits."""
         return self.lm_head
-
-    def new_cache(self) -> Cache:
-        """An empty cache for this model."""
-        return Cache(self.config.layers)
 
 
 def load(folder: Path, dtype: torch.dtype) -> Llama:
@@ -123,7 +138,7 @@ class _Body(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width)
-        self.layers = nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(_Layer(shape, index) for index in range(shape.layers))
         self.norm = _Norm(shape)
         steps = torch.arange(0, shape.head_width, 2, dtype=torch.float) / shape.head_width
         self.frequencies = nn.Buffer(1.0 / (shape.theta**steps), persistent=False)
@@ -133,15 +148,15 @@ class _Body(nn.Module):
         tokens: torch.Tensor,
         padding: torch.Tensor | None,
         positions: torch.Tensor | None,
-        cache: Cache | None,
+        slots: Slots | None,
     ) -> torch.Tensor:
         states: torch.Tensor = self.embed_tokens(tokens)
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
         rotation = self._rotation(positions, states.dtype)
-        mask = _mask(tokens.shape[1], padding)
-        for index, layer in enumerate(self.layers):
-            states = layer(states, rotation, mask, cache.layers[index] if cache else None)
+        mask = _mask(padding)
+        for layer in self.layers:
+            states = layer(states, rotation, mask, slots)
         normed: torch.Tensor = self.norm(states)
         return normed
 
@@ -153,22 +168,19 @@ class _Body(nn.Module):
         return both.cos().to(dtype)[:, None], both.sin().to(dtype)[:, None]
 
 
-def _mask(columns: int, padding: torch.Tensor | None) -> torch.Tensor | None:
+def _mask(padding: torch.Tensor | None) -> torch.Tensor | None:
     """Which keys a query sees; none where torch's own causal attention says the same, faster."""
-    if padding is None:
+    if padding is None or bool(padding.all()):
         return None
-    seen = padding.shape[-1]
-    if columns in (1, seen) and bool(padding.all()):
-        return None
-    keys = torch.arange(seen, device=padding.device)
-    causal = keys[None, :] <= keys[seen - columns :, None]
+    keys = torch.arange(padding.shape[-1], device=padding.device)
+    causal = keys[None, :] <= keys[:, None]
     return causal[None, None] & padding.bool()[:, None, None, :]
 
 
 class _Layer(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, index: int) -> None:
         super().__init__()
-        self.self_attn = _Attention(shape)
+        self.self_attn = _Attention(shape, index)
         self.mlp = _FeedForward(shape)
         self.input_layernorm = _Norm(shape)
         self.post_attention_layernorm = _Norm(shape)
@@ -178,16 +190,17 @@ class _Layer(nn.Module):
         states: torch.Tensor,
         rotation: Rotation,
         mask: torch.Tensor | None,
-        cache: Growing | None,
+        slots: Slots | None,
     ) -> torch.Tensor:
-        states = states + self.self_attn(self.input_layernorm(states), rotation, mask, cache)
+        states = states + self.self_attn(self.input_layernorm(states), rotation, mask, slots)
         added: torch.Tensor = states + self.mlp(self.post_attention_layernorm(states))
         return added
 
 
 class _Attention(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, index: int) -> None:
         super().__init__()
+        self._index = index
         self._width = shape.head_width
         size = shape.heads * shape.head_width
         self.q_proj = nn.Linear(shape.width, size, bias=False)
@@ -200,13 +213,15 @@ class _Attention(nn.Module):
         states: torch.Tensor,
         rotation: Rotation,
         mask: torch.Tensor | None,
-        cache: Growing | None,
+        slots: Slots | None,
     ) -> torch.Tensor:
         query = _rotated(self._split(self.q_proj(states)), rotation)
         keys = _rotated(self._split(self.k_proj(states)), rotation)
         values = self._split(self.v_proj(states))
-        if cache is not None:
-            keys, values = cache.append(keys, values)
+        if slots is not None:
+            own = slots.attend(self._index, query, keys, values, self._width**-0.5)
+            looked: torch.Tensor = self.o_proj(own.flatten(1))[None]
+            return looked
         seen = functional.scaled_dot_product_attention(
             query,
             keys,

@@ -5,35 +5,39 @@ finds: its shard instead of exploring again, its adapter instead of training aga
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import ValidationError
 
 from hansa import adapter, keys, manifest, program
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
-from hansa.errors import Corrupt, NotFound, PermanentError
+from hansa.errors import Corrupt, Diverged, NotFound
 from hansa.logs import Log
-from hansa.manifest import Counts, EvaluationDocument, FederationDocument, Figures
+from hansa.manifest import EvaluationDocument, FederationDocument, Figures
 from hansa.store.base import ObjectStore
 from hansa_client import (
-    batch,
     demonstrations,
     evaluate,
-    experience,
     explore,
     faults,
+    insight,
     learners,
+    momentum,
+    parts,
+    personal,
     rollout,
     seeds,
     send,
+    vllm_engine,
 )
-from hansa_client import trajectory as trajectories
 from hansa_client.agent import Agent
 from hansa_client.demonstrations import DEMONSTRATIONS
 from hansa_client.experience import Shard, Shards
-from hansa_client.learners import Lesson
+from hansa_client.learners import Lesson, Trained
 from hansa_client.send import Committed, Update
+from hansa_client.trajectory import Episode
+from hansa_client.worlds import Task, World
 
 Clock = Callable[[], float]
 
@@ -55,7 +59,7 @@ class Client:
         self.log = log
         self._clock = clock
         self._since = clock()
-        self._file: demonstrations.File | None = None
+        self._files: dict[str, demonstrations.File | None] = {}
         self.seconds: dict[str, float] = {}
         """Phases that are over."""
 
@@ -98,11 +102,17 @@ class Client:
         """Measure the start adapter, or find it measured already, and report it."""
         owner = self.check_owner()
         evaluation = self._find_evaluation()
-        if not evaluation:
-            evaluation = self.evaluate(self.load(owner))
+        served = personal.find(self.private, self.told)
+        owes = personal.is_wanted(self.told) and not served
+        if not evaluation or owes:
+            agent = self.load(owner)
+            evaluation = evaluation or self.evaluate(agent)
+            served = personal.choose(self, agent, evaluation) if owes else served
         return EvaluateReport(
             environment=self.told.environments.index(self.told.environment),
             evaluation=evaluate.report(evaluation),
+            personal=served.figures() if served else None,
+            serves=served.choice if served else "",
             seconds=self.seconds,
         )
 
@@ -134,29 +144,37 @@ class Client:
 
     def check_world(self) -> None:
         """Refuse, before torch is loaded, what could only fail hours later."""
-        told, settings = self.told, self.told.settings
-        world = explore.make_world(told)
-        if told.evaluate or settings.evaluation.own_update:
-            explore.tasks(told, world, "test")
-        if told.evaluate and settings.evaluation.validation_tasks:
-            explore.tasks(told, world, "validation")
-        if told.role != "client":
-            return
-        shown = Shards(self.private, told).has(DEMONSTRATIONS)
+        vllm_engine.check(self.told.settings.exploration.engine)
+        explore.make_world(self.told)
+        plays = self.told.role == "client"
+        shown = plays and Shards(self.private, self.told).has(DEMONSTRATIONS)
+        measured = self.told.settings.evaluation
+        for part in parts.of(self.told):
+            world = explore.make_world(part)
+            if part.evaluate or measured.own_update:
+                explore.tasks(part, world, "test")
+            chooses = measured.validation_tasks or personal.is_wanted(part)
+            if part.evaluate and chooses:
+                explore.tasks(part, world, "validation")
+            if plays:
+                self._check_part(part, world, shown=shown)
+
+    def _check_part(self, part: Assignment, world: World, *, shown: bool) -> None:
+        settings, file = part.settings, None
         if not shown:
-            demonstrations.check_expert(told, world)
-            self._file = demonstrations.read(told, self.private)
-        is_shown_by_expert = settings.experience.demonstrations and not (shown or self._file)
+            demonstrations.check_expert(part, world)
+            file = self._files[part.environment] = demonstrations.read(part, self.private)
+        is_shown_by_expert = settings.experience.demonstrations and not (shown or file)
         if settings.exploration.tasks_per_round or is_shown_by_expert:
-            explore.tasks(told, world, "train")
+            explore.tasks(part, world, "train")
 
     def evaluate(self, agent: Agent) -> EvaluationDocument:
         """Play held-out tasks with the start adapter, and others by which the best is chosen."""
-        played = self._play_held_out(agent, "test")
+        played = self.play_held_out(agent, "test")
         validation = None
         wanted = self.told.settings.evaluation.validation_tasks
         if wanted:
-            chosen = self._play_held_out(agent, "validation", wanted)
+            chosen = self.play_held_out(agent, "validation", wanted)
             validation = Figures(episodes=len(chosen.episodes), successes=chosen.successes)
         seconds = self.lap("evaluate")
         self.log.info(
@@ -178,7 +196,7 @@ class Client:
         key = keys.update_folder(self.told.storage.prefix, self.told.environment, self.told.round)
         own = adapter.decode(self.exchange.get(key + keys.ADAPTER))
         whole = adapter.join(agent.frozen, own)
-        played = self._play_held_out(agent, "test", tensors=whole)
+        played = self.play_held_out(agent, "test", tensors=whole)
         seconds = self.lap("own")
         self.log.info(
             "evaluated_own",
@@ -192,17 +210,20 @@ class Client:
             self.exchange, self.told, subject, played.episodes, seconds, broken=broken
         )
 
-    def _play_held_out(
+    def play_held_out(
         self,
         agent: Agent,
         split: Literal["validation", "test"],
         wanted: int | None = None,
         tensors: adapter.Tensors | None = None,
     ) -> rollout.Played:
-        tasks = explore.tasks(self.told, explore.make_world(self.told), split)
+        """Play held-out tasks with the start adapter, or with the one given."""
+
+        def choose(part: Assignment, tasks: Sequence[Task]) -> list[rollout.Job]:
+            return explore.evaluate_jobs(part, tasks, wanted)
+
         how = self._how(agent, "evaluation")
-        jobs = explore.evaluate_jobs(self.told, tasks, wanted)
-        played = agent.play(jobs, how, "evaluate", tensors)
+        played = agent.play(parts.jobs(self.told, split, choose), how, "evaluate", tensors)
         self._tell_broken("evaluate", played.broken)
         return played
 
@@ -215,6 +236,8 @@ class Client:
             batch_episodes=settings.exploration.batch_episodes,
             max_new_tokens=settings.exploration.max_new_tokens,
             max_broken=settings.exploration.max_broken_episodes,
+            stop=settings.exploration.stop,
+            engine=settings.exploration.engine,
             round=self.told.round if explores else self.told.start.round,
             source=source,
         )
@@ -240,63 +263,74 @@ class Client:
 
     def _demonstrate(self, agent: Agent, shards: Shards) -> Shard:
         wanted = self.told.settings.experience.demonstrations
-
-        def progress(tried: int, shown: int) -> None:
-            program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
-
-        chat, file = agent.base.chat, self._file
-        if file:
-            shown = demonstrations.from_file(self.told, file, chat)
-        else:
-            world = explore.make_world(self.told)
-            with explore.explained(self.told):
-                shown = demonstrations.by_expert(self.told, world, chat, progress)
-        episodes, broken = shown.episodes, len(shown.broken)
-        self.log.info("demonstrated", episodes=len(episodes), wanted=wanted, file=bool(file))
-        self._tell_broken("demonstrate", shown.broken)
-        inputs = file.inputs() if file else {}
+        episodes: list[Episode] = []
+        inputs: dict[str, str] = {}
+        broken = 0
+        for part in parts.of(self.told):
+            file = self._files.get(part.environment)
+            shown = demonstrations.show(part, file, agent.base.chat)
+            count = len(shown.episodes)
+            self.log.info("demonstrated", episodes=count, wanted=wanted, file=bool(file))
+            self._tell_broken("demonstrate", shown.broken)
+            episodes += parts.named(self.told, part, shown.episodes)
+            broken += len(shown.broken)
+            inputs = file.inputs() if file else inputs
         return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
 
     def _explore(self, agent: Agent, shards: Shards) -> Shard:
-        tasks = explore.make_world(self.told).tasks("train")
         how = self._how(agent, "exploration")
-        played = agent.play(explore.explore_jobs(self.told, tasks), how, "explore")
+        played = agent.play(self._tasks_to_explore(), how, "explore")
         self._tell_broken("explore", played.broken)
         self.log.info(
             "explored",
             episodes=len(played.episodes),
             successes=played.successes,
             generated=played.generated,
+            engine=played.engine,
         )
         broken, generated = len(played.broken), played.generated
         return shards.write(self.told.round, played.episodes, generated=generated, broken=broken)
 
+    def _tasks_to_explore(self) -> list[rollout.Job]:
+        if not self.told.settings.exploration.tasks_per_round:
+            return []  # a world that only shows may have no tasks of its own
+        return parts.jobs(self.told, "train", explore.explore_jobs)
+
     def choose(self, agent: Agent, shards: list[Shard]) -> Lesson:
         """What the learner is given: kept trajectories as tokens, in a fixed order."""
         settings = self.told.settings
-        kept = experience.choose(shards, settings.experience, self.told.round)
-        longest = agent.base.longest(settings.training.max_length)
-        rendered = [trajectories.render(episode, longest) for episode in kept]
+        choose = learners.chooser(settings.training.learner)
+        choice = choose(shards, settings.experience, self.told.round)
+        sequences, weights = choice.rendered(agent.base.longest(settings.training.max_length))
         return Lesson(
-            sequences=[sequence for sequence in rendered if len(sequence)],
+            sequences=sequences,
+            weights=weights,
+            together=choice.together,
+            skipped=choice.skipped,
             start=agent.start,
             frozen=agent.frozen,
             half=settings.aggregation.half(self.told.round),
             adapter=self.told.adapter,
             training=settings.training,
             seed=seeds.derive(self.told.seed, self.told.environment, self.told.round, "train"),
+            optimizer=momentum.find(self.private, self.told),
         )
 
     def train_and_send(self, agent: Agent, shards: list[Shard], lesson: Lesson) -> Committed:
         """Train unless an earlier attempt did, then commit what is stored."""
-        counts = count(shards, lesson, self.told.round)
+        counts = insight.count(shards, lesson, self.told.round)
+        learned = insight.of(self.told, shards, agent, lesson.skipped)
         if not lesson.sequences:
-            self.log.info("nothing_to_learn", explored=counts.explored)
-            empty = Update(base_model=agent.base_model, counts=counts, seconds=self.seconds)
+            self.log.info("nothing_to_learn", explored=counts.explored, skipped=lesson.skipped)
+            empty = Update(
+                base_model=agent.base_model, counts=counts, learning=learned, seconds=self.seconds
+            )
             return send.commit(self.exchange, self.told, empty)
         stored, loss = send.find_adapter(self.exchange, self.told), 0.0
         if not stored:
-            stored, loss = self._train(agent, lesson)
+            stored, trained = self._train(agent, lesson)
+            loss, shrunk = trained.loss, trained.micro_batch_tokens
+            learned = learned.model_copy(update={"micro_batch_tokens": shrunk})
         self.lap("train")
         files = send.store_config(self.exchange, self.told, stored)
         norm = adapter.distance(adapter.decode(stored), agent.start)
@@ -305,6 +339,7 @@ class Client:
             base_model=agent.base_model,
             files=files,
             counts=counts,
+            learning=learned,
             norm=norm,
             loss=loss,
             seconds=self.seconds,
@@ -312,17 +347,18 @@ class Client:
         self.log.info("sending", norm=norm, loss=loss, kept=counts.kept, steps=counts.steps)
         return send.commit(self.exchange, self.told, update)
 
-    def _train(self, agent: Agent, lesson: Lesson) -> tuple[bytes, float]:
+    def _train(self, agent: Agent, lesson: Lesson) -> tuple[bytes, Trained]:
         def progress(done: int, total: int) -> None:
             program.progress(phase="train", done=done, total=total)
 
         trained = learners.get(lesson.training.learner)(agent.base, lesson, progress)
         if not adapter.is_finite(trained.tensors):
-            raise PermanentError(
-                f"spec.training.learningRate: got {lesson.training.learning_rate}, with which "
-                "training diverged, expected a smaller one"
-            )
-        return send.store_adapter(self.exchange, self.told, trained.tensors), trained.loss
+            rate, steps = lesson.training.learning_rate, len(lesson.steps())
+            raise Diverged.at(steps, steps, "a weight without a value", rate)
+        if trained.micro_batch_tokens:
+            self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)
+        momentum.store(self.private, self.told, trained.optimizer)
+        return send.store_adapter(self.exchange, self.told, trained.tensors), trained
 
     def report(
         self,
@@ -341,6 +377,8 @@ class Client:
             counts=document.counts,
             evaluation=evaluate.report(evaluation) if evaluation else None,
             own=evaluate.figures(own) if own else None,
+            solved=document.learning.solved,
+            entropy=document.learning.entropy,
             norm=document.norm,
             bytes=sum(entry.size for entry in document.files.values()),
             seconds=document.seconds,
@@ -352,19 +390,3 @@ class Client:
         self.seconds[phase] = round(now - self._since, 3)
         self._since = now
         return self.seconds[phase]
-
-
-def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
-    """What the round did; the steps follow from the lesson, trained by this attempt or not."""
-    own = next(shard for shard in shards if shard.header.round == round_)
-    steps = lesson.steps()
-    return Counts(
-        explored=len(own.episodes),
-        succeeded=sum(episode.success for episode in own.episodes),
-        experience=sum(len(shard.episodes) for shard in shards),
-        kept=len(lesson.sequences),
-        steps=len(steps),
-        tokens=batch.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
-        generated=own.header.generated,
-        broken=own.header.broken,
-    )

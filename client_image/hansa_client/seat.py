@@ -5,10 +5,8 @@ Worlds that wait for something outside take their steps side by side; all others
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -18,9 +16,9 @@ from hansa_client.trajectory import Episode, Turn
 from hansa_client.worlds import Observation, OptionError, Task, World
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from hansa_client.decode import Ask
 
+Engine = Literal["auto", "torch", "vllm"]
 MAX_NEW_TOKENS = 256
 """Tokens of one turn where no manifest says otherwise."""
 MAX_BROKEN = 0.1
@@ -59,6 +57,10 @@ class Play:
     """Tokens of one turn at most; a longer one is cut, and the world judges what is there."""
     max_broken: float = MAX_BROKEN
     """Share of the episodes in which the world may fail."""
+    stop: Sequence[str] = ()
+    """Texts that end a turn as soon as they are written."""
+    engine: Engine = "auto"
+    """What writes the turns."""
 
 
 class Seat:
@@ -72,6 +74,8 @@ class Seat:
         self.success = False
         self.fault: Fault | None = None
         """Why the episode is dropped."""
+        self.too_long = 0
+        """Tokens of a first observation that leaves no room to answer; 0: it does."""
         self.written = 0
         self.unread: list[int] = []
         self.heard = ""
@@ -87,22 +91,33 @@ class Seat:
     def hear(self, tokens: list[int]) -> None:
         """Take in the last observation, unless the episode would grow too long to answer it."""
         if self._length + len(tokens) >= self.how.max_length:
+            self.too_long = 0 if self._turns else len(tokens)
             self._stop()
             return
         self._turns.append(Turn(role="user", text=self.heard, tokens=tokens))
         self._length += len(tokens)
         self.unread += tokens
 
-    def budget(self) -> int:
-        """Tokens the next action may have."""
-        return min(self.how.max_new_tokens, self.how.max_length - self._length)
+    def ask(self, row: int) -> Ask:
+        """What is wanted of the model next.
 
-    def draws(self) -> NDArray[np.float64]:
-        """Random numbers of the next action; as many for every action, so none shifts the next."""
-        return self._random.random(self.how.max_new_tokens)
+        Every action draws as many random numbers, so that none shifts those of the next.
+        """
+        from hansa_client.decode import Ask
+
+        return Ask(
+            row=row,
+            is_first=len(self._turns) == 1,
+            tokens=self.unread,
+            budget=min(self.how.max_new_tokens, self.how.max_length - self._length),
+            uniforms=self._random.random(self.how.max_new_tokens),
+            seed=seeds.derive(self.job.seed, self.job.task.id, len(self._turns), "turn"),
+        )
 
     def say(self, tokens: list[int], text: str) -> None:
-        """Note what the model wrote; `act` carries it out."""
+        """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
+        for ending in self.how.stop:
+            text = text.partition(ending)[0]
         self._turns.append(Turn(role="agent", text=text, tokens=tokens))
         self._length += len(tokens)
         self.written += len(tokens)
@@ -149,32 +164,47 @@ class Seat:
         self._turns.append(Turn(role="user", text=self.heard))
 
 
-Each = Callable[[Callable[[Seat], None], Sequence[Seat]], None]
-"""Does something with each seat, side by side where worlds wait."""
+class Hall:
+    """All seats that are taken; whatever happens, their worlds are closed at the end."""
 
+    def __init__(self, make_world: Callable[[], World], how: Play, rows: int) -> None:
+        self._make_world = make_world
+        self._how = how
+        self._threads = min(rows, MOST_THREADS)
+        self._pool: ThreadPoolExecutor | None = None
+        self._taken: list[Seat] = []
 
-@contextmanager
-def seated(seats: Sequence[Seat]) -> Iterator[Each]:
-    """How to move these seats; all their worlds are closed at the end, whatever happened."""
-    with contextlib.ExitStack() as stack:
-        each: Each = _one_by_one
-        if len(seats) > 1 and any(seat.world.waits for seat in seats):
-            threads = min(len(seats), MOST_THREADS)
-            pool = stack.enter_context(ThreadPoolExecutor(threads, "world"))
-            each = _side_by_side(pool)
-        try:
-            yield each
-        finally:
-            each(Seat.close, seats)
+    def __enter__(self) -> Hall:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self.leave(self._taken)
+        if self._pool:
+            self._pool.shutdown()
 
-def _one_by_one(do: Callable[[Seat], None], seats: Sequence[Seat]) -> None:
-    for seat in seats:
-        do(seat)
+    @property
+    def waits(self) -> bool:
+        """Whether worlds wait for something outside, and better all at the same time."""
+        return self._pool is not None
 
+    def take(self, job: Job) -> Seat:
+        """A seat for one more episode."""
+        seat = Seat(self._make_world(), job, self._how)
+        self._taken.append(seat)
+        if seat.world.waits and self._threads > 1 and not self._pool:
+            self._pool = ThreadPoolExecutor(self._threads, "world")
+        return seat
 
-def _side_by_side(pool: ThreadPoolExecutor) -> Each:
-    def each(do: Callable[[Seat], None], seats: Sequence[Seat]) -> None:
-        list(pool.map(do, seats))  # the list raises what a thread raised
+    def leave(self, seats: Sequence[Seat]) -> None:
+        """Close the worlds of episodes that are over."""
+        left = [seat for seat in self._taken if seat not in seats]
+        self.each(Seat.close, list(seats))
+        self._taken = left
 
-    return each
+    def each(self, do: Callable[[Seat], None], seats: Sequence[Seat]) -> None:
+        """Do something with each seat, side by side where worlds wait."""
+        if self._pool and len(seats) > 1:
+            list(self._pool.map(do, seats))  # the list raises what a thread raised
+            return
+        for seat in seats:
+            do(seat)

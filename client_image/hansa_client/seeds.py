@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-_BITS = 63
+BITS = 63
 """Bits of a seed: what torch, numpy and random all take as a non-negative integer."""
 
 
@@ -12,7 +12,7 @@ def derive(seed: int, environment: str, round_: int, purpose: str) -> int:
     """The seed of one purpose; sha256 keeps neighbouring rounds and environments unrelated."""
     text = f"{seed}/{environment}/{round_}/{purpose}"
     digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> (64 - _BITS)
+    return int.from_bytes(digest[:8], "little") >> (64 - BITS)
 
 
 def of_episode(seed: int, task: str, sample: int) -> int:

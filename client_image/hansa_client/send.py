@@ -9,7 +9,7 @@ from hansa import adapter, keys, manifest
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, NotFound
-from hansa.manifest import Counts, FileEntry, UpdateManifest
+from hansa.manifest import Counts, FileEntry, Learning, UpdateManifest
 from hansa.store.base import ObjectStore, put_once
 
 
@@ -39,6 +39,8 @@ class Update:
     """Files in the folder; none when there was nothing to learn from."""
     counts: Counts
     """What the round did."""
+    learning: Learning = field(default_factory=Learning)
+    """How exploring and training went beyond that."""
     norm: float = 0.0
     """Norm of the adapter's change."""
     loss: float = 0.0
@@ -96,6 +98,7 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         trained=bool(update.files),
         files=update.files,
         counts=update.counts,
+        learning=update.learning,
         norm=update.norm,
         loss=update.loss,
         seconds=update.seconds,

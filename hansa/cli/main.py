@@ -42,6 +42,10 @@ COMMANDS: dict[str, Listing] = {
     "run": Listing(
         target="hansa.cli.run:run", summary="Run a federation on this machine, or go on with it."
     ),
+    "compare": Listing(
+        target="hansa.cli.compare:compare",
+        summary="Run methods and seeds over one federation, as one table.",
+    ),
     "apply": Listing(
         target="hansa.cli.apply:apply", summary="Create or change a federation on a cluster."
     ),

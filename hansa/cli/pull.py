@@ -21,6 +21,7 @@ from hansa.errors import InputError, Unreachable
 
 if TYPE_CHECKING:
     from hansa.status import Federation
+    from hansa.store.base import ObjectStore
 
 
 def pull(
@@ -32,6 +33,10 @@ def pull(
     round_: Annotated[
         str, typer.Option("--round", help="A round's number, `last` or `best`.")
     ] = "last",
+    environment: Annotated[
+        str | None,
+        typer.Option("-e", "--environment", help="What this silo serves itself, where it chose."),
+    ] = None,
     credentials: Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
@@ -47,13 +52,13 @@ def pull(
     if out:
         if endpoint:
             raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
-        number, where, files = _pull_run(out, to, round_, credentials)
+        number, where, files = _pull_run(out, to, round_, environment, credentials)
     else:
         if to is None:
             raise InputError("--to: got nothing, expected a folder for the adapter")
         document = open_federations(namespace, context, kubeconfig).get(name or "")
         federation = at_endpoint(readable(document), endpoint)
-        number, files = _pull_federation(federation, to, round_, credentials)
+        number, files = _pull_federation(federation, to, round_, environment, credentials)
         where = to
     if output is not Format.TABLE:
         print_data({"round": number, "path": str(where), "files": files}, output)
@@ -63,24 +68,52 @@ def pull(
 
 
 def _pull_run(
-    out: Path, to: Path | None, round_: str, credentials: Path | None
+    out: Path, to: Path | None, round_: str, environment: str | None, credentials: Path | None
 ) -> tuple[int, Path, dict[str, Any]]:
-    from hansa.local.results import choose_round, open_store, pull_adapter
+    from hansa.local.results import choose_round, open_store, pull_adapter, with_storage
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
     federation = folder.load()
     number = choose_round(federation, round_)
+    if environment and to is None:
+        raise InputError("--to: got nothing, expected a folder for the environment's adapter")
+    target = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
-        manifest = pull_adapter(federation, folder, store, number, to or folder.adapter)
-    return number, to or folder.adapter, manifest
+        placed = with_storage(federation, folder)
+        served = _pull_served(placed, store, environment, number, target)
+        files = served or pull_adapter(federation, folder, store, number, target)
+    return number, target, files
+
+
+def _pull_served(
+    federation: "Federation", store: "ObjectStore", environment: str | None, round_: int, to: Path
+) -> dict[str, Any] | None:
+    """What a silo serves itself, of its private place; nothing where that is the global adapter."""
+    from hansa.local.results import pull_personal
+
+    if environment is None:
+        return None
+    known = [e.name for e in federation.spec.environments]
+    if environment not in known:
+        raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
+    place = federation.spec.environment(environment).experience_storage or federation.spec.storage
+    prefix = place.s3.prefix if place else ""
+    found = pull_personal(store, prefix, environment, round_, to)
+    if found is None:
+        say(f"{environment} serves the global adapter")
+    return found
 
 
 # -- from a cluster -------------------------------------------------------------------------------
 
 
 def _pull_federation(
-    federation: "Federation", to: Path, round_: str, credentials: Path | None
+    federation: "Federation",
+    to: Path,
+    round_: str,
+    environment: str | None,
+    credentials: Path | None,
 ) -> tuple[int, dict[str, Any]]:
     from hansa.local.credentials import of_reader, read_credentials
     from hansa.local.loop import own_store
@@ -93,8 +126,22 @@ def _pull_federation(
     check_name(storage.s3)
     variables = of_reader(read_credentials(credentials)) if credentials else None
     try:
-        return number, pull_files(
-            own_store(federation.spec, variables), storage.s3.prefix, number, to
-        )
+        store = own_store(federation.spec, variables)
+        private = _private_store(federation, environment, variables) or store
+        served = _pull_served(federation, private, environment, number, to)
+        return number, served or pull_files(store, storage.s3.prefix, number, to)
     except Unreachable as error:
         raise Unreachable(error.message, hint=forward_hint(storage.s3)) from error
+
+
+def _private_store(
+    federation: "Federation", environment: str | None, variables: dict[str, str] | None
+) -> "ObjectStore | None":
+    """The silo's own store, where it has one beside the federation's."""
+    from hansa.local.loop import own_store
+
+    for each in federation.spec.environments:
+        if each.name == environment and each.experience_storage:
+            update = {"storage": each.experience_storage}
+            return own_store(federation.spec.model_copy(update=update), variables)
+    return None

@@ -65,7 +65,7 @@ def carry_out(federation: "Federation", folder: "RunDir", options: "Options") ->
     from hansa.local.results import write_results
 
     say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
-    _stop_on_signals()
+    stop_on_signals()
     try:
         with display.choose() as shown:
             ended = run_loop(federation, folder, options, shown, write_results)
@@ -87,7 +87,7 @@ def _is_full(folder: "RunDir", error: Exception) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
-def _stop_on_signals() -> None:
+def stop_on_signals() -> None:
     """Let a terminal that closes, or a system that shuts down, mean the same as Ctrl-C."""
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -136,3 +136,5 @@ def _print(federation: "Federation") -> None:
                 f"{float(line.own):.1%} alone, merging brought {100 * float(line.gain):+.1f} points"
             )
             screen.print(f"  {line.name}: {pays}")
+        if line.serves:
+            screen.print(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")

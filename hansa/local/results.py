@@ -1,6 +1,6 @@
 """What a person takes out of a run: the page, an adapter, the whole history."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,13 @@ from hansa.local.executor import now
 from hansa.local.loop import embedded_spec, open_embedded, own_store
 from hansa.local.objectstore import attach
 from hansa.local.rundir import RunDir
-from hansa.manifest import EvaluationDocument, GlobalManifest, sha256
+from hansa.manifest import (
+    EvaluationDocument,
+    FileEntry,
+    GlobalManifest,
+    PersonalManifest,
+    sha256,
+)
 from hansa.program import replace
 from hansa.report import data, page
 from hansa.spec import S3
@@ -96,12 +102,34 @@ def pull_files(store: ObjectStore, prefix: str, round_: int, to: Path) -> dict[s
         raw = store.get(source + keys.MANIFEST)
     except NotFound:
         raise InputError(f"--round: got {round_}, which has no adapter in the store") from None
-    manifest = GlobalManifest.model_validate_json(raw)
+    return _copy(store, source, GlobalManifest.model_validate_json(raw).files, raw, to)
+
+
+def pull_personal(
+    store: ObjectStore, prefix: str, environment: str, round_: int, to: Path
+) -> dict[str, Any] | None:
+    """Write what a silo serves itself into a folder; nothing where that is the global adapter."""
+    source = keys.personal_folder(prefix, environment, round_)
+    try:
+        raw = store.get(source + keys.MANIFEST)
+    except NotFound:
+        raise InputError(
+            f"--environment: got {environment}, which chose nothing to serve in round {round_}",
+            hint="spec.personalization lets silos choose, after the last round",
+        ) from None
+    files = PersonalManifest.model_validate_json(raw).files
+    return _copy(store, source, files, raw, to) if files else None
+
+
+def _copy(
+    store: ObjectStore, source: str, files: Mapping[str, FileEntry], raw: bytes, to: Path
+) -> dict[str, Any]:
+    """Files of a folder in the store, each checked, and their manifest last."""
     try:
         to.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--to: got {to}: {error.strerror}") from None
-    for name, entry in sorted(manifest.files.items()):
+    for name, entry in sorted(files.items()):
         if name == keys.STATE:  # the server's own affair
             continue
         content = store.get(source + name)
@@ -109,7 +137,7 @@ def pull_files(store: ObjectStore, prefix: str, round_: int, to: Path) -> dict[s
             raise Corrupt(f"{source}{name}: its bytes are not what the manifest says")
         replace(to / Path(name).name, content)
     replace(to / keys.MANIFEST, raw)
-    return {name: entry.to_json() for name, entry in sorted(manifest.files.items())}
+    return {name: entry.to_json() for name, entry in sorted(files.items())}
 
 
 def whole_history(

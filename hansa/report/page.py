@@ -4,6 +4,7 @@ The content security policy forbids everything but the page's own style, so that
 escaping could neither run nor fetch anything.
 """
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -35,6 +36,12 @@ _MARK = (
 
 def render(data: ReportData) -> str:
     """The page; equal data gives equal bytes."""
+    title = f"{data.federation.metadata.name} · Hansa report"
+    return whole_page(title, _body(data), figures(data))
+
+
+def whole_page(title: str, body: Html, told: dict[str, Any]) -> str:
+    """A page of one body and the figures in it, for programs; comparisons are written so too."""
     head = join(
         [
             tag("meta", charset="utf-8"),
@@ -42,12 +49,12 @@ def render(data: ReportData) -> str:
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
-            tag("title", f"{data.federation.metadata.name} · Hansa report"),
+            tag("title", title),
             tag("style", Html(_style())),
         ]
     )
-    body = join([marker_shapes(), _body(data), script_json(DATA_ID, figures(data))])
-    page = tag("html", tag("head", head), tag("body", body), lang="en")
+    inner = join([marker_shapes(), body, script_json(DATA_ID, told)])
+    page = tag("html", tag("head", head), tag("body", inner), lang="en")
     return f"<!doctype html>\n{page}\n"
 
 
@@ -73,6 +80,13 @@ def _body(data: ReportData) -> Html:
 
 def _header(data: ReportData) -> Html:
     status = data.federation.status
+    phase = tag("span", status.phase, class_=f"phase {status.phase.lower()}", data_figure="phase")
+    facts = [phase, *(tag("span", fact) for fact in _facts(data))]
+    return header("Hansa report", data.federation.metadata.name, facts)
+
+
+def header(brand: str, title: str, facts: Sequence[Html]) -> Html:
+    """The top of a page."""
     mark = tag(
         "svg",
         tag("path", d=_MARK, class_="silos"),
@@ -82,12 +96,11 @@ def _header(data: ReportData) -> Html:
         height=28,
         aria_hidden="true",
     )
-    phase = tag("span", status.phase, class_=f"phase {status.phase.lower()}", data_figure="phase")
     return tag(
         "header",
-        tag("p", mark, tag("span", "Hansa report"), class_="brand"),
-        tag("h1", data.federation.metadata.name),
-        tag("p", phase, *(tag("span", fact) for fact in _facts(data)), class_="facts"),
+        tag("p", mark, tag("span", brand), class_="brand"),
+        tag("h1", title),
+        tag("p", *facts, class_="facts"),
         class_="top",
     )
 

@@ -37,6 +37,8 @@ PER_ENVIRONMENT = (
     table.SUCCESS,
     table.OWN_SUCCESS,
     table.JOINING_GAIN,
+    table.TASKS_SOLVED,
+    table.POLICY_ENTROPY,
     table.UPDATE_NORM,
     table.UPDATE_COSINE,
     table.UPDATE_SHARE,
@@ -154,6 +156,9 @@ class Recorder:
         outcomes = {"success": counts.succeeded, "failure": failed, "broken": counts.broken}
         for outcome, count in outcomes.items():
             self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
+        self._gauge(table.TASKS_SOLVED, *key, environment).set(report.solved)
+        if report.entropy is not None:
+            self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)
         if report.trained:
             self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
             self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)

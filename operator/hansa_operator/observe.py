@@ -22,7 +22,9 @@ from hansa_operator.podstate import (
     status,
 )
 
-OWN_WORDS = frozenset({Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN})
+OWN_WORDS = frozenset(
+    {Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN, Exit.TRAINING_DIVERGED}
+)
 """Exits whose last log line is a sentence of Hansa's; a crash's could quote a trajectory."""
 SIGNALS = 128
 QUIET_REASONS = frozenset({"ContainerCreating", "PodInitializing"})

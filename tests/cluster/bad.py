@@ -65,6 +65,10 @@ REFUSED: dict[str, Case] = {
         {"aggregation": {"strategy": "none"}, "guard": {"maxDrop": 0.1}},
         "spec.guard: aggregation.strategy none has no global adapter to guard",
     ),
+    "a learner that compares, with nothing to compare": (
+        {"training": {"learner": "grpo"}},
+        "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",
+    ),
     "rounds as text": ({"rounds": "two"}, "spec.rounds"),
     "half a round": ({"rounds": 1.5}, "spec.rounds"),
     "no rounds at all": ({"rounds": 0}, "spec.rounds"),

@@ -39,6 +39,15 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "babyai-locks": ("babyai", {"levels": [25, 26, 28, 29, 32]}),
     "textcraft-without-distractors": ("textcraft", {"distractors": 0}),
     "textcraft-deep": ("textcraft", {"depths": [3, 4], "variants": 3, "prompt": "none"}),
+    "mixed": (
+        "mixed",
+        {
+            "worlds": [
+                {"name": "one", "world": "maze", "options": DEMO_OPTIONS["maze"]},
+                {"name": "two", "world": "wordle", "options": DEMO_OPTIONS["wordle"]},
+            ]
+        },
+    ),
     "textcraft-small": ("textcraft", {"recipes": "small", "max_turns": 9, "prompt": "brief"}),
 }
 
@@ -58,7 +67,7 @@ def test_demo_options_leave_enough_tasks_to_measure_with(name):
 
 
 def test_demo_covers_every_builtin_world():
-    doors = {"agentgym", "gymnasium"}  # worlds of others, played through one of ours
+    doors = {"agentgym", "gymnasium", "mixed"}  # worlds of others, played through one of ours
     assert set(DEMO_OPTIONS) == set(BUILTIN) - doors
     assert set(BUILTIN) <= set(names())
 

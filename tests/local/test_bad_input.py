@@ -156,6 +156,11 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.training.learner: got 'ppo'",
         "success-sft",
     ),
+    "a learner that compares, with nothing to compare": (
+        setter("spec.training.learner", "grpo"),
+        "spec.exploration.samplesPerTask: got 1",
+        "expected 2 or more (training.learner grpo compares episodes of one task)",
+    ),
     "unknown strategy": (
         setter("spec.aggregation.strategy", "bulyan"),
         "spec.aggregation.strategy: got 'bulyan'",

@@ -10,13 +10,8 @@ from hansa_client.worlds import make
 CONTEXT = 2048
 
 
-def load(folder: Path) -> model.Base:
-    """The model as a client loads it."""
-    return model.load("builtin:tiny", folder, threads=1)
-
-
 def success(
-    base: model.Base,
+    folder: Path,
     name: str,
     options: dict[str, object],
     tasks: int,
@@ -24,6 +19,7 @@ def success(
     seed: int,
 ) -> dict[str, float]:
     """Share of test tasks solved, and tokens and turns per episode."""
+    base = model.load("builtin:tiny", folder, threads=1)
     jobs = explore.held_out_jobs(make(name, options).tasks("test"), tasks, seed)
     how = rollout.Play(
         temperature=temperature,

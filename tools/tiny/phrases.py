@@ -26,6 +26,7 @@ MAZE = (
     " and the way",
     " is open.",
     ", but a wall is in the way, so I go round by",
+    ", but that way is longer, so I go round by",
 )
 WORDLE = (
     "Guess the word in 6 tries.",

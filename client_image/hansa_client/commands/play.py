@@ -17,7 +17,7 @@ from hansa_client.commands.show import Screen, visible
 from hansa_client.commands.watched import Watched
 from hansa_client.worlds.base import Task, rng
 from hansa_client.worlds.errors import NoPlayer
-from hansa_client.worlds.players import PLAYERS, Player
+from hansa_client.worlds.players import PLAYERS
 
 
 class Who(StrEnum):
@@ -29,10 +29,6 @@ class Who(StrEnum):
     GREEDY = "greedy"
     EXPERT = "expert"
     MODEL = "model"
-
-
-SCRIPTS: dict[str, Player] = {**PLAYERS, "expert": lambda world, draw: world.expert().text}
-"""What each scripted player says next; here the expert says why, too."""
 
 
 def play(
@@ -91,7 +87,7 @@ def _play_script(world: Watched, task: Task, who: Who, draw: random.Random) -> N
     seen = world.start(task)
     while not seen.done:
         try:
-            action = SCRIPTS[who](world.inner, draw)
+            action = PLAYERS[who](world.inner, draw)
         except NoPlayer as error:
             raise InputError(f"--as: got {who}, but {error}") from error
         seen = world.step(action)

@@ -8,11 +8,36 @@ from typing import TYPE_CHECKING, Protocol
 
 from hansa.adapter import Tensors
 from hansa.aggregation import Half
-from hansa.spec import Adapter, Training
+from hansa.spec import Adapter, Experience, Training
 from hansa_client import batch, trajectory
+from hansa_client.experience import Shard
+from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
     from hansa_client.model import Base
+    from hansa_client.optimizer import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Episodes that a learner wants of the experience, in a fixed order."""
+
+    episodes: list[Episode]
+    """What to train on; those that belong together stand side by side."""
+    weights: list[float] = field(default_factory=list)
+    """What each counts, where they count differently: its reward, or its advantage."""
+    together: int = 1
+    """How many that stand side by side are one example: pairs are two."""
+    skipped: int = 0
+    """Groups of one task that taught nothing, since all their episodes did equally well."""
+
+    def rendered(self, longest: int) -> tuple[list[trajectory.Sequence], list[float]]:
+        """The episodes as tokens with their weights; an example without a token to learn goes."""
+        made = [trajectory.render(episode, longest) for episode in self.episodes]
+        size = self.together
+        whole = [at for at in range(0, len(made), size) if all(map(len, made[at : at + size]))]
+        kept = [at + place for at in whole for place in range(size)]
+        return [made[i] for i in kept], [self.weights[i] for i in kept] if self.weights else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +46,10 @@ class Lesson:
 
     sequences: Sequence[trajectory.Sequence]
     """Kept trajectories as tokens, in a fixed order; each has a token of the agent."""
+    weights: Sequence[float] = ()
+    """What each counts; none: all the same."""
+    together: int = 1
+    """Sequences side by side that are one example, and so share a step: pairs are two."""
     start: Tensors
     """The global adapter the round starts from."""
     frozen: Tensors = field(default_factory=dict)
@@ -33,26 +62,37 @@ class Lesson:
     """Epochs, learning rate and batch size."""
     seed: int
     """Seed of the order of batches and of dropout."""
+    optimizer: State | None = None
+    """The optimizer's state to go on from; none: a fresh one."""
+    skipped: int = 0
+    """Groups of episodes that taught nothing, and so are not here."""
 
     def steps(self) -> list[list[int]]:
         """Optimizer steps as indexes into the sequences; the same whenever it is asked."""
-        return batch.plan(
-            [len(sequence) for sequence in self.sequences],
+        size = self.together
+        lengths = [len(sequence) for sequence in self.sequences]
+        steps = batch.plan(
+            [size * max(lengths[at : at + size]) for at in range(0, len(lengths), size)],
             batch_tokens=self.training.batch_tokens,
             epochs=self.training.epochs,
             max_steps=self.training.max_steps,
             seed=self.seed,
         )
+        return [[size * unit + i for unit in step for i in range(size)] for step in steps]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trained:
     """What a learner made."""
 
     tensors: Tensors
     """The new adapter."""
     loss: float
-    """Mean loss per agent's token over the last epoch."""
+    """Mean loss over the last epoch, per token of the agent or, for `dpo`, per pair."""
+    optimizer: State = field(default_factory=dict)
+    """The optimizer's state after the last step."""
+    micro_batch_tokens: int = 0
+    """Tokens held at once after memory ran out; 0: it never did."""
 
 
 class Learner(Protocol):
@@ -61,3 +101,7 @@ class Learner(Protocol):
     def __call__(self, base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
         """Train; `progress` is told the steps done and the steps to do."""
         ...
+
+
+Chooser = Callable[[Sequence[Shard], Experience, int], Choice]
+"""What a learner wants of a silo's shards, under the rules of the experience, in a round."""

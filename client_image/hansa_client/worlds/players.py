@@ -17,15 +17,15 @@ from hansa_client.worlds.errors import WorldError
 from hansa_client.worlds.registry import make
 
 Player = Callable[[World, random.Random], str]
-"""Says the next action; all its luck comes from the generator."""
+"""Says its next turn; all its luck comes from the generator."""
 
 PLAYERS: dict[str, Player] = {
     "random": lambda world, draw: draw.choice(world.actions()),
     "legal": lambda world, draw: draw.choice(world.legal()),
     "greedy": lambda world, draw: world.greedy(draw),
-    "expert": lambda world, draw: world.expert().action,
+    "expert": lambda world, draw: world.expert().text,
 }
-"""By name, the least able first; a world that lacks one raises NoPlayer."""
+"""By name, the least able first; the expert says why. A world that lacks one raises NoPlayer."""
 
 _ASKED = {"random": "actions", "legal": "legal", "greedy": "greedy", "expert": "expert"}
 

@@ -17,6 +17,7 @@ BUILTIN = {
     "babyai": "hansa_client.worlds.babyai:BabyAI",
     "gymnasium": "hansa_client.worlds.gymnasium:Gymnasium",
     "maze": "hansa_client.worlds.maze:Maze",
+    "mixed": "hansa_client.worlds.mixed:Mixed",
     "textcraft": "hansa_client.worlds.textcraft:TextCraft",
     "webshop": "hansa_client.worlds.webshop:WebShop",
     "wordle": "hansa_client.worlds.wordle:Wordle",

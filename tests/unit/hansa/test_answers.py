@@ -140,6 +140,8 @@ def test_a_full_report_fits_a_termination_message() -> None:
         evaluation=EvaluationReport(
             round=9_999, episodes=large, successes=large, broken=large, effective=1 / 3
         ),
+        solved=large,
+        entropy=1 / 3,
         norm=1 / 3,
         bytes=large,
         seconds=dict.fromkeys(("load", "evaluate", "explore", "train", "send"), 12345.678),

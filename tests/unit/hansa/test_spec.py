@@ -103,3 +103,32 @@ def test_krum_needs_enough_environments_for_its_hostile_ones(strategy: str) -> N
     assert of(2, 40, "mean").aggregation.faulty == 40
     with pytest.raises(ValueError, match=r"aggregation\.faulty: got 2, .* needs 7 environments"):
         of(6, 2, strategy)
+
+
+@pytest.mark.parametrize(
+    "learner, fields, sentence",
+    [
+        ("dpo", {}, r"exploration\.samplesPerTask: got 1, expected 2 or more .*dpo compares"),
+        ("grpo", {}, r"exploration\.samplesPerTask: got 1, expected 2 or more .*grpo compares"),
+        (
+            "grpo",
+            {"exploration": {"tasksPerRound": 0, "samplesPerTask": 4}},
+            r"exploration\.tasksPerRound: got 0, expected 1 or more",
+        ),
+        (
+            "reward-weighted",
+            {"experience": {"filter": "none"}},
+            r"experience\.filter: got none, expected success .*reward-weighted chooses by itself",
+        ),
+    ],
+)
+def test_a_learner_that_the_exploration_cannot_serve_is_refused(
+    learner: str, fields: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        make(training={"learner": learner}, **fields)
+
+
+@pytest.mark.parametrize("learner", ["dpo", "grpo"])
+def test_a_learner_that_compares_is_served_by_two_episodes_of_a_task(learner: str) -> None:
+    make(training={"learner": learner}, exploration={"samplesPerTask": 2})

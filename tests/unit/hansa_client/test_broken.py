@@ -17,7 +17,7 @@ from hansa_client.faults import Tally, of
 from hansa_client.model import Base
 from hansa_client.rollout import Job, Play
 from hansa_client.round import Client
-from hansa_client.seat import Seat, seated
+from hansa_client.seat import Hall, Seat
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.oddworlds import DOWN, SECRET, Odd, Waiting, offered
 
@@ -149,9 +149,8 @@ def test_a_broken_world_that_waits_holds_nobody_up(base: Base) -> None:
 
 
 def test_worlds_are_closed_when_the_model_fails() -> None:
-    seats = [Seat(Odd({}), job, HOW) for job in jobs(2)]
-    with pytest.raises(RuntimeError), seated(seats) as each:
-        each(Seat.start, seats)
+    with pytest.raises(RuntimeError), Hall(lambda: Odd({}), HOW, 2) as hall:
+        hall.each(Seat.start, [hall.take(job) for job in jobs(2)])
         raise RuntimeError
     assert Odd.closed == ["odd-0", "odd-1"]
 

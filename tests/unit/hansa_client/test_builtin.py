@@ -9,8 +9,7 @@ import torch
 from hansa import adapter
 from hansa.errors import PermanentError
 from hansa.spec import Adapter, Training
-from hansa_client import demonstrations, learners, lora, model
-from hansa_client.decode import Decoder
+from hansa_client import demonstrations, hooked, learners, lora, model, slots
 from hansa_client.learners import Lesson
 from hansa_client.llama import Llama
 from hansa_client.model import Base
@@ -49,30 +48,23 @@ def test_logits_are_equal_without_a_cache(
     assert torch.equal(ours.logits, theirs.logits)
 
 
-def test_logits_are_equal_over_turns_of_uneven_rows_with_a_cache(
-    base: Base, by_library: Base
-) -> None:
+def test_logits_are_equal_over_turns_of_uneven_rows_in_slots(base: Base, by_library: Base) -> None:
     random = np.random.Generator(np.random.Philox(2))
-    turns = [[3, 17, 5], [1, 1, 1], [4, 4], [1, 200]]
-    decoders = [Decoder(base, 3), Decoder(by_library, 3)]
-    with torch.inference_mode():
-        for lengths in turns:
-            if len(lengths) == 2 and len(decoders[0]._lengths) == 3:
-                for decoder in decoders:
-                    decoder.keep([0, 2])
-            read = [random.integers(6, 768, length).tolist() for length in lengths]
-            ours, theirs = (decoder._forward(*decoder._padded(read)) for decoder in decoders)
-            assert torch.equal(ours, theirs)
-
-
-def test_equal_luck_writes_equal_tokens(base: Base, by_library: Base) -> None:
-    uniforms = np.random.Generator(np.random.Philox(3)).random((3, 12))
-    texts = base.chat.observations(TEXTS[:3], first=True)
-    with torch.inference_mode():
-        written = [
-            Decoder(each, 3).write(texts, [12, 12, 5], uniforms, 1.0) for each in (base, by_library)
-        ]
-    assert written[0] == written[1]
+    turns = [[3, 17, 5], [1, 1, 1], [4, 0, 4], [1, 0, 200]]
+    kept = [slots.Slots(3, 500), slots.Slots(3, 500)]
+    lengths = [0, 0, 0]
+    for widths in turns:
+        spans = [slots.Span(row, lengths[row], width) for row, width in enumerate(widths) if width]
+        lengths = [length + width for length, width in zip(lengths, widths, strict=True)]
+        tokens = torch.from_numpy(random.integers(6, 768, sum(widths)))
+        last = torch.arange(len(tokens))
+        found = []
+        for each, own in zip((base, by_library), kept, strict=True):
+            own.reserve(max(lengths))
+            with torch.inference_mode(), hooked.hooked(each.model):
+                planned = slots.plan(own, spans, each.model)
+                found.append(hooked.forward(each.model, own, planned, tokens, last))
+        assert torch.equal(*found)
 
 
 def lesson(base: Base, told: Adapter) -> Lesson:
@@ -170,7 +162,7 @@ def test_the_optimizer_takes_the_steps_of_torchs_own() -> None:
     found = []
     for own in (True, False):
         weights = [tensor.clone().requires_grad_() for tensor in start]
-        ours = AdamW(weights)
+        ours = AdamW({str(i): weight for i, weight in enumerate(weights)})
         theirs = torch.optim.AdamW(weights, weight_decay=0.0, fused=True)
         for step in range(5):
             loss = (weights[0] @ weights[1]).square().sum()

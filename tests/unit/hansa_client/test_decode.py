@@ -1,19 +1,31 @@
-"""Decoding with cached keys writes what the model would write without a cache."""
+"""Every decoder writes what the model would write without a cache, whoever shares its pass."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from hansa_client import decode
-from hansa_client.decode import Decoder
+from hansa_client import decode, hooked, model
+from hansa_client.columns import Columns
+from hansa_client.decode import Ask, Decoder, Endings
 from hansa_client.model import Base
+from hansa_client.packed import Packed, portions
+from hansa_client.seat import Play
 
+TINY = "builtin:tiny"
 READS = [
     ["Reach the goal.", "The goal is at position 4, 2."],
     ["There is a wall above you. There are walls to your left.", "You"],
     ["Your current position is at position 1, 1. " * 12, "There are no walls near you."],
 ]
-NO_LUCK = np.zeros((3, 6))
+HOW = Play(temperature=0.0, max_length=500, batch_episodes=3, round=1, source="evaluation")
+
+
+@pytest.fixture(scope="module")
+def by_library() -> Base:
+    return model.load(TINY, model.resolve(TINY), 1, for_peft=True)
 
 
 def greedy(base: Base, tokens: list[int], most: int) -> list[int]:
@@ -26,38 +38,91 @@ def greedy(base: Base, tokens: list[int], most: int) -> list[int]:
     return written
 
 
-def test_two_turns_of_uneven_rows_equal_the_slow_way(base: Base) -> None:
-    decoder = Decoder(base, 3)
+def ask(row: int, tokens: list[int], budget: int = 6, *, first: bool = False) -> Ask:
+    none = np.zeros(budget)
+    return Ask(row=row, is_first=first, tokens=tokens, budget=budget, uniforms=none, seed=0)
+
+
+def answers(decoder: Decoder, asks: Sequence[Ask]) -> dict[int, list[int]]:
+    """What all rows write, however many at a time."""
+    decoder.read(asks)
+    found: dict[int, list[int]] = {}
+    while len(found) < len(asks):
+        found |= dict(decoder.write(4))
+    return found
+
+
+def packed(base: Base) -> Decoder:
+    return Packed(base, 3, HOW, Endings(base.chat))
+
+
+def columns(base: Base) -> Decoder:
+    return Columns(base, 3, 0.0, Endings(base.chat))
+
+
+@pytest.mark.parametrize(
+    "make, name",
+    [
+        pytest.param(packed, "base", id="slots"),
+        pytest.param(packed, "by_library", id="slots in a model of transformers"),
+        pytest.param(columns, "by_library", id="columns"),
+    ],
+)
+def test_two_turns_of_uneven_rows_equal_the_slow_way(
+    make: Callable[[Base], Decoder], name: str, base: Base, request: pytest.FixtureRequest
+) -> None:
+    own: Base = request.getfixturevalue(name)
+    texts = [own.chat.observations(row[:1], first=True)[0] for row in READS]
+    with torch.inference_mode(), hooked.hooked(own.model) if make is packed else _nothing():
+        decoder = make(own)
+        asks = [ask(row, texts[row], most, first=True) for row, most in enumerate((6, 6, 2))]
+        first = answers(decoder, asks)
+        news = {row: own.chat.observations(READS[row][1:], first=False)[0] for row in (0, 2)}
+        second = answers(decoder, [ask(row, first[row][-1:] + news[row]) for row in (0, 2)])
+    for one in asks:
+        assert first[one.row] == greedy(base, texts[one.row], one.budget)
+    for row, new in news.items():
+        assert second[row] == greedy(base, texts[row] + first[row] + new, 6)
+
+
+def _nothing() -> Any:
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def test_a_slot_is_taken_over_while_others_write(base: Base) -> None:
     texts = [base.chat.observations(row[:1], first=True)[0] for row in READS]
     with torch.inference_mode():
-        first = decoder.write(texts, [6, 6, 2], NO_LUCK, 0.0)
-        assert first == [greedy(base, t, n) for t, n in zip(texts, [6, 6, 2], strict=True)]
-        decoder.keep([0, 2])
-        kept = [(texts[i], first[i], READS[i][1]) for i in (0, 2)]
-        news = [base.chat.observations([text], first=False)[0] for _, _, text in kept]
-        unread = [own[-1:] + new for (_, own, _), new in zip(kept, news, strict=True)]
-        second = decoder.write(unread, [6, 6], NO_LUCK[:2], 0.0)
-    whole = [text + own + new for (text, own, _), new in zip(kept, news, strict=True)]
-    assert second == [greedy(base, tokens, 6) for tokens in whole]
+        decoder = packed(base)
+        decoder.read([ask(0, texts[2], 9, first=True), ask(1, texts[1], 1, first=True)])
+        assert [row for row, _ in decoder.write(2)] == [1]
+        found = answers(decoder, [ask(1, texts[0], 9, first=True)])
+        found |= dict(decoder.write(1))
+    assert found == {0: greedy(base, texts[2], 9), 1: greedy(base, texts[0], 9)}
 
 
-def test_a_growing_cache_holds_what_a_plain_one_holds() -> None:
-    from transformers.cache_utils import DynamicLayer
+def test_much_to_read_is_read_in_portions() -> None:
+    asks = [ask(row, [1] * length) for row, length in enumerate((3, 3, 9, 1, 1))]
+    groups = [[one.row for one in group] for group in portions(asks, 6)]
+    assert groups == [[0, 1], [2], [3, 4]]
 
-    from hansa_client import library_cache
 
-    torch.manual_seed(0)
-    growing = library_cache.growing(DynamicLayer())
-    plain = DynamicLayer()
-    for width in (3, 1, 200, 1, 1):
-        keys, values = torch.randn(4, 2, width, 8), torch.randn(4, 2, width, 8)
-        ours, theirs = growing.update(keys, values), plain.update(keys, values)
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    for layer in (growing, plain):
-        layer.batch_select_indices(torch.tensor([3, 1]))
-    assert torch.equal(growing.keys, plain.keys)
-    more = torch.randn(2, 2, 1, 8)
-    assert torch.equal(growing.update(more, more)[1], plain.update(more, more)[1])
+@pytest.mark.parametrize(
+    "texts, words, expected",
+    [
+        pytest.param((), "move up", 0, id="a turn goes on"),
+        pytest.param(("up now",), "move up now you", 2, id="at the token that completes the text"),
+        pytest.param(("now", "up"), "move up now", 1, id="at whichever text comes first"),
+        pytest.param(("left",), "move up", 0, id="another text"),
+    ],
+)
+def test_a_turn_ends_with_a_text(
+    base: Base, texts: tuple[str, ...], words: str, expected: int
+) -> None:
+    tokens = base.chat.actions([words])[0][:-1]
+    assert Endings(base.chat, texts).found(tokens) == expected
+    assert Endings(base.chat, texts).found([base.chat.end, *tokens]) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import zstandard
 from hansa.assignment import Assignment
 from hansa.errors import AnotherRun, Corrupt
 from hansa.spec import Experience
-from hansa_client import experience
 from hansa_client.experience import Shard, ShardHeader, Shards
+from hansa_client.learners import success_sft
 from hansa_client.trajectory import Episode, Turn
 from tests.memory_store import MemoryStore
 
@@ -58,12 +58,13 @@ SHARDS = [shard(0, 2), shard(1, 1, 1), shard(2, 2, 1)]
     ],
 )
 def test_learners_get_what_the_rules_say(rules: dict[str, object], expected: str) -> None:
-    chosen = experience.choose(SHARDS[::-1], Experience.model_validate(rules), 2)
+    chosen = success_sft.choose(SHARDS[::-1], Experience.model_validate(rules), 2).episodes
     assert [e.task for e in chosen] == expected.split()
 
 
 def test_demonstrations_fill_the_room_that_nobody_explored() -> None:
-    chosen = experience.choose([shard(0, 5), shard(1, 1)], Experience(max_trajectories=4), 1)
+    rules = Experience(max_trajectories=4)
+    chosen = success_sft.choose([shard(0, 5), shard(1, 1)], rules, 1).episodes
     assert [e.task for e in chosen] == ["0+0", "0+1", "0+2", "1+0"]
 
 

@@ -12,7 +12,7 @@ from hansa.aggregation import Half
 from hansa.spec import Adapter, Aggregation, Training
 from hansa_client import demonstrations, learners, lora, model
 from hansa_client.learners import Lesson
-from hansa_client.learners.success_sft import batch_loss
+from hansa_client.learners.scoring import Scorer
 from hansa_client.model import Base
 from hansa_client.trajectory import render
 from hansa_client.worlds import DEMO_OPTIONS, make
@@ -108,7 +108,7 @@ def test_the_proximal_term_holds_training_to_its_start(base: Base, lesson: Lesso
 
 
 def test_the_proximal_gradient_is_that_of_the_penalty(base: Base, lesson: Lesson) -> None:
-    from hansa_client.learners.success_sft import Anchor
+    from hansa_client.learners.loop import Anchor
 
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     try:
@@ -118,11 +118,11 @@ def test_the_proximal_gradient_is_that_of_the_penalty(base: Base, lesson: Lesson
         with torch.no_grad():
             for weight in weights:
                 weight.add_(0.1)
-        batch_loss(wrapped, base.device, lesson.sequences[:1])[0].backward()
+        Scorer(wrapped, base.device).loss(lesson.sequences[:1]).backward()
         anchor.pull()
         pulled = [w.grad.clone() for w in weights]
         wrapped.zero_grad()
-        loss = batch_loss(wrapped, base.device, lesson.sequences[:1])[0]
+        loss = Scorer(wrapped, base.device).loss(lesson.sequences[:1])
         penalty = sum(((w - o) ** 2).sum() for w, o in zip(weights, origins, strict=True))
         (loss + 0.25 * penalty).backward()
         for weight, got in zip(weights, pulled, strict=True):

@@ -1,12 +1,17 @@
 """Rollouts: what is recorded is what the model saw, whichever episodes were played together."""
 
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from hansa_client import explore, model, rollout, seeds
+from hansa.errors import PermanentError
+from hansa_client import engine, explore, model, rollout, seeds
 from hansa_client.model import Base
 from hansa_client.rollout import Job, Play
 from hansa_client.trajectory import Episode, render
@@ -51,10 +56,15 @@ def played(base: Base, batch: int, **how: Any) -> list[Episode]:
     return rollout.play(base, maker("maze"), jobs("maze", 8), play).episodes
 
 
-def test_an_episode_does_not_depend_on_its_batch(base: Base) -> None:
-    together = played(base, 8)
-    assert played(base, 3) == together
-    assert played(base, 1) == together
+@pytest.mark.parametrize("name", ["maze", "textcraft"])
+def test_an_episode_does_not_depend_on_its_batch(base: Base, name: str) -> None:
+    def alone(batch: int) -> list[Episode]:
+        how = replace(HOW, batch_episodes=batch, max_new_tokens=32)
+        return rollout.play(base, maker(name), jobs(name, 9), how).episodes
+
+    together = alone(64)
+    assert alone(7) == together
+    assert alone(1) == together
 
 
 def test_sampling_differs_by_seed_and_greedy_does_not(base: Base) -> None:
@@ -74,10 +84,31 @@ def test_a_long_episode_ends_at_the_length(base: Base) -> None:
 
 
 def test_a_first_observation_that_is_too_long_is_a_failure(base: Base) -> None:
-    for episode in played(base, 8, max_length=4):
+    lengths = sorted(len(episode.turns[0].tokens) for episode in played(base, 8))
+    between = lengths[0] + 1
+    assert between <= lengths[-1]
+    long = [e for e in played(base, 8, max_length=between) if len(e.turns) == 1]
+    assert 0 < len(long) < 8
+    for episode in long:
         assert not episode.success
-        assert len(episode.turns) == 1
-        assert len(render(episode, 4)) == 0
+        assert len(render(episode, between)) == 0
+
+
+def test_a_context_in_which_no_task_can_begin_is_refused(base: Base) -> None:
+    sentence = (
+        r"^spec\.training\.maxLength: got 4 tokens for an episode \(the model has 2048 positions\)"
+        r", expected more than \d+: the first observation of every task is longer$"
+    )
+    with pytest.raises(PermanentError, match=sentence):
+        played(base, 8, max_length=4)
+
+
+def test_a_text_ends_a_turn_and_is_not_acted_on(base: Base) -> None:
+    free, stopped = played(base, 8), played(base, 8, stop=(" up", " down"))
+    assert free != stopped
+    for turn in (turn for episode in stopped for turn in episode.turns if turn.role == "agent"):
+        assert turn.text in ("move", "move left", "move right") or turn.text.count("move") > 1
+        assert len(turn.tokens) <= 256
 
 
 def test_a_cut_action_ends_in_the_next_observation_and_is_not_trained_to_end(base: Base) -> None:
@@ -111,9 +142,66 @@ def test_nothing_to_play_plays_nothing(base: Base) -> None:
     assert rollout.play(base, maker("maze"), [], HOW).episodes == []
 
 
-def test_a_model_of_another_kind_plays_as_well(random_model: Any) -> None:
+def test_a_model_of_another_kind_plays_alike_by_slots_and_by_its_own_cache(
+    random_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = model.load("path:x", random_model, 1)
-    how = replace(HOW, max_new_tokens=3)
-    result = rollout.play(other, maker("maze"), jobs("maze", 3), how)
-    assert len(result.episodes) == 3
-    assert result.generated > 0
+    how = replace(HOW, max_new_tokens=3, batch_episodes=3)
+    by_slots = rollout.play(other, maker("maze"), jobs("maze", 4), how)
+    monkeypatch.setattr(engine, "fits", lambda model, longest: False)
+    by_columns = rollout.play(other, maker("maze"), jobs("maze", 4), how)
+    assert (by_slots.engine, by_columns.engine) == ("slots", "columns")
+    assert by_slots.episodes == by_columns.episodes
+    assert by_slots.generated > 0
+
+
+def test_a_model_is_as_it_was_after_playing(random_model: Any) -> None:
+    other = model.load("path:x", random_model, 1)
+    before = other.model.config._attn_implementation
+    rollout.play(other, maker("maze"), jobs("maze", 1), replace(HOW, max_new_tokens=1))
+    assert other.model.config._attn_implementation == before
+
+
+@pytest.mark.parametrize(
+    "kind, fields, expected",
+    [
+        pytest.param("mistral", {"sliding_window": None}, True, id="plain attention"),
+        pytest.param("mistral", {"sliding_window": 600}, True, id="a window beyond the episode"),
+        pytest.param("mistral", {"sliding_window": 64}, False, id="a window that forgets"),
+        pytest.param("gpt2", {}, True, id="learned positions"),
+        pytest.param("gemma2", {"head_dim": 8}, False, id="capped attention"),
+        pytest.param("bloom", {}, False, id="attention of its own"),
+    ],
+)
+def test_slots_are_taken_where_they_compute_the_same(
+    kind: str, fields: dict[str, Any], expected: bool
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 99}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = AutoConfig.for_model(kind, **{**sizes, **heads, **fields})
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(config).eval()
+    with torch.inference_mode():
+        for weight in made.parameters():
+            weight.mul_(8)  # small random weights hardly attend to anything
+        assert engine.fits(made, 512) is expected
+
+
+def test_a_model_without_chat_template_and_pad_token_plays(
+    random_model: Path, tmp_path: Path
+) -> None:
+    bare = shutil.copytree(random_model, tmp_path / "bare")
+    (bare / "chat_template.jinja").unlink()
+    told = json.loads((bare / "tokenizer_config.json").read_text())
+    del told["pad_token"]
+    (bare / "tokenizer_config.json").write_text(json.dumps(told))
+    other = model.load("path:x", bare, 1)
+    played = rollout.play(other, maker("maze"), jobs("maze", 2), replace(HOW, max_new_tokens=2))
+    assert len(played.episodes) == 2
+
+
+def test_vllm_is_asked_for_by_its_field_where_it_is_not_installed(base: Base) -> None:
+    with pytest.raises(PermanentError, match=r"^spec\.exploration\.engine: got vllm, which is not"):
+        played(base, 8, engine="vllm")

@@ -1,7 +1,6 @@
 """success-sft learns from the agent's tokens alone, and gives the same bytes for the same seed."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,8 @@ from hansa.adapter import Tensors
 from hansa.spec import Adapter, Training
 from hansa_client import demonstrations, learners, lora
 from hansa_client.learners import Lesson
-from hansa_client.learners.success_sft import batch_loss, cosine
+from hansa_client.learners.loop import cosine
+from hansa_client.learners.scoring import Scorer, agent_tokens
 from hansa_client.model import Base
 from hansa_client.trajectory import Sequence, render
 from hansa_client.worlds import DEMO_OPTIONS, make
@@ -50,8 +50,8 @@ def test_the_loss_is_that_of_the_agents_tokens_and_no_others(base: Base, lesson:
                 expected -= float(logits[place - 1, sequence.tokens[place]])
                 count += 1
     with torch.inference_mode():
-        loss, tokens = batch_loss(base.model, CPU, lesson.sequences)
-    assert tokens == count
+        loss = Scorer(base.model, CPU).loss(lesson.sequences)
+    assert agent_tokens(lesson.sequences) == count
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
@@ -59,14 +59,14 @@ def test_the_worlds_tokens_are_context_and_never_a_target(base: Base) -> None:
     agent_first = Sequence([1, 20, 21, 22], [False, True, False, False])
     other_world = Sequence([1, 20, 30, 31], [False, True, False, False])
     with torch.inference_mode():
-        losses = [batch_loss(base.model, CPU, [s])[0] for s in (agent_first, other_world)]
+        losses = [Scorer(base.model, CPU).loss([s]) for s in (agent_first, other_world)]
     assert torch.equal(*losses)
 
 
 def test_padding_changes_nothing(base: Base, lesson: Lesson) -> None:
     with torch.inference_mode():
-        alone = sum(float(batch_loss(base.model, CPU, [s])[0]) for s in lesson.sequences)
-        together, _ = batch_loss(base.model, CPU, lesson.sequences)
+        alone = sum(float(Scorer(base.model, CPU).loss([s])) for s in lesson.sequences)
+        together = Scorer(base.model, CPU).loss(lesson.sequences)
     assert float(together) == pytest.approx(alone, rel=1e-4)
 
 
@@ -93,11 +93,11 @@ def test_training_lowers_the_loss_and_leaves_the_base_alone(base: Base, lesson: 
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert not any(weight.requires_grad for weight in base.model.parameters())
     with torch.inference_mode():
-        untrained, count = batch_loss(base.model, CPU, lesson.sequences)
+        untrained = Scorer(base.model, CPU).loss(lesson.sequences)
         with lora.merged(base.model, lesson.adapter, trained.tensors):
-            learned, _ = batch_loss(base.model, CPU, lesson.sequences)
+            learned = Scorer(base.model, CPU).loss(lesson.sequences)
     assert float(learned) < 0.8 * float(untrained)
-    assert trained.loss < float(untrained) / count
+    assert trained.loss < float(untrained) / agent_tokens(lesson.sequences)
 
 
 def test_a_cap_limits_the_steps_and_its_own_schedule(base: Base, lesson: Lesson) -> None:
@@ -113,9 +113,3 @@ def test_the_rate_falls_from_all_to_nothing_without_warm_up() -> None:
     assert rates == sorted(rates, reverse=True)
     assert rates[5] == pytest.approx(0.5)
     assert 0 < rates[-1] < 0.03
-
-
-def test_every_learner_of_the_spec_is_there() -> None:
-    field: Any = Training.model_fields["learner"].annotation
-    assert set(field.__args__) == set(learners.LEARNERS)
-    assert all(callable(learners.get(name)) for name in learners.LEARNERS)

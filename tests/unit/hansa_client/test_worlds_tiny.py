@@ -5,8 +5,10 @@ import random
 from pathlib import Path
 
 import pytest
+import yaml
 from tokenizers import Tokenizer
 
+from hansa.cli import demo
 from hansa_client.worlds import DEMO_OPTIONS, make, registry
 
 TINY = Path(registry.__file__).parents[1] / "builtin" / "tiny"
@@ -46,6 +48,11 @@ def test_the_model_was_trained_on_the_demo_options_of_today():
     """Change a demo option or a world's text, and the base must be made again."""
     scores = json.loads((TINY / "base_scores.json").read_text())
     assert scores["options"] == DEMO_OPTIONS
+
+
+def test_the_demo_plays_with_those_options():
+    environments = yaml.safe_load(demo.MANIFEST.read_text())["spec"]["environments"]
+    assert {told["world"]: told["options"] for told in environments} == DEMO_OPTIONS
 
 
 def test_the_base_leaves_room_to_evolve():

@@ -149,6 +149,12 @@ def test_the_diagnostics_of_the_newest_round_are_shown_and_none_leave_the_last()
     assert run.value("hansa_effective_rank") == 4.5
 
 
+def test_tasks_solved_and_entropy_are_those_of_the_newest_answer() -> None:
+    run = Run("maze", rounds=1).passes()
+    assert run.value("hansa_tasks_solved", environment="maze") == 3
+    assert run.value("hansa_policy_entropy_nats", environment="maze") == 0.5
+
+
 def test_a_suspended_federation_counts_nothing() -> None:
     run = Run("maze").passes(2)
     run.federation = with_spec(run.federation, suspend=True)

@@ -1,0 +1,52 @@
+"""Trajectories as training meets them: experts' episodes of textcraft and webshop, as tokens.
+
+python bench/train/data.py --model FOLDER --out lessons.json   # FOLDER: a tokenizer is enough
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from hansa_client import demonstrations
+from hansa_client.chat import Chat
+from hansa_client.trajectory import Episode, render
+from hansa_client.worlds import make
+
+WORLDS = ("textcraft", "webshop")
+MAX_LENGTH = 4096
+
+
+def main() -> None:
+    """Write one list of {tokens, is_agent}, the worlds taking turns."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--each", type=int, default=200, help="episodes of each world")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    from transformers import AutoTokenizer
+
+    chat = Chat(AutoTokenizer.from_pretrained(given.model, local_files_only=True))
+    shown = [episodes(name, given.each, chat) for name in WORLDS]
+    rows = [render(episode, MAX_LENGTH) for pair in zip(*shown, strict=True) for episode in pair]
+    told = [{"tokens": row.tokens, "is_agent": [int(own) for own in row.is_agent]} for row in rows]
+    given.out.write_text(json.dumps(told, separators=(",", ":")))
+    lengths = sorted(len(row) for row in rows)
+    own = sum(sum(row.is_agent) for row in rows) / sum(lengths)
+    print(f"{len(rows)} trajectories, {lengths[0]} to {lengths[-1]} tokens, {own:.0%} the agent's")
+
+
+def episodes(name: str, count: int, chat: Chat) -> list[Episode]:
+    """What the expert shows in the first tasks of a world."""
+    world = make(name, {})
+    made: list[Episode] = []
+    for task in world.tasks("train"):
+        if len(made) == count:
+            break
+        played = demonstrations._expert_episode(world, task, chat, 1, thoughts=True)
+        if isinstance(played, Episode) and played.success:
+            made.append(played)
+    return made
+
+
+if __name__ == "__main__":
+    main()

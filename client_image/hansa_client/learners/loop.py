@@ -1,0 +1,172 @@
+"""The training loop that all learners share: steps in parts that fit, AdamW, a cosine, no NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+
+from hansa.errors import Diverged
+from hansa_client import batch, lora
+from hansa_client.learners.base import Lesson, Trained
+from hansa_client.learners.scoring import Scorer, scorer
+from hansa_client.model import Base
+from hansa_client.optimizer import AdamW
+
+
+class Objective(Protocol):
+    """What a learner minimises: a sum over the examples of a step, divided by the step's size."""
+
+    def begin(self, scorer: Scorer) -> None:
+        """Look at the start adapter before the first step, without gradients or dropout."""
+
+    def size(self, step: Sequence[int]) -> float:
+        """What the sum over these sequences is divided by."""
+
+    def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
+        """The sum over these sequences, which may be a part of a step's."""
+
+
+def train(
+    base: Base, lesson: Lesson, progress: Callable[[int, int], None], objective: Objective
+) -> Trained:
+    """AdamW without weight decay, from the learning rate to zero by a cosine within the round.
+
+    The frozen part of the global adapter belongs to the model; the base is left as it was.
+    """
+    with lora.merged(base.model, lesson.adapter, lesson.frozen):
+        torch.manual_seed(lesson.seed)
+        wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
+        lora.train_only(wrapped, lesson.half)
+        try:
+            checks = lesson.training.gradient_checkpointing
+            with (
+                lora.fastest(wrapped, lesson.adapter),
+                checkpointed(wrapped, checks),
+                scorer(wrapped, base.device, may_record=not checks) as own,
+            ):
+                run = _Run(wrapped, own, lesson, objective)
+                losses = list(run.steps(progress))
+        finally:
+            wrapped.eval()
+            _, tensors = lora.detach(wrapped)
+    last = losses[-math.ceil(len(losses) / lesson.training.epochs) :]
+    return Trained(
+        tensors=tensors,
+        loss=sum(loss for loss, _ in last) / sum(size for _, size in last),
+        optimizer=run.optimizer.state(),
+        micro_batch_tokens=run.shrunk,
+    )
+
+
+class _Run:
+    """One training from start to end."""
+
+    def __init__(self, wrapped: Any, scorer: Scorer, lesson: Lesson, objective: Objective) -> None:
+        self._wrapped = wrapped
+        self._lesson = lesson
+        self._objective = objective
+        self._scorer = scorer
+        self._lengths = [len(sequence) for sequence in lesson.sequences]
+        self._room = lesson.training.micro_batch_tokens
+        self.shrunk = 0
+        """Tokens of a part since memory ran out; 0: it never did."""
+        named = {lora.plain_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}
+        self.optimizer = AdamW(named, lesson.optimizer or {})
+        self._anchor = Anchor(list(named.values()), lesson.training.proximal)
+
+    def steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
+        """Take the optimizer steps; each yields its summed loss and what it is divided by."""
+        self._wrapped.eval()
+        with torch.no_grad():
+            self._objective.begin(self._scorer)
+        self._wrapped.train()
+        steps = self._lesson.steps()
+        self._expect()
+        for done, step in enumerate(steps):
+            size = self._objective.size(step)
+            loss = self._gradients(step, size)
+            if not math.isfinite(loss):
+                rate = self._lesson.training.learning_rate
+                raise Diverged.at(done + 1, len(steps), f"loss {loss}", rate)
+            self._anchor.pull()
+            self.optimizer.step(self._lesson.training.learning_rate * cosine(done, len(steps)))
+            yield loss, size
+            progress(done + 1, len(steps))
+
+    def _gradients(self, step: Sequence[int], size: float) -> float:
+        """The step's loss, its gradient left at the weights, in parts as large as memory allows."""
+        while True:
+            try:
+                return sum(self._backward(part, size) for part in self._parts(step, self._room))
+            except torch.OutOfMemoryError:
+                if not self._shrink(step):
+                    raise
+            self._expect()
+
+    def _backward(self, part: Sequence[int], size: float) -> float:
+        self.optimizer.own_gradients()
+        loss = self._objective.loss(self._scorer, part)
+        loss.div(size).backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+    def _expect(self) -> None:
+        """Tell the scorer which rows will come."""
+        parts = [part for step in self._lesson.steps() for part in self._parts(step, self._room)]
+        self._scorer.expect([[self._lengths[index] for index in part] for part in parts])
+
+    def _shrink(self, step: Sequence[int]) -> bool:
+        """Halve the parts for this step and all that follow; false: one example alone is too much.
+
+        What was added up so far is forgotten: the step begins anew.
+        """
+        self.optimizer.forget_gradients()
+        torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
+        largest = self._largest(step, self._room)
+        if largest <= self._largest(step, 1):
+            return False
+        self._room = self.shrunk = largest // 2
+        return True
+
+    def _largest(self, step: Sequence[int], room: int) -> int:
+        return max(batch.padded(part, self._lengths) for part in self._parts(step, room))
+
+    def _parts(self, step: Sequence[int], room: int) -> list[list[int]]:
+        return batch.parts(step, self._lengths, self._lesson.together, room)
+
+
+@contextmanager
+def checkpointed(wrapped: Any, is_wanted: bool) -> Iterator[None]:
+    """Within, activations are computed again instead of kept; the builtin model needs no such."""
+    if not is_wanted or not hasattr(wrapped, "gradient_checkpointing_enable"):
+        yield
+        return
+    wrapped.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    try:
+        yield
+    finally:
+        wrapped.gradient_checkpointing_disable()
+
+
+class Anchor:
+    """FedProx: the gradient of proximal / 2 times the squared distance from the start."""
+
+    def __init__(self, weights: Sequence[torch.Tensor], strength: float) -> None:
+        self._strength = strength
+        self._weights = list(weights) if strength else []
+        self._origins = [weight.detach().clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def pull(self) -> None:
+        """Add it to the gradients there are."""
+        for weight, origin in zip(self._weights, self._origins, strict=True):
+            if weight.grad is not None:
+                weight.grad.add_(weight - origin, alpha=self._strength)
+
+
+def cosine(done: int, total: int) -> float:
+    """Share of the learning rate at a step: 1 at the first, towards zero after the last."""
+    return 0.5 * (1.0 + math.cos(math.pi * done / total))

@@ -1,0 +1,57 @@
+"""reward-weighted: imitation in which each trajectory counts as its reward, as in AgentEvol.
+
+Of exploration it needs a world whose rewards tell good from better: where every success earns the
+same and every failure nothing, it is success-sft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hansa.spec import Experience
+from hansa_client import experience
+from hansa_client.experience import Shard
+from hansa_client.learners import loop
+from hansa_client.learners.base import Choice, Lesson, Trained
+from hansa_client.learners.scoring import Scorer, agent_tokens
+from hansa_client.model import Base
+from hansa_client.trajectory import Episode
+
+
+def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
+    """Whatever earned something, failures too: half a reward is half an example."""
+    chosen = experience.choose(shards, rules, round_, lambda episode: weight(episode) > 0)
+    return Choice(episodes=chosen, weights=[weight(episode) for episode in chosen])
+
+
+def weight(episode: Episode) -> float:
+    """The reward; a success that a file tells without one counts whole."""
+    return max(episode.reward, 0.0) or float(episode.success)
+
+
+def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
+    """Raise the likelihood of what earned much more than that of what earned little."""
+    return loop.train(base, lesson, progress, Weighted(lesson))
+
+
+class Weighted:
+    """The weighted mean of the negative log-likelihood of the agent's tokens."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        self._sequences = lesson.sequences
+        self._weights = lesson.weights
+
+    def begin(self, scorer: Scorer) -> None:
+        """Nothing to prepare."""
+
+    def size(self, step: Sequence[int]) -> float:
+        """The agent's tokens, each as its trajectory counts."""
+        return sum(self._weights[i] * agent_tokens([self._sequences[i]]) for i in step)
+
+    def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
+        """Summed over them."""
+        chances, rows = scorer.chances([self._sequences[index] for index in part])
+        weights = scorer.tensor([self._weights[index] for index in part])
+        return -(chances * weights[rows]).sum()

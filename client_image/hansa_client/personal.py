@@ -1,0 +1,210 @@
+"""Personalisation: after the last round a silo chooses what it serves, by tasks of its own.
+
+Averaging worlds that differ costs each of them something. So the silo compares the global adapter
+with its own last update, with mixes of both, and with the global adapter trained once more on its
+own experience, on validation tasks that nobody trains on or reports. The global adapter is always
+among them and wins a tie. The choice is kept in the private store and never sent; what is reported
+is its success on the held-out tasks that all adapters are measured by.
+
+Limits: the choice is as sure as the validation tasks are many, and the best of several candidates
+looks a little better on them than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+
+import hansa
+from hansa import adapter, keys, program
+from hansa.adapter import Tensors
+from hansa.errors import Corrupt, NotFound
+from hansa.manifest import (
+    EvaluationDocument,
+    Figures,
+    FileEntry,
+    GlobalManifest,
+    PersonalManifest,
+    UpdateManifest,
+    canonical,
+    check_same_run,
+    fingerprint,
+    sha256,
+)
+from hansa.store.base import put_once
+from hansa_client import evaluate, learners, seeds
+from hansa_client.experience import Shards
+
+if TYPE_CHECKING:
+    from hansa.assignment import Assignment
+    from hansa.store.base import ObjectStore
+    from hansa_client.agent import Agent
+    from hansa_client.round import Client
+
+SHARES = (25, 50, 75)
+"""Per cent of the silo's own update in a mix."""
+_PURPOSE = "personal"
+
+
+def is_wanted(told: Assignment) -> bool:
+    """Whether the silo chooses; one that shares nothing has only its own adapter."""
+    return told.settings.personalization != "none" and not told.own_start
+
+
+def find(private: ObjectStore, told: Assignment) -> PersonalManifest | None:
+    """What an earlier attempt has chosen."""
+    if not is_wanted(told):
+        return None
+    try:
+        return _parsed(told, private.get(_folder(told) + keys.MANIFEST))
+    except NotFound:
+        return None
+
+
+def choose(client: Client, agent: Agent, evaluation: EvaluationDocument) -> PersonalManifest:
+    """Try all candidates on validation tasks, keep the best one, and measure it."""
+    told = client.told
+    wanted = told.settings.evaluation.validation_tasks or told.settings.evaluation.tasks
+    figures: dict[str, Figures] = {}
+    best, kept = "", agent.whole
+    for name, tensors in _candidates(client, agent):
+        played = client.play_held_out(agent, "validation", wanted, tensors)
+        figures[name] = Figures(episodes=len(played.episodes), successes=played.successes)
+        client.log.info("tried", candidate=name, successes=played.successes)
+        if not best or (figures[name].ratio or 0.0) > (figures[best].ratio or 0.0):
+            best, kept = name, tensors
+    tasks = evaluation.tasks
+    if best != "global":
+        tasks = evaluate.by_task(client.play_held_out(agent, "test", tensors=kept).episodes)
+    client.lap("personal")
+    made = PersonalManifest(
+        program=hansa.__version__,
+        environment=told.environment,
+        adapter=told.start,
+        fingerprint=fingerprint(_inputs(told)),
+        inputs=_inputs(told),
+        choice=best,
+        validation=figures,
+        files={} if best == "global" else _store(client.private, told, kept),
+        tasks=tasks,
+    )
+    data = put_once(client.private, _folder(told) + keys.MANIFEST, canonical(made.to_json()))
+    return _parsed(told, data)
+
+
+def _candidates(client: Client, agent: Agent) -> Iterator[tuple[str, Tensors]]:
+    """What may be served, one at a time: they need not all be in memory."""
+    mode = client.told.settings.personalization
+    yield "global", agent.whole
+    own = _own(client) if mode in ("interpolate", "best") else None
+    if own:
+        yield "own", own
+        for share in SHARES:
+            yield f"mix-{share}", mix(agent.whole, own, share / 100)
+    tuned = _finetuned(client, agent) if mode in ("finetune", "best") else None
+    if tuned:
+        yield "finetuned", tuned
+
+
+def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
+    """The adapter whose B·A is exactly the mean of both, with so much of the own.
+
+    The factors are stacked, for a mean of A and of B would have products of one's A with the
+    other's B in it; the rank is the sum of both.
+    """
+    mixed: Tensors = {}
+    for name, array in shared.items():
+        if adapter.side(name) == "A":
+            mixed[name] = np.concatenate([array, own[name]], axis=0)
+        else:
+            parts = [array * np.float32(1 - share), own[name] * np.float32(share)]
+            mixed[name] = np.concatenate(parts, axis=1)
+    return mixed
+
+
+def _own(client: Client) -> Tensors | None:
+    """The silo's update in the round of the last adapter, whole; nothing where it has none."""
+    told, store = client.told, client.exchange
+    folder = keys.update_folder(told.storage.prefix, told.environment, told.start.round)
+    try:
+        update = UpdateManifest.model_validate_json(store.get(folder + keys.MANIFEST))
+    except NotFound:
+        return None
+    if not update.trained:
+        return None
+    trained = adapter.decode(store.get(folder + keys.ADAPTER))
+    return adapter.join(_frozen(client, update.start.round), trained)
+
+
+def _frozen(client: Client, round_: int) -> Tensors:
+    """The frozen part that the update was trained on top of; most strategies have none."""
+    if not round_:
+        return {}
+    folder = keys.global_folder(client.told.storage.prefix, round_)
+    manifest = GlobalManifest.model_validate_json(client.exchange.get(folder + keys.MANIFEST))
+    if not manifest.frozen_rank:
+        return {}
+    whole = adapter.decode(client.exchange.get(folder + keys.ADAPTER))
+    return adapter.split(whole, client.told.adapter.rank).frozen
+
+
+def _finetuned(client: Client, agent: Agent) -> Tensors | None:
+    """The global adapter after one more training on the silo's own experience."""
+    told = client.told
+    # Shards of earlier rounds are asked for who they belong to, not for this Job's settings.
+    shards = Shards(client.private, told.model_copy(update={"round": told.round + 1}))
+    found = [shard for round_ in shards.rounds() if (shard := shards.find(round_))]
+    lesson = client.choose(agent, found)
+    if not lesson.sequences:
+        return None
+    seed = seeds.derive(told.seed, told.environment, told.round, _PURPOSE)
+    trained = learners.get(lesson.training.learner)(
+        agent.base, replace(lesson, half="both", seed=seed, optimizer=None), _progress
+    )
+    if not adapter.is_finite(trained.tensors):
+        return None  # the global adapter is there, so nothing is lost
+    return adapter.join(agent.frozen, trained.tensors)
+
+
+def _progress(done: int, total: int) -> None:
+    program.progress(phase="finetune", done=done, total=total)
+
+
+def _store(private: ObjectStore, told: Assignment, tensors: Tensors) -> dict[str, FileEntry]:
+    """Adapter and config as PEFT loads them, in the private store."""
+    data = put_once(private, _folder(told) + keys.ADAPTER, adapter.encode(tensors))
+    shapes = adapter.shapes(data)
+    rank = next(shape[0] for name, shape in shapes.items() if adapter.side(name) == "A")
+    extra = rank - told.adapter.rank
+    config = adapter.config(told.adapter, told.model.source, adapter.target_names(shapes), extra)
+    config = put_once(private, _folder(told) + keys.CONFIG, config)
+    return {
+        name: FileEntry(sha256=sha256(content), size=len(content))
+        for name, content in ((keys.ADAPTER, data), (keys.CONFIG, config))
+    }
+
+
+def _folder(told: Assignment) -> str:
+    place = told.experience_storage or told.storage
+    return keys.personal_folder(place.prefix, told.environment, told.start.round)
+
+
+def _inputs(told: Assignment) -> dict[str, object]:
+    mode = told.settings.personalization
+    own = {"adapter_sha256": told.start.sha256, "personalization": mode}
+    return {**told.evaluation_inputs(), **own}
+
+
+def _parsed(told: Assignment, data: bytes) -> PersonalManifest:
+    try:
+        document = PersonalManifest.model_validate_json(data)
+    except ValidationError:
+        where = _folder(told) + keys.MANIFEST
+        raise Corrupt(f"{where}: expected a silo's choice, got something else") from None
+    place = told.experience_storage or told.storage
+    check_same_run(place.prefix, document.inputs, _inputs(told))
+    return document

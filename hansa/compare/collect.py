@@ -1,0 +1,123 @@
+"""What a finished run says of its method: read from its store, before the folder is removed."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from hansa import keys
+from hansa.compare import results
+from hansa.compare.comparison import Run
+from hansa.compare.results import Communication, Row, Work
+from hansa.errors import NotFound
+from hansa.manifest import EvaluationDocument, GlobalManifest, PersonalManifest, UpdateManifest
+from hansa.policy.apart import NONE
+from hansa.store.base import ObjectStore
+
+
+class Finished:
+    """A finished run's documents, below one prefix of a store."""
+
+    def __init__(self, run: Run, store: ObjectStore, prefix: str, last: int) -> None:
+        """`last`: the newest round that was opened."""
+        self._run = run
+        self._store = store
+        self._prefix = prefix
+        self._rounds = range(1, last + 1)
+        self._environments = sorted(e.name for e in run.federation.spec.environments)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether every environment has an adapter of its own."""
+        return self._run.federation.spec.aggregation.strategy == NONE
+
+    def rows(self) -> list[Row]:
+        """Every evaluation of the run; adapters of their own are scored at home here."""
+        return [row for name in self._environments for row in self._rows(name)]
+
+    def _rows(self, name: str) -> Iterator[Row]:
+        for round_ in (0, *self._rounds):
+            raw = self._get(keys.evaluation(self._prefix, name, round_))
+            if raw is None:
+                continue
+            document = EvaluationDocument.model_validate_json(raw)
+            whose = name if self.is_apart and round_ else ""
+            for environment, tasks in results.by_environment(self._run, document).items():
+                yield results.row(self._run, environment, tasks, round_, whose)
+
+    def chosen(self, final: int) -> list[PersonalManifest]:
+        """What silos serve themselves after the final round, where they choose."""
+        if self._run.federation.spec.personalization == "none":
+            return []
+        found = (
+            self._get(keys.personal_folder(self._prefix, name, final) + keys.MANIFEST)
+            for name in self._environments
+        )
+        return [PersonalManifest.model_validate_json(raw) for raw in found if raw]
+
+    def personal_rows(self, chosen: Iterable[PersonalManifest]) -> list[Row]:
+        """How these do at home, which is all that they are for."""
+        return [
+            results.row(self._run, one.environment, one.tasks, one.adapter.round, one.environment)
+            for one in chosen
+        ]
+
+    def own_adapters(self) -> dict[str, tuple[int, bytes]]:
+        """The last adapter of each environment, with its round; none where they share one."""
+        found: dict[str, tuple[int, bytes]] = {}
+        for manifest in self._updates() if self.is_apart else ():
+            if manifest.trained:
+                folder = keys.update_folder(self._prefix, manifest.environment, manifest.round)
+                found[manifest.environment] = manifest.round, self._store.get(folder + keys.ADAPTER)
+        return found
+
+    def communication(self) -> Communication:
+        """Bytes sent: adapters both ways, or the trajectories that a centre must have."""
+        if self._run.kind.pooled:
+            return Communication(shares="trajectories", up=sum(self._shards()))
+        if self.is_apart:
+            return Communication(shares="nothing")
+        up = sum(entry.size for one in self._updates() for entry in one.files.values())
+        down = 0
+        for round_ in self._rounds:  # every silo fetches each global adapter, the last one too
+            raw = self._get(keys.global_folder(self._prefix, round_) + keys.MANIFEST)
+            if raw is not None:
+                made = GlobalManifest.model_validate_json(raw)
+                sizes = [e.size for name, e in made.files.items() if name != keys.STATE]
+                down += sum(sizes) * len(self._environments)
+        return Communication(shares="adapters", up=up, down=down)
+
+    def work(self) -> Work:
+        """Episodes, steps and seconds of all clients and aggregators."""
+        done = list(self._updates())
+        counts = [manifest.counts for manifest in done]
+        seconds = sum(sum(manifest.seconds.values()) for manifest in done)
+        return Work(
+            explored=sum(each.explored for each in counts),
+            succeeded=sum(each.succeeded for each in counts),
+            generated=sum(each.generated for each in counts),
+            steps=sum(each.steps for each in counts),
+            tokens=sum(each.tokens for each in counts),
+            seconds=round(seconds, 1),
+        )
+
+    def base_model(self) -> str:
+        """Digest of the base model's files; empty where nobody has trained."""
+        return next((manifest.base_model for manifest in self._updates()), "")
+
+    def _updates(self) -> Iterator[UpdateManifest]:
+        for name in self._environments:
+            for round_ in self._rounds:
+                raw = self._get(keys.update_folder(self._prefix, name, round_) + keys.MANIFEST)
+                if raw is not None:
+                    yield UpdateManifest.model_validate_json(raw)
+
+    def _shards(self) -> Iterator[int]:
+        for name in self._environments:
+            for round_ in (0, *self._rounds):
+                with suppress(NotFound):
+                    yield self._store.size(keys.experience_shard(self._prefix, name, round_))
+
+    def _get(self, key: str) -> bytes | None:
+        try:
+            return self._store.get(key)
+        except NotFound:
+            return None

@@ -1,0 +1,196 @@
+"""A comparison's file, and the runs that it asks for; every mistake is told in one sentence."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hansa import load
+from hansa.base import Model
+from hansa.compare import methods
+from hansa.compare.methods import METHODS, Method
+from hansa.errors import InputError
+from hansa.status import Federation
+
+REFERENCE = "fed-se"
+
+MethodName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9+.]*[a-z0-9])?$", min_length=1, max_length=40)
+]
+
+
+class Entry(Model):
+    """One method of the comparison."""
+
+    name: MethodName
+    """Its name in tables; a known method's name alone stands for that method."""
+    base: str = REFERENCE
+    """The known method that it changes."""
+    spec: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the federation's spec that it sets."""
+
+
+class Comparison(Model):
+    """Methods and seeds over one federation."""
+
+    federation: Annotated[str, Field(min_length=1, max_length=500)]
+    """Its manifest, as a path from this file's folder."""
+    title: Annotated[str, Field(max_length=200)] = ""
+    """What the page is called; absent: the federation's name."""
+    seeds: Annotated[
+        list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=100)
+    ]
+    """Every method is run once with each of them."""
+    methods: Annotated[list[Entry], Field(min_length=1, max_length=100)]
+    """What is compared, in the order of the table."""
+    spec: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the spec that are set for all of them: fewer rounds, say."""
+    reference: str = REFERENCE
+    """The method that the others are compared with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One method with one seed."""
+
+    method: str
+    """Name of the entry."""
+    base: str
+    """The known method that it is, or changes."""
+    seed: int
+    """Its seed."""
+    federation: Federation
+    """What is run."""
+    silos: Federation
+    """The same with every environment by itself; other than `federation` where it is pooled."""
+
+    @property
+    def kind(self) -> Method:
+        """What kind of run it is."""
+        return METHODS[self.base]
+
+    @property
+    def id(self) -> str:
+        """Its name in folders and files."""
+        return f"{self.method}-{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A comparison that was read and checked."""
+
+    name: str
+    """Name of its federation."""
+    title: str
+    """What its page is called."""
+    reference: str
+    """The method that the others are compared with; empty where it is not among them."""
+    methods: list[str]
+    """Names in the order of the table."""
+    bases: dict[str, str]
+    """The known method behind each name."""
+    environments: dict[str, str]
+    """World of each environment, by its name, in the manifest's order."""
+    runs: list[Run]
+    """Seed by seed, so that a table that is not complete compares like with like."""
+
+
+def read(path: Path) -> Wanted:
+    """The comparison in a file, with the spec of every run checked."""
+    document = load.read(path, "comparison")
+    if isinstance(document, dict) and "kind" in document:
+        raise InputError(
+            f"{path}: got a {document['kind']}, expected a comparison with federation, seeds and "
+            "methods",
+            hint="write a file whose `federation` names that manifest",
+        )
+    comparison = load.fit(Comparison, _spelled_out(document, path))
+    manifest = path.parent / comparison.federation
+    base = load.read(manifest)
+    if not isinstance(base, dict) or not isinstance(base.get("spec"), dict):
+        load.build(base, str(manifest))  # says what is wrong with it
+    spec = methods.without_store(methods.merged(base["spec"], comparison.spec))
+    plain = _federation(base, spec, "spec")
+    _check_names(comparison)
+    runs = [
+        _run(base, spec, index, entry, seed, here=seed == comparison.seeds[0])
+        for seed in comparison.seeds
+        for index, entry in enumerate(comparison.methods)
+    ]
+    names = [entry.name for entry in comparison.methods]
+    return Wanted(
+        name=plain.metadata.name,
+        title=comparison.title or plain.metadata.name,
+        reference=_reference(comparison, names),
+        methods=names,
+        bases={entry.name: entry.base for entry in comparison.methods},
+        environments={e.name: e.world for e in plain.spec.environments},
+        runs=runs,
+    )
+
+
+def _spelled_out(document: Any, path: Path) -> Any:
+    """The document with every method as a mapping; a name alone is the method of that name."""
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: expected a mapping with federation, seeds and methods")
+    given = document.get("methods")
+    if not isinstance(given, list):
+        return document
+    entries = [{"name": e, "base": e} if isinstance(e, str) else e for e in given]
+    return {**document, "methods": entries}
+
+
+def _check_names(comparison: Comparison) -> None:
+    for index, seed in enumerate(comparison.seeds):
+        if seed in comparison.seeds[:index]:
+            raise InputError(f"seeds[{index}]: got {seed} a second time, expected distinct seeds")
+    names = [entry.name for entry in comparison.methods]
+    for index, entry in enumerate(comparison.methods):
+        if entry.base not in METHODS:
+            near = difflib.get_close_matches(entry.base, METHODS, n=1)
+            known = ", ".join(METHODS)
+            where = f"methods[{index}]" + (".base" if entry.base != entry.name else "")
+            raise InputError(
+                f"{where}: got '{entry.base}', expected one of {known}",
+                hint=f"did you mean {near[0]}?" if near else "",
+            )
+        if entry.name in names[:index]:
+            raise InputError(f"methods[{index}].name: got '{entry.name}' a second time")
+        if entry.name in METHODS and entry.base != entry.name:
+            raise InputError(
+                f"methods[{index}].name: got '{entry.name}', which is another method than "
+                f"{entry.base}, expected a name of its own"
+            )
+
+
+def _reference(comparison: Comparison, names: list[str]) -> str:
+    given = "reference" in comparison.model_fields_set
+    if given and comparison.reference not in names:
+        raise InputError(
+            f"reference: got '{comparison.reference}', expected one of {', '.join(names)}"
+        )
+    return comparison.reference if comparison.reference in names else ""
+
+
+def _run(base: Any, spec: Any, index: int, entry: Entry, seed: int, *, here: bool) -> Run:
+    """One run; what this machine lacks is the same for every seed, and looked for once."""
+    method = METHODS[entry.base]
+    where = f"methods[{index}] ({entry.name})"
+    own = methods.applied(spec, method, entry.spec, seed)
+    silos = _federation(base, own, where, here=here)
+    pooled = _federation(base, methods.pooled(own), where, here=False) if method.pooled else silos
+    return Run(method=entry.name, base=entry.base, seed=seed, federation=pooled, silos=silos)
+
+
+def _federation(base: Any, spec: Any, where: str, *, here: bool = True) -> Federation:
+    """A federation, or the sentence about its spec with the place that changed it."""
+    try:
+        federation = load.build({**base, "spec": spec})
+        if here:
+            load.check_here(federation)
+    except InputError as error:
+        message = error.message if where == "spec" else f"{where}: {error.message}"
+        raise InputError(message, error.hint) from None
+    return federation

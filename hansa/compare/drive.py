@@ -1,0 +1,251 @@
+"""Carrying a comparison out: its runs as processes, some at a time, until none is left.
+
+A run that is over is a file; one that is not goes on in its folder. So a kill at any moment loses
+at most what the runs at work were doing.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hansa.compare import estimate, results, worker
+from hansa.compare.comparison import Run, Wanted
+from hansa.compare.estimate import FirstRound
+from hansa.errors import InputError
+from hansa.local.capacity import Capacity, measure
+from hansa.local.lifeline import die_with_parent
+from hansa.local.warm import last_line
+from hansa.program import replace
+
+TICK_SECONDS = 0.25
+STOP_PATIENCE_SECONDS = 10.0
+
+
+class Shown(Protocol):
+    """What a person sees while it goes on."""
+
+    def began(self, run: Run) -> None:
+        """A run has begun, or goes on."""
+        ...
+
+    def at(self, run: Run, rounds: int) -> None:
+        """A run has done so many rounds."""
+        ...
+
+    def ended(self, run: Run, problem: str) -> None:
+        """A run is over; a problem says why it has no result."""
+        ...
+
+    def estimated(self, first: FirstRound, seconds: float) -> None:
+        """How long all that is left will take."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to carry it out."""
+
+    out: Path
+    """Folder that keeps everything."""
+    jobs: int | None = None
+    """Runs at a time; absent: by cores, GPUs and memory."""
+    parallel: int | None = None
+    """Jobs of a run at a time; absent: what is left of the machine."""
+    keep: bool = False
+    """Whether folders of finished runs are kept."""
+    stop_after: float | None = None
+    """Seconds after which it stops, to go on another day."""
+    only_estimate: bool = False
+    """Whether to stop as soon as the time is estimated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How it ended."""
+
+    problems: dict[str, str]
+    """Runs that failed, and why."""
+    stopped: str = ""
+    """Why it stopped before the end, where it did."""
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Hold the comparison's folder: two at work would fight over the same runs."""
+    try:
+        (out / results.RESULTS).mkdir(parents=True, exist_ok=True)
+        file = (out / "lock").open("w")
+    except OSError as error:
+        raise InputError(f"--out: got {out}: {error.strerror or error}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"--out: got {out}, where another `hansa compare` is at work",
+                hint="wait for it, or choose another --out",
+            ) from None
+        yield
+
+
+def tidy(wanted: Wanted, out: Path) -> None:
+    """Remove what a kill left of runs that are over."""
+    for run in wanted.runs:
+        if results.file(out, run).exists():
+            shutil.rmtree(worker.folder_of(out, run), ignore_errors=True)
+            _log(out, run).unlink(missing_ok=True)
+            _order(out, run).unlink(missing_ok=True)
+
+
+def _log(out: Path, run: Run) -> Path:
+    return out / worker.RUNS / f"{run.id}.log"
+
+
+def _order(out: Path, run: Run) -> Path:
+    return out / worker.RUNS / f"{run.id}.json"
+
+
+def pending(wanted: Wanted, out: Path, only: Sequence[str] = ()) -> list[Run]:
+    """Runs without a result, one that tells most about the time first."""
+    left = [
+        run
+        for run in wanted.runs
+        if (not only or run.method in only) and not results.file(out, run).exists()
+    ]
+    telling = next((run for run in left if _tells(run)), None)
+    return [telling, *(run for run in left if run is not telling)] if telling else left
+
+
+def _tells(run: Run) -> bool:
+    return run.kind.trains and run.federation.spec.exploration.tasks_per_round > 0
+
+
+class _Worker:
+    """One run's process."""
+
+    def __init__(self, run: Run, slot: int, options: Options, parallel: int, gpu: str) -> None:
+        self.run = run
+        self.slot = slot
+        self.began = time.monotonic()
+        self.folder = worker.folder_of(options.out, run)
+        self.log = _log(options.out, run)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        order = _order(options.out, run)
+        replace(order, worker.order(run, options.out, parallel=parallel, keep=options.keep))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "hansa.compare.worker", str(order)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})},
+                preexec_fn=die_with_parent,  # only prctl runs in it
+                start_new_session=True,  # Ctrl-C is ours, and we stop them in good order
+            )
+
+    def rounds(self) -> int:
+        """Rounds that it has done."""
+        try:
+            status = json.loads((self.folder / "federation.json").read_bytes())["status"]
+        except (OSError, ValueError, KeyError):
+            return 0
+        return int(status.get("completed", 0))
+
+    def problem(self) -> str:
+        """Why it has failed; empty when it has not."""
+        if self.process.returncode == 0:
+            return ""
+        return last_line(self.log) or f"ended with {self.process.returncode}"
+
+
+class Drive:
+    """The runs that are left, those at work, and what came of them."""
+
+    def __init__(self, runs: list[Run], options: Options, shown: Shown) -> None:
+        self._left = list(runs)
+        self._options = options
+        self._shown = shown
+        self._working: list[_Worker] = []
+        self._problems: dict[str, str] = {}
+        self._first: FirstRound | None = None
+        capacity = _capacity(runs)
+        self.jobs = min(options.jobs or capacity.slots, max(1, len(runs)))
+        self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
+        self._gpus = capacity.gpus
+
+    def carry_out(self, clock: Callable[[], float] = time.monotonic) -> Outcome:
+        """Work until nothing is left, or until it is time to stop."""
+        began = clock()
+        end = self._options.stop_after
+        try:
+            while self._left or self._working:
+                self._fill()
+                self._look()
+                if self._first and self._options.only_estimate:
+                    return Outcome(problems=self._problems, stopped="the time is estimated")
+                if end is not None and clock() - began >= end:
+                    return Outcome(problems=self._problems, stopped=f"{end:g} s are over")
+                time.sleep(TICK_SECONDS)
+        finally:
+            self._stop()
+        return Outcome(problems=self._problems)
+
+    def _fill(self) -> None:
+        busy = {one.slot for one in self._working}
+        for slot in range(self.jobs):
+            if slot in busy or not self._left:
+                continue
+            run = self._left.pop(0)
+            gpu = self._gpus[slot % len(self._gpus)] if self._gpus else ""
+            self._shown.began(run)
+            self._working.append(_Worker(run, slot, self._options, self.parallel, gpu))
+
+    def _look(self) -> None:
+        for one in list(self._working):
+            self._shown.at(one.run, one.rounds())
+            if self._first is None and _tells(one.run):
+                self._estimate(one)
+            if one.process.poll() is None:
+                continue
+            self._working.remove(one)
+            problem = one.problem()
+            if problem:
+                self._problems[one.run.id] = problem
+            self._shown.ended(one.run, problem)
+
+    def _estimate(self, one: _Worker) -> None:
+        self._first = estimate.find(one.run, one.folder)
+        if self._first:
+            runs = [*self._left, *(other.run for other in self._working)]
+            seconds = estimate.of_runs(self._first, runs) / (self.jobs * self.parallel)
+            # What a run needs beside its Jobs: imports, a store, the pauses between them.
+            beside = time.monotonic() - one.began - self._first.seconds / self.parallel
+            seconds += max(0.0, beside) * len(runs) / self.jobs
+            self._shown.estimated(self._first, seconds)
+
+    def _stop(self) -> None:
+        """End the runs at work in good order; they go on where they stand."""
+        for one in self._working:
+            one.process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + STOP_PATIENCE_SECONDS
+        for one in self._working:
+            try:
+                one.process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                one.process.kill()
+                one.process.wait()
+
+
+def _capacity(runs: Sequence[Run]) -> Capacity:
+    threads = max((run.federation.spec.training.cpu_threads for run in runs), default=1)
+    return measure(threads=threads)

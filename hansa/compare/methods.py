@@ -1,0 +1,117 @@
+"""The methods of a comparison: small changes of one manifest, each by what makes it that method.
+
+What a method does not set is the manifest's, so that two methods differ in nothing else.
+"""
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+Document = dict[str, Any]
+
+CENTRE = "centre"
+"""Name of the one environment that a pooled method has."""
+
+_FED_SE: Document = {
+    "experience": {"filter": "success", "history": True},
+    "training": {"learner": "success-sft"},
+    "aggregation": {"strategy": "mean", "serverStep": 1.0},
+    "personalization": "none",
+}
+_SHOWN_ONLY: Document = {"exploration": {"tasksPerRound": 0}}
+_APART: Document = {"aggregation": {"strategy": "none"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One way to make the agents."""
+
+    about: str
+    """One line for tables and docs."""
+    patch: Document = field(default_factory=dict)
+    """Fields of the spec that it sets, over those of Fed-SE."""
+    pooled: bool = False
+    """Whether one silo has all worlds, and so all trajectories."""
+    trains: bool = True
+    """False: the base model is scored as it is."""
+
+
+METHODS: dict[str, Method] = {
+    "pre-trained": Method(about="the base model as it is", trains=False),
+    "local": Method(about="each silo alone, demonstrations only", patch={**_SHOWN_ONLY, **_APART}),
+    "local-evolution": Method(about="each silo alone, explores as in Fed-SE", patch=_APART),
+    "centralized": Method(about="one silo has all demonstrations", patch=_SHOWN_ONLY, pooled=True),
+    "centralized-evolution": Method(about="one silo has all worlds and explores", pooled=True),
+    "fedit": Method(
+        about="federated, demonstrations only, weighted by their number",
+        patch={
+            **_SHOWN_ONLY,
+            "aggregation": {"strategy": "weighted-mean", "weightBy": "examples"},
+        },
+    ),
+    "fed-se": Method(about="the paper: explore, keep successes, plain mean of A and of B"),
+    "fed-se+personal": Method(
+        about="Fed-SE, and each silo serves what is best on its own validation tasks",
+        patch={"personalization": "best"},
+    ),
+    "no-history": Method(
+        about="Fed-SE without successes of earlier rounds", patch={"experience": {"history": False}}
+    ),
+    "no-filter": Method(
+        about="Fed-SE that learns from failures too", patch={"experience": {"filter": "none"}}
+    ),
+    "success-weighted": Method(
+        about="Fed-SE weighted by the round's successes",
+        patch={"aggregation": {"strategy": "weighted-mean", "weightBy": "successes"}},
+    ),
+}
+"""Methods by name; an entry of a comparison may change any field of one and give it a new name."""
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """The document with a patch over it: mappings field by field, everything else as a whole."""
+    if not isinstance(document, dict) or not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    return {
+        **copy.deepcopy(document),
+        **{name: merged(document.get(name), value) for name, value in patch.items()},
+    }
+
+
+def without_store(spec: Document) -> Document:
+    """The spec for a store of the run's own: a comparison never writes into a bucket."""
+    spec = {name: value for name, value in spec.items() if name != "storage"}
+    environments = spec.get("environments")
+    if isinstance(environments, list):
+        dropped = ("experienceStorage", "credentialsSecret")
+        spec["environments"] = [
+            {k: v for k, v in each.items() if k not in dropped} if isinstance(each, dict) else each
+            for each in environments
+        ]
+    return spec
+
+
+def applied(spec: Document, method: Method, patch: Document, seed: int) -> Document:
+    """The spec of one run: the manifest's, then Fed-SE's fields, the method's, the entry's."""
+    for each in (_FED_SE, method.patch, patch, {"seed": seed}):
+        spec = merged(spec, each)
+    return spec
+
+
+def pooled(spec: Document) -> Document:
+    """The spec with all its environments as one, which has their worlds, names and tasks."""
+    worlds = [
+        {
+            key: each[key]
+            for key in ("name", "world", "options", "demonstrationsFrom")
+            if each.get(key)
+        }
+        for each in spec["environments"]
+    ]
+    centre = {"name": CENTRE, "world": "mixed", "options": {"worlds": worlds}}
+    participation = {
+        name: value
+        for name, value in spec.get("participation", {}).items()
+        if name != "minimumUpdates"
+    }
+    return {**spec, "participation": participation, "environments": [centre]}

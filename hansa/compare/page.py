@@ -1,0 +1,235 @@
+"""One self-contained HTML page about a comparison, in the clothes of a run's report."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hansa.compare import table as tables
+from hansa.compare import text
+from hansa.compare.methods import METHODS
+from hansa.compare.table import Line, Table
+from hansa.intervals import Interval
+from hansa.report.charts import SHAPES, Axes, Series, legend, lines
+from hansa.report.markup import Child, Html, details, percent, points, table, tag
+from hansa.report.page import header, whole_page
+
+_HINT = (
+    "Means over seeds, in brackets 95\u202f% intervals: a bootstrap that draws seeds and, for each "
+    "of them, a rate that its episodes allow. Macro counts every environment alike, micro every "
+    "episode. Local methods have an adapter per silo, scored at home; “all worlds” is the mean of "
+    "each of them everywhere. Intervals of differences are on the wide side, for all methods play "
+    "the same tasks."
+)
+
+
+MOST_BANDS = 4
+"""Bands that can be told apart in one chart; more methods get a small chart each."""
+
+
+def render(shown: Table) -> str:
+    """The page; equal results give equal bytes."""
+    data = tables.to_data(shown)
+    body = tag(
+        "main",
+        header("Hansa comparison", shown.title, [tag("span", fact) for fact in _facts(shown)]),
+        _missing(shown),
+        _table(shown),
+        _curves(shown),
+        _costs(shown),
+        _methods(shown),
+    )
+    return whole_page(f"{shown.title} · Hansa comparison", body, _without_rows(data))
+
+
+def _without_rows(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in ("rows", "runs")}
+
+
+def _facts(shown: Table) -> list[str]:
+    runs = len(shown.results)
+    models = sorted({row.model for result in shown.results for row in result.rows})
+    machines = sorted({result.machine for result in shown.results})
+    seeds = {result.seed for result in shown.results}
+    told = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return [*models, f"{runs} runs", told, *machines]
+
+
+def _missing(shown: Table) -> Html | None:
+    if not shown.missing:
+        return None
+    said = tag("strong", f"{len(shown.missing)} runs are missing: ")
+    return tag("div", tag("p", said, ", ".join(shown.missing)), class_="trouble", role="note")
+
+
+def _section(title: str, identifier: str, *children: Child) -> Html:
+    heading = tag("h2", title, id=identifier)
+    return tag("section", heading, *children, aria_labelledby=identifier)
+
+
+def _table(shown: Table) -> Html:
+    if not shown.lines:
+        return _section("Success", "success", tag("p", "No run is over yet.", class_="empty"))
+    against = [f"macro against {shown.reference}"] if shown.reference else []
+    heads: list[Child] = ["method", *shown.environments, "macro", "micro", *against, "seeds"]
+    rows = [_row(shown, line) for line in shown.lines]
+    return _section(
+        "Success on held-out tasks after the last round",
+        "success",
+        table(heads, rows, label="Success by method and environment", class_="figures"),
+        tag("p", _HINT, class_="hint"),
+    )
+
+
+def _row(shown: Table, line: Line) -> list[Child]:
+    figures = [line.summary.environments[name] for name in shown.environments]
+    cells: list[Child] = [tag("span", line.name, class_="named")]
+    cells += [_cell(figure) for figure in (*figures, line.summary.macro, line.summary.micro)]
+    if shown.reference:
+        cells.append(_change(line.against))
+    return [*cells, line.summary.seeds]
+
+
+def _cell(figure: Interval) -> Html:
+    limits = f"[{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
+    return tag("td", tag("b", percent(figure.value)), tag("small", limits))
+
+
+def _change(figure: Interval | None) -> Html:
+    if figure is None:
+        return tag("td", "–")
+    way = "up" if figure.low > 0 else "down" if figure.high < 0 else "even"
+    limits = f"[{points(figure.low)}, {points(figure.high)}]"
+    return tag("td", tag("b", points(figure.value), class_=way), tag("small", limits))
+
+
+def _look(shown: Table, line: Line) -> tuple[str, int]:
+    """Colour and mark of a method; after eight of them the same colours get other marks."""
+    index = [each.name for each in shown.lines if each.curve].index(line.name)
+    return f"s{index % len(SHAPES)}", (index + index // len(SHAPES)) % len(SHAPES)
+
+
+def _curves(shown: Table) -> Html | None:
+    drawn = [line for line in shown.lines if line.curve]
+    if not drawn:
+        return None
+    last = max(line.curve[-1][0] for line in drawn)
+    named = [(line.name, *_look(shown, line)) for line in drawn]
+    by_world = [_panel(name, _chart(shown, drawn, last, name)) for name in shown.environments]
+    by_method = [
+        _panel(line.name, _chart(shown, _beside_reference(shown, line), last, "", alone=line.name))
+        for line in drawn
+        if len(drawn) > MOST_BANDS
+    ]
+    return _section(
+        "Success by round",
+        "rounds",
+        tag("p", "Bands are 95\u202f% intervals over seeds and episodes.", class_="lead"),
+        tag("figure", _chart(shown, drawn, last, ""), legend(named), class_="overview"),
+        tag("h3", "In each environment"),
+        tag("div", *by_world, class_="panels"),
+        tag("h3", f"Each method, beside {shown.reference or 'nothing'}") if by_method else None,
+        tag("div", *by_method, class_="panels") if by_method else None,
+        details("Figures of the curves", _figures(drawn, last)),
+    )
+
+
+def _panel(name: str, drawing: Html) -> Html:
+    return tag("figure", tag("figcaption", tag("strong", name)), drawing)
+
+
+def _beside_reference(shown: Table, line: Line) -> list[Line]:
+    others = [each for each in shown.lines if each.name == shown.reference and each.curve]
+    return [*(each for each in others if each is not line), line]
+
+
+def _chart(shown: Table, drawn: Sequence[Line], last: int, name: str, alone: str = "") -> Html:
+    """One chart: an environment's success, or without its name the macro average.
+
+    `alone` names the one method that the chart is about.
+    """
+    by_round = {line.name: line.curves[name] if name else line.curve for line in drawn}
+    series = [
+        Series(
+            name=line.name,
+            points=by_round[line.name],
+            tone="faint" if alone and line.name != alone else tone,
+            shape=None if alone and line.name != alone else shape,
+            band=line.name == alone or (not alone and len(drawn) <= MOST_BANDS),
+        )
+        for line in drawn
+        for tone, shape in [_look(shown, line)]
+    ]
+    whole = not name and not alone
+    height = 320 if whole else 140
+    axes = Axes(first=0, last=max(1, last), top=1.0, height=height, show=_tick)
+    titles = [
+        (round_, "\n".join([f"round {round_}", *_told(by_round, round_)]))
+        for round_ in range(last + 1)
+    ]
+    return lines(
+        series,
+        axes,
+        label=f"Success by round, {alone or name or 'macro average'}.",
+        ends=whole,
+        baseline=_base(shown, name),
+        titles=titles,
+    )
+
+
+def _base(shown: Table, name: str) -> float | None:
+    """The base model's success, where it was scored."""
+    base = next((line for line in shown.lines if line.name == "pre-trained"), None)
+    if base is None:
+        return None
+    return (base.summary.environments[name] if name else base.summary.macro).value
+
+
+def _tick(ratio: float) -> str:
+    return f"{ratio * 100:.3g}\u202f%"
+
+
+def _told(by_round: dict[str, list[tuple[int, Interval]]], round_: int) -> list[str]:
+    found = [(name, dict(told).get(round_)) for name, told in by_round.items()]
+    return [f"{name} {percent(figure.value)}" for name, figure in found if figure]
+
+
+def _figures(drawn: Sequence[Line], last: int) -> Html:
+    rows: list[list[Child]] = []
+    for round_ in range(last + 1):
+        figures = [dict(line.curve).get(round_) for line in drawn]
+        if any(figures):
+            rows.append([round_, *(f"{f.value * 100:.1f}" if f else "–" for f in figures)])
+    heads = ["round", *(line.name for line in drawn)]
+    return table(heads, rows, label="Macro average by round", class_="dense")
+
+
+def _costs(shown: Table) -> Html | None:
+    told = [line for line in shown.lines if line.shares]
+    rows: list[list[Child]] = [
+        [
+            line.name,
+            line.shares,
+            f"{line.megabytes:.2f}",
+            text.span(line.seconds),
+            round(line.steps),
+        ]
+        for line in told
+    ]
+    heads = ["method", "silos send", "MB in all rounds", "time of a run", "optimizer steps"]
+    shared = table(heads, rows, label="Cost of a run by method")
+    hint = (
+        "MB are those of all silos together, both ways; of a centralized method the trajectories "
+        "that silos give away, compressed. Times depend on the machine and on what ran beside."
+    )
+    return _section("What a run costs", "costs", shared, tag("p", hint, class_="hint"))
+
+
+def _methods(shown: Table) -> Html:
+    here = [(line.name, line.about) for line in shown.lines]
+    known = {line.method for line in shown.lines}
+    left = [(name, method.about) for name, method in METHODS.items() if name not in known]
+    others = details("Methods that are not in this comparison", _list(left)) if left else None
+    return _section("Methods", "methods", _list(here), others)
+
+
+def _list(entries: Sequence[tuple[str, str]]) -> Html:
+    return tag("ul", *(tag("li", tag("strong", name), f": {about}") for name, about in entries))

@@ -1,0 +1,107 @@
+"""What a person sees while a comparison goes on: a bar in a terminal, lines in a pipe."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from hansa.compare.comparison import Run
+from hansa.compare.drive import Shown
+from hansa.compare.estimate import FirstRound
+from hansa.compare.text import span
+
+
+def estimate_sentence(first: FirstRound, seconds: float) -> str:
+    """The estimate in words."""
+    return (
+        f"the first round of {first.method} (seed {first.seed}) took {span(first.seconds)} of Job "
+        f"time: about {span(seconds)} for all that is left"
+    )
+
+
+class Lines:
+    """A line for each thing that happened."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def began(self, run: Run) -> None:
+        """A run has begun, or goes on."""
+        self._print(f"{run.method}, seed {run.seed}: begins")
+
+    def at(self, run: Run, rounds: int) -> None:
+        """Rounds are too many for lines."""
+
+    def ended(self, run: Run, problem: str) -> None:
+        """A run is over."""
+        self._print(f"{run.method}, seed {run.seed}: {problem or 'done'}")
+
+    def estimated(self, first: FirstRound, seconds: float) -> None:
+        """How long it will take."""
+        self._print(estimate_sentence(first, seconds))
+
+    def _print(self, line: str) -> None:
+        seconds = int(time.monotonic() - self._began)
+        print(f"{seconds // 60:02d}:{seconds % 60:02d} {line}", file=sys.stderr, flush=True)
+
+
+class Bar:
+    """One bar for all rounds of all runs, and one below it for each run at work."""
+
+    def __init__(self, progress: Progress, runs: Sequence[Run]) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+        self._done = 0
+        self._runs = len(runs)
+        self._rounds = {run.id: 0 for run in runs}
+        self._all = progress.add_task("", total=sum(_size(run) for run in runs))
+        self._update()
+
+    def began(self, run: Run) -> None:
+        """A run has begun, or goes on."""
+        name = f"{run.method}, seed {run.seed}"
+        self._tasks[run.id] = self._progress.add_task(name, total=_size(run))
+
+    def at(self, run: Run, rounds: int) -> None:
+        """A run has done so many rounds."""
+        self._rounds[run.id] = rounds
+        self._progress.update(self._tasks[run.id], completed=rounds)
+        self._update()
+
+    def ended(self, run: Run, problem: str) -> None:
+        """A run is over."""
+        self._progress.remove_task(self._tasks.pop(run.id))
+        self._rounds[run.id] = _size(run)
+        self._done += not problem
+        if problem:
+            self._progress.console.print(f"{run.method}, seed {run.seed}: {problem}", markup=False)
+        self._update()
+
+    def estimated(self, first: FirstRound, seconds: float) -> None:
+        """How long it will take."""
+        self._progress.console.print(estimate_sentence(first, seconds), markup=False)
+
+    def _update(self) -> None:
+        done = sum(self._rounds.values())
+        told = f"{self._done} of {self._runs} runs"
+        self._progress.update(self._all, completed=done, description=told)
+
+
+def _size(run: Run) -> int:
+    """Rounds of a run, and one step for what follows them."""
+    return (run.federation.spec.rounds if run.kind.trains else 0) + 1
+
+
+@contextmanager
+def shown(runs: Sequence[Run]) -> Iterator[Shown]:
+    """A bar for people at a terminal, lines for everything else."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        yield Bar(progress, runs)

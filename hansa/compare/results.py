@@ -1,0 +1,204 @@
+"""The result of one run: a small file that is written once, whole, and can be carried anywhere."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from hansa import intervals
+from hansa.base import Model
+from hansa.compare.comparison import Run, Wanted
+from hansa.errors import InputError
+from hansa.manifest import Count, EvaluationDocument, canonical
+from hansa.program import replace
+from hansa.spec import FederationSpec, differences
+
+RESULTS = "results"
+"""Folder of the result files inside that of the comparison."""
+
+
+class Row(Model):
+    """How one adapter did in one environment."""
+
+    model: str
+    """The base model."""
+    method: str
+    """The method that made the adapter."""
+    seed: int
+    """The run's seed."""
+    environment: str
+    """Environment whose held-out tasks were played."""
+    world: str
+    """Its world."""
+    of: str = ""
+    """Environment whose own adapter this is; empty: one adapter for all."""
+    round: Count
+    """Round that made the adapter; 0 is the base."""
+    success: float
+    """Share of the episodes that succeeded."""
+    tasks: Count
+    """Distinct tasks."""
+    episodes: Count
+    """Episodes."""
+    effective: float
+    """Independent episodes that these are worth; fewer where tasks were played several times."""
+    interval: Annotated[list[float], Field(min_length=2, max_length=2)]
+    """Limits of the success, 95 %: Wilson's, clustered by task."""
+
+
+class Work(Model):
+    """What a run did, over all its clients and rounds."""
+
+    explored: Count = 0
+    """Episodes explored."""
+    succeeded: Count = 0
+    """Those that succeeded."""
+    generated: Count = 0
+    """Tokens generated to explore."""
+    steps: Count = 0
+    """Optimizer steps."""
+    tokens: Count = 0
+    """Tokens trained on."""
+    seconds: float = 0.0
+    """Seconds of all Jobs together: what one machine with one slot would have taken."""
+
+
+class Communication(Model):
+    """What left the silos and came back."""
+
+    shares: Literal["nothing", "adapters", "trajectories"]
+    """What had to be sent."""
+    up: Count = 0
+    """Bytes that the silos sent, in all rounds."""
+    down: Count = 0
+    """Bytes that they received."""
+
+
+class Result(Model):
+    """One run that is over."""
+
+    version: Literal[1] = 1
+    """Version of this document."""
+    program: str
+    """Version of the program that wrote it."""
+    method: str
+    """Name of the method."""
+    base: str
+    """The known method that it is, or changes."""
+    seed: int
+    """The seed."""
+    spec: dict[str, Any]
+    """What was run; a result of another spec is refused."""
+    base_model: str = ""
+    """Digest of the base model's files, where the run has noted it."""
+    rows: list[Row]
+    """What was measured."""
+    final: Count = 0
+    """Round of the adapter that counts at the end; a guard may have gone back to it."""
+    serves: dict[str, str] = Field(default_factory=dict)
+    """What each silo serves itself, where it chooses."""
+    communication: Communication
+    """What was sent."""
+    work: Work
+    """What was done."""
+    wall_seconds: float
+    """How long it took here; a sitting that was killed hard is not counted."""
+    machine: str
+    """What it ran on."""
+
+
+def file(out: Path, run: Run) -> Path:
+    """Where a run's result is."""
+    return out / RESULTS / f"{run.id}.json"
+
+
+def row(run: Run, environment: str, tasks: dict[str, list[int]], round_: int, of: str = "") -> Row:
+    """A row from the successes and episodes of each task."""
+    counts = {name: (each[0], each[1]) for name, each in tasks.items()}
+    figure = intervals.clustered(counts)
+    return Row(
+        model=run.federation.spec.model.source,
+        method=run.method,
+        seed=run.seed,
+        environment=environment,
+        world=run.silos.spec.environment(environment).world,
+        of=of,
+        round=round_,
+        success=round(figure.value, 6),
+        tasks=len(counts),
+        episodes=sum(played for _, played in counts.values()),
+        effective=round(intervals.effective(list(counts.values())) if counts else 0.0, 2),
+        interval=[round(figure.low, 6), round(figure.high, 6)],
+    )
+
+
+def by_environment(run: Run, document: EvaluationDocument) -> dict[str, dict[str, list[int]]]:
+    """An evaluation's tasks by environment; those of a mixed world carry its name."""
+    known = [environment.name for environment in run.silos.spec.environments]
+    if document.environment in known:
+        return {document.environment: document.tasks}
+    split: dict[str, dict[str, list[int]]] = {name: {} for name in known}
+    for task, counts in document.tasks.items():
+        name, _, own = task.partition("/")
+        split[name][own] = counts
+    return split
+
+
+def write(out: Path, run: Run, result: Result) -> None:
+    """Write a result, whole or not at all."""
+    path = file(out, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, canonical(result.to_json()))
+
+
+def read(out: Path, run: Run) -> Result | None:
+    """A run's result, once it is there; one of another spec is refused by the field."""
+    path = file(out, run)
+    try:
+        result = Result.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        first = str(error).splitlines()[0][:100]
+        raise InputError(
+            f"{path}: got something else than a result ({first})",
+            hint="remove the file to make it again",
+        ) from None
+    changed = differences(_with_defaults(result.spec), run.federation.spec.to_json())
+    if changed:
+        where, theirs, ours = changed[0]
+        raise InputError(
+            f"{path}: was made with spec.{where} {_short(theirs)}, the comparison now says "
+            f"{_short(ours)}",
+            hint="remove the file to make it again, set the field back, or choose another --out",
+        )
+    return result
+
+
+def _with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec of an older version, with the defaults of fields that have come since."""
+    try:
+        return FederationSpec.model_validate(spec).to_json()
+    except ValidationError:
+        return spec
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def read_all(out: Path, wanted: Wanted) -> dict[str, Result]:
+    """All results that are there, by the run's id; those of two base models are not mixed."""
+    found = {run.id: result for run in wanted.runs if (result := read(out, run))}
+    bases: dict[str, str] = {}
+    for name, result in found.items():
+        if result.base_model:
+            bases.setdefault(result.base_model, name)
+    if len(bases) > 1:
+        first, second, *_ = bases.values()
+        raise InputError(
+            f"{out / RESULTS / second}.json: was made with another base model than {first}.json",
+            hint="remove those of the one that you do not mean",
+        )
+    return found

@@ -1,0 +1,133 @@
+"""Scoring adapters in all worlds, with the evaluate-only Job that ends every federation.
+
+Each adapter gets a place of its own in the run's store, laid out like a federation whose only
+environment has all worlds. The Job plays there exactly the tasks, with the same luck, that the
+silos' own evaluations play.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from hansa import keys, names
+from hansa.assignment import Assignment
+from hansa.compare import methods
+from hansa.compare.comparison import Run
+from hansa.errors import HansaError
+from hansa.jobs import JobRequest, ObservedJob
+from hansa.local.capacity import measure
+from hansa.local.executor import LocalExecutor
+from hansa.local.loop import embedded_spec, open_embedded
+from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.local.rundir import RunDir
+from hansa.manifest import EvaluationDocument, StartAdapter, sha256
+from hansa.spec import Environment
+from hansa.status import RoundSettings
+from hansa.store.base import put_once
+
+BASE = "base"
+"""Whose adapter it is when it is nobody's: the untrained start."""
+TICK_SECONDS = 0.5
+
+
+@contextmanager
+def opened(run: Run, folder: RunDir) -> Iterator[LocalStore]:
+    """The store of a run's folder, for as long as it is read."""
+    with folder.lock(), open_embedded(folder, embedded_spec(run.federation)) as store:
+        yield store
+
+
+def score(
+    run: Run,
+    folder: RunDir,
+    store: LocalStore,
+    adapters: Mapping[str, tuple[int, bytes]],
+    parallel: int | None,
+) -> dict[str, EvaluationDocument]:
+    """How each silo's adapter, given as (round, bytes), does in all worlds but its own.
+
+    Without adapters the base is scored, in all of them.
+    """
+    told = {
+        name: _assignment(run, store, name, round_, data)
+        for name, (round_, data) in adapters.items()
+        if len(run.silos.spec.environments) > 1
+    }
+    if not adapters:
+        told = {BASE: _assignment(run, store, BASE, 0, b"")}
+    _carry_out(run, folder, store, told, parallel)
+    reader = store.store()
+    return {
+        name: EvaluationDocument.model_validate_json(reader.get(_document(one)))
+        for name, one in told.items()
+    }
+
+
+def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes) -> Assignment:
+    spec = run.silos.spec
+    others = [e for e in spec.to_json()["environments"] if e["name"] != name]
+    centre = Environment.model_validate(methods.pooled({"environments": others})["environments"][0])
+    prefix = keys.scores_root(store.s3.prefix, name)
+    start = StartAdapter()
+    if round_:
+        start = StartAdapter(round=round_, sha256=sha256(data))
+        put_once(store.store(), keys.global_folder(prefix, round_) + keys.ADAPTER, data)
+    return Assignment(
+        role="evaluate",
+        federation=run.federation.metadata.name,
+        seed=spec.seed,
+        model=spec.model,
+        adapter=spec.adapter,
+        round=round_,
+        start=start,
+        settings=RoundSettings.of(spec),
+        storage=store.s3.model_copy(update={"prefix": prefix}),
+        environments=[centre.name],
+        environment=centre.name,
+        world=centre.world,
+        options=centre.options,
+    )
+
+
+def _document(told: Assignment) -> str:
+    return keys.evaluation(told.storage.prefix, told.environment, told.start.round)
+
+
+def _carry_out(
+    run: Run,
+    folder: RunDir,
+    store: LocalStore,
+    told: Mapping[str, Assignment],
+    parallel: int | None,
+) -> None:
+    """Run the Jobs side by side; one that fails ends the scoring with its own sentence."""
+    capacity = measure(threads=run.federation.spec.training.cpu_threads, asked=parallel)
+    folder.jobs.mkdir(exist_ok=True)
+
+    def environ(name: str) -> dict[str, str]:
+        return store.environ(RUNNER)
+
+    with LocalExecutor(folder.jobs, environ, capacity, own_credentials=False) as executor:
+        for name, assignment in told.items():
+            executor.create(_request(run, name, assignment))
+        jobs = executor.observe()
+        while any(job.is_active for job in jobs):
+            executor.wait(TICK_SECONDS)
+            jobs = executor.observe()
+    _refuse_failures(jobs)
+
+
+def _request(run: Run, name: str, told: Assignment) -> JobRequest:
+    return JobRequest(
+        name=names.fit(f"{run.federation.metadata.name}-score-{name}"),
+        role="evaluate",
+        round=told.round,
+        environment=told.environment,
+        attempt=1,
+        assignment=told,
+    )
+
+
+def _refuse_failures(jobs: Sequence[ObservedJob]) -> None:
+    for job in jobs:
+        if job.state == "failed":
+            raise HansaError(f"{job.name}: {job.message or 'the scoring failed'}")

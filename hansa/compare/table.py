@@ -1,0 +1,231 @@
+"""The table of a comparison: a line per method, made from the files of its runs alone."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hansa.compare import statistics
+from hansa.compare.comparison import Wanted
+from hansa.compare.methods import METHODS
+from hansa.compare.results import Result, Row
+from hansa.compare.statistics import Rate, Sample, Summary
+from hansa.intervals import Interval
+
+EVERYWHERE = ", all worlds"
+"""What the second line of a local method is called: its adapters are only good at home."""
+Key = tuple[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the table."""
+
+    name: str
+    """What it is called."""
+    method: str
+    """The method that it is about."""
+    about: str
+    """What the method is, in a few words."""
+    summary: Summary
+    """Success after the last round."""
+    against: Interval | None
+    """How much higher its macro average is than the reference's."""
+    curve: list[tuple[int, Interval]] = field(default_factory=list)
+    """Macro average by round."""
+    curves: dict[str, list[tuple[int, Interval]]] = field(default_factory=dict)
+    """Success by round in each environment."""
+    shares: str = ""
+    """What had to be sent."""
+    megabytes: float = 0.0
+    """MB sent and received by all silos in a run."""
+    seconds: float = 0.0
+    """Seconds that a run took."""
+    steps: float = 0.0
+    """Optimizer steps of a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """All lines, and what is not there yet."""
+
+    title: str
+    """What is compared."""
+    reference: str
+    """The method that others are compared with; empty: none."""
+    environments: dict[str, str]
+    """World of each environment."""
+    lines: list[Line]
+    """In the comparison's order."""
+    missing: list[str]
+    """Runs without a result."""
+    results: list[Result]
+    """What the table was made from."""
+
+
+def build(wanted: Wanted, found: dict[str, Result]) -> Table:
+    """The table of what is there."""
+    done = [found[run.id] for run in wanted.runs if run.id in found]
+    reference = _last([r for r in done if r.method == wanted.reference], wanted)
+    lines: list[Line] = []
+    for method in wanted.methods:
+        mine = [result for result in done if result.method == method]
+        if mine:
+            lines += _lines(method, mine, wanted, reference)
+    return Table(
+        title=wanted.title,
+        reference=wanted.reference,
+        environments=wanted.environments,
+        lines=lines,
+        missing=[run.id for run in wanted.runs if run.id not in found],
+        results=done,
+    )
+
+
+def _lines(
+    method: str, mine: Sequence[Result], wanted: Wanted, reference: dict[int, Sample]
+) -> list[Line]:
+    home = _last(mine, wanted)
+    if not home:
+        return []
+    about = METHODS[wanted.bases[method]].about
+    if wanted.bases[method] != method:
+        about = f"{wanted.bases[method]}, changed"
+    count = len(mine)
+    sent = [result.communication for result in mine]
+    curve, curves = _curves(mine, wanted)
+    line = Line(
+        name=method,
+        method=method,
+        about=about,
+        summary=statistics.summarize(home),
+        against=_against(method, home, wanted, reference),
+        curve=curve,
+        curves=curves,
+        shares=sent[0].shares,
+        megabytes=sum(each.up + each.down for each in sent) / count / 1e6,
+        seconds=sum(result.wall_seconds for result in mine) / count,
+        steps=sum(result.work.steps for result in mine) / count,
+    )
+    everywhere = {seed: s for r in mine for seed, s in [(r.seed, _everywhere(r, wanted))] if s}
+    if not everywhere:
+        return [line]
+    wide = Line(
+        name=method + EVERYWHERE,
+        method=method,
+        about="the same adapters, each in every world",
+        summary=statistics.summarize(everywhere),
+        against=_against(method + EVERYWHERE, everywhere, wanted, reference),
+    )
+    return [line, wide]
+
+
+def _against(
+    name: str, samples: dict[int, Sample], wanted: Wanted, reference: dict[int, Sample]
+) -> Interval | None:
+    if not reference or name == wanted.reference:
+        return None
+    return statistics.difference(samples, reference)
+
+
+def _last(mine: Iterable[Result], wanted: Wanted) -> dict[int, Sample]:
+    """Each seed's rates after its last round; adapters of their own are those at home."""
+    samples = {}
+    for result in mine:
+        sample = _sample(result.rows, wanted, result.final)
+        if sample:
+            samples[result.seed] = sample
+    return samples
+
+
+def _sample(rows: Sequence[Row], wanted: Wanted, round_: int) -> Sample | None:
+    """The rates of the newest adapters up to a round; nothing where an environment has none."""
+    newest: dict[str, Row] = {}
+    for row in rows:
+        if row.round <= round_ and row.of in ("", row.environment):
+            known = newest.get(row.environment)
+            if known is None or known.round <= row.round:
+                newest[row.environment] = row
+    if newest.keys() != wanted.environments.keys():
+        return None
+    return {name: _rate([row]) for name, row in newest.items()}
+
+
+def _everywhere(result: Result, wanted: Wanted) -> Sample | None:
+    """Rates in each environment as a mean over all silos' own adapters."""
+    newest: dict[tuple[str, str], Row] = {}
+    for row in result.rows:
+        known = newest.get((row.of, row.environment))
+        if row.of and (known is None or known.round <= row.round):
+            newest[row.of, row.environment] = row
+    owners = {of for of, _ in newest}
+    if len(newest) < len(owners) * len(wanted.environments) or len(owners) < 2:
+        return None
+    return {
+        name: _rate([row for (_, where), row in newest.items() if where == name])
+        for name in wanted.environments
+    }
+
+
+def _rate(rows: Sequence[Row]) -> Rate:
+    count = len(rows)
+    return Rate(
+        success=sum(row.success for row in rows) / count,
+        effective=sum(row.effective for row in rows),
+        weight=sum(row.episodes for row in rows) / count,
+    )
+
+
+def _curves(
+    mine: Sequence[Result], wanted: Wanted
+) -> tuple[list[tuple[int, Interval]], dict[str, list[tuple[int, Interval]]]]:
+    """Success by round: the macro average, and by environment."""
+    rounds = sorted({row.round for result in mine for row in result.rows})
+    macro: list[tuple[int, Interval]] = []
+    each: dict[str, list[tuple[int, Interval]]] = {name: [] for name in wanted.environments}
+    for round_ in rounds if len(rounds) > 1 else ():
+        found = {r.seed: s for r in mine if (s := _sample(r.rows, wanted, round_))}
+        if not found:
+            continue
+        summary = statistics.summarize(found)
+        macro.append((round_, summary.macro))
+        for name, figure in summary.environments.items():
+            each[name].append((round_, figure))
+    return macro, each
+
+
+def to_data(table: Table) -> dict[str, Any]:
+    """The table and its rows for programs; docs are generated from this."""
+    return {
+        "title": table.title,
+        "reference": table.reference,
+        "environments": table.environments,
+        "table": [_line_data(line) for line in table.lines],
+        "missing": table.missing,
+        "runs": [
+            result.model_dump(mode="json", by_alias=True, exclude={"rows", "spec", "version"})
+            for result in table.results
+        ],
+        "rows": [row.to_json() for result in table.results for row in result.rows],
+    }
+
+
+def _line_data(line: Line) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "method": line.method,
+        "about": line.about,
+        "environments": {n: _figures(f) for n, f in line.summary.environments.items()},
+        "macro": _figures(line.summary.macro),
+        "micro": _figures(line.summary.micro),
+        "against": _figures(line.against) if line.against else None,
+        "seeds": line.summary.seeds,
+        "shares": line.shares,
+        "megabytes": round(line.megabytes, 3),
+        "seconds": round(line.seconds, 1),
+        "steps": round(line.steps, 1),
+        "curve": [[round_, *_figures(figure)] for round_, figure in line.curve],
+    }
+
+
+def _figures(figure: Interval) -> list[float]:
+    return [figure.low, figure.value, figure.high]

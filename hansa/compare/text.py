@@ -1,0 +1,72 @@
+"""The table as text: columns for a terminal, and Markdown for docs, from the same data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+Data = dict[str, Any]
+GAP = 2
+"""Spaces between two columns in a terminal."""
+
+
+def heads(data: Data) -> list[str]:
+    """Titles of the columns."""
+    against = [f"against {data['reference']}"] if data["reference"] else []
+    return ["method", *data["environments"], "macro", "micro", *against, "MB", "time", "seeds"]
+
+
+def cells(data: Data, line: Data) -> list[str]:
+    """One line's cells, in per cent."""
+    figures = [line["environments"][name] for name in data["environments"]]
+    shown = [percent(figure) for figure in (*figures, line["macro"], line["micro"])]
+    against = [points(line["against"])] if data["reference"] else []
+    own = bool(line["shares"])
+    return [
+        line["name"],
+        *shown,
+        *against,
+        f"{line['megabytes']:.2f}" if own else "",
+        span(line["seconds"]) if own else "",
+        str(line["seeds"]),
+    ]
+
+
+def percent(figure: Sequence[float]) -> str:
+    """A rate with its limits: 61.3 (58 to 65)."""
+    low, value, high = (100 * part for part in figure)
+    return f"{value:.1f} ({low:.0f} to {high:.0f})"
+
+
+def points(figure: Sequence[float] | None) -> str:
+    """A difference with its limits, in percentage points: +3.1 (-1 to +7)."""
+    if figure is None:
+        return ""
+    low, value, high = (100 * part for part in figure)
+    return f"{value:+.1f} ({low:+.0f} to {high:+.0f})"
+
+
+def span(seconds: float) -> str:
+    """Seconds as 43 s, 5.2 min or 1.4 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
+    """Rows cut into blocks that fit a width, each with the first column again; none is lost."""
+    widths = [max(len(row[column]) for row in rows) + GAP for column in range(len(rows[0]))]
+    groups: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        used = widths[0] + sum(widths[other] for other in groups[-1])
+        if groups[-1] and used + widths[column] > width:
+            groups.append([])
+        groups[-1].append(column)
+    return [[[row[0], *(row[column] for column in group)] for row in rows] for group in groups]
+
+
+def markdown(data: Data) -> str:
+    """The table for a page of the docs; a run that is missing is named below it."""
+    rows = [heads(data), ["---"] * len(heads(data)), *(cells(data, e) for e in data["table"])]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if data["missing"]:
+        lines += ["", f"Not run: {', '.join(data['missing'])}."]
+    return "\n".join(lines) + "\n"

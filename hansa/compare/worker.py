@@ -1,0 +1,192 @@
+"""One run of a comparison, in a process of its own: run it, score it, write its result."""
+
+import json
+import platform
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import hansa
+from hansa.compare import results, scoring
+from hansa.compare.collect import Finished
+from hansa.compare.comparison import Run
+from hansa.compare.results import Communication, Result, Row, Work
+from hansa.errors import HansaError
+from hansa.exits import Exit
+from hansa.local.capacity import usable_cores, visible_gpus
+from hansa.local.display import PlainDisplay
+from hansa.local.loop import Options
+from hansa.local.loop import run as run_loop
+from hansa.local.rundir import RunDir
+from hansa.manifest import EvaluationDocument
+from hansa.policy import apart
+from hansa.program import replace
+from hansa.status import Federation
+from hansa.store.base import ObjectStore
+
+RUNS = "runs"
+"""Folder of the runs that are not over, inside that of the comparison."""
+Adapters = dict[str, tuple[int, bytes]]
+"""Adapters by environment: the round that made each, and its bytes."""
+_SECONDS = "seconds.log"
+"""Seconds of earlier sittings, in a run's folder; its name is one that a run may have."""
+
+
+def folder_of(out: Path, run: Run) -> Path:
+    """Where a run is at work; it goes when its result is written."""
+    return out / RUNS / run.id
+
+
+def carry_out(run: Run, out: Path, *, parallel: int | None, keep: bool) -> Result:
+    """Run it to its end, or go on with it, and write its result."""
+    folder = RunDir(folder_of(out, run))
+    _forget_another(run, folder)
+    folder.prepare()
+    began = time.monotonic()
+    try:
+        result = _measured(run, folder, parallel)
+    finally:
+        seconds = _earlier(folder) + time.monotonic() - began
+        replace(folder.path / _SECONDS, str(round(seconds, 1)).encode())
+    result = result.model_copy(update={"wall_seconds": round(seconds, 1)})
+    results.write(out, run, result)
+    if not keep:
+        shutil.rmtree(folder.path, ignore_errors=True)
+    return result
+
+
+def _forget_another(run: Run, folder: RunDir) -> None:
+    """Remove a run that was begun with another spec: going on would mix two methods."""
+    if folder.object.exists() and folder.load().spec != run.federation.spec:
+        shutil.rmtree(folder.path)
+
+
+def _earlier(folder: RunDir) -> float:
+    try:
+        return float((folder.path / _SECONDS).read_text())
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _measured(run: Run, folder: RunDir, parallel: int | None) -> Result:
+    result, adapters = _trained(run, folder, parallel) if run.kind.trains else (_empty(run), {})
+    if not adapters and run.kind.trains:
+        return result
+    with scoring.opened(run, folder) as store:
+        scored = scoring.score(run, folder, store, adapters, parallel)
+    return result.model_copy(update={"rows": [*result.rows, *_elsewhere(run, scored)]})
+
+
+def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Adapters]:
+    """Run the federation to its end; what it measured, and adapters to score elsewhere."""
+    found: list[tuple[Result, Adapters]] = []
+
+    def collect(ended: Federation, folder: RunDir, store: ObjectStore) -> None:
+        if ended.status.phase == "Succeeded":
+            finished = Finished(run, store, ended.metadata.name, ended.status.round)
+            newest = apart.newest(ended.status, run.federation.spec.aggregation.strategy)
+            found.append((_result(run, finished, newest), finished.own_adapters()))
+
+    options = Options(embedded=True, parallel=parallel)
+    status = run_loop(run.federation, folder, options, PlainDisplay(), collect).status
+    if not found:
+        progressing = next((c for c in status.conditions if c.type == "Progressing"), None)
+        raise HansaError(progressing.message if progressing else status.phase)
+    return found[0]
+
+
+def _empty(run: Run) -> Result:
+    return Result(
+        program=hansa.__version__,
+        method=run.method,
+        base=run.base,
+        seed=run.seed,
+        spec=run.federation.spec.to_json(),
+        rows=[],
+        communication=Communication(shares="nothing"),
+        work=Work(),
+        wall_seconds=0.0,
+        machine=machine(),
+    )
+
+
+def _result(run: Run, finished: Finished, final: int) -> Result:
+    chosen = finished.chosen(final)
+    return _empty(run).model_copy(
+        update={
+            "base_model": finished.base_model(),
+            "rows": [*finished.rows(), *finished.personal_rows(chosen)],
+            "final": final,
+            "serves": {one.environment: one.choice for one in chosen},
+            "communication": finished.communication(),
+            "work": finished.work(),
+        }
+    )
+
+
+def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:
+    """Rows of the base, and of adapters in worlds that are not their own."""
+    return [
+        results.row(run, environment, tasks, document.adapter.round, whose)
+        for name, document in scored.items()
+        for whose in ["" if name == scoring.BASE else name]
+        for environment, tasks in results.by_environment(run, document).items()
+        if tasks
+    ]
+
+
+def machine() -> str:
+    """What this runs on, in a few words."""
+    gpus = len(visible_gpus())
+    shown = f", {gpus} GPU" if gpus else ""
+    return f"{platform.machine()}, {usable_cores()} cores{shown}"
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
+    """What a worker is told; it never reads the comparison, which may have changed since."""
+    told = {
+        "method": run.method,
+        "base": run.base,
+        "seed": run.seed,
+        "federation": run.federation.to_json(),
+        "silos": run.silos.to_json(),
+        "out": str(out.resolve()),
+        "parallel": parallel,
+        "keep": keep,
+    }
+    return json.dumps(told).encode()
+
+
+def main() -> int:
+    """`python -m hansa.compare.worker FILE`, with an order in the file."""
+    signal.signal(signal.SIGTERM, _stop)
+    told = json.loads(Path(sys.argv[1]).read_bytes())
+    federation, silos = (
+        Federation.model_validate_json(json.dumps(told[name])) for name in ("federation", "silos")
+    )
+    run = Run(
+        method=told["method"],
+        base=told["base"],
+        seed=told["seed"],
+        federation=federation,
+        silos=silos,
+    )
+    try:
+        carry_out(run, Path(told["out"]), parallel=told["parallel"], keep=told["keep"])
+    except KeyboardInterrupt:
+        return 128 + signal.SIGTERM
+    except HansaError as error:
+        print(error.message, file=sys.stderr)
+        return int(error.exit) or int(Exit.CRASHED)
+    return int(Exit.DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

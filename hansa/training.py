@@ -1,0 +1,59 @@
+"""spec.training as data: how an environment makes its adapter better from its experience."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hansa.base import Model
+
+Learner = Literal["success-sft", "reward-weighted", "dpo", "grpo"]
+COMPARING = frozenset({"dpo", "grpo"})
+"""Learners that compare episodes of one task, and so need several of each."""
+
+
+class Training(Model):
+    """How an environment trains its adapter on its experience."""
+
+    learner: Learner = "success-sft"
+    """`success-sft` imitates successes (Fed-SE), `reward-weighted` (AgentEvol), `dpo`, `grpo`."""
+    epochs: Annotated[int, Field(ge=1, le=100)] = 2
+    """Passes over the kept trajectories in a round."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
+    """Peak learning rate of AdamW; falls to zero within the round by a cosine."""
+    max_length: Annotated[int, Field(ge=16, le=131_072)] = 4096
+    """Tokens of a trajectory that are played and trained on at most."""
+    batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] = 8192
+    """Tokens in one optimizer step, padding included."""
+    micro_batch_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Tokens held at once, of which a step adds up several; 0: all of a step while they fit."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed twice rather than kept; `builtin:` models never need it."""
+    max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
+    optimizer_state: Literal["fresh", "keep"] = "fresh"
+    """`keep`: AdamW's moments go on from the last round's, stored with the silo's experience."""
+    proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """FedProx: how strongly training is held to the start adapter; 0: not at all."""
+    beta: Annotated[float, Field(gt=0, le=100)] = 0.1
+    """For `dpo`: how strongly preferences are held to the start adapter."""
+    kl_weight: Annotated[float, Field(ge=0, le=100)] = 0.04
+    """For `grpo`: weight of the divergence from the start adapter."""
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """For `grpo`: how far a token's chance may move from the start adapter's and still count."""
+    cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
+    """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
+
+    def check_exploration(self, tasks_per_round: int, samples_per_task: int, filter_: str) -> None:
+        """Refuse an exploration or a filter from which the learner could not learn."""
+        if self.learner != "success-sft" and filter_ != "success":
+            raise ValueError(
+                f"experience.filter: got {filter_}, expected success "
+                f"(training.learner {self.learner} chooses by itself; the filter is success-sft's)"
+            )
+        if self.learner not in COMPARING:
+            return
+        why = f"training.learner {self.learner} compares episodes of one task"
+        if tasks_per_round < 1:
+            raise ValueError(f"exploration.tasksPerRound: got 0, expected 1 or more ({why})")
+        if samples_per_task < 2:
+            raise ValueError(f"exploration.samplesPerTask: got 1, expected 2 or more ({why})")

@@ -1,0 +1,58 @@
+"""docs/compare.md and docs/results.md: generated tables, and commands that work as shown."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hansa.compare import comparison
+from hansa.spec import PersonalizationMode
+from tests import small
+from tests.small import hansa
+from tools import compare_tables
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/compare.md").read_text()
+COMMANDS = re.findall(r"^\$ hansa (.*)$", PAGE, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["compare.md", "results.md"])
+def test_the_tables_are_generated(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert compare_tables.filled(page) == page, f"python tools/compare_tables.py docs/{name}"
+
+
+def test_every_way_to_personalize_is_explained() -> None:
+    modes = PersonalizationMode.__args__  # type: ignore[attr-defined]
+    assert [mode for mode in modes if f"| `{mode}` |" not in PAGE] == []
+
+
+def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
+    wanted = comparison.read(ROOT / "examples/compare-tiny.yaml")
+    assert {"pre-trained", "local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
+    assert len({run.seed for run in wanted.runs}) >= 3
+
+
+@pytest.mark.slow
+def test_its_file_is_one_and_its_commands_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small.write_manifest(tmp_path, rounds=1, evaluation={"tasks": 2})
+    document = yaml.safe_load(re.findall(r"```yaml\n(# compare.yaml.*?)```", PAGE, re.S)[0])
+    Path("compare.yaml").write_text(json.dumps(document))
+    assert len(comparison.read(Path("compare.yaml")).runs) == 18
+    few = {"seeds": [1], "methods": ["pre-trained", "fed-se+personal"]}
+    Path("compare.yaml").write_text(json.dumps({**document, **few}))
+    assert len(COMMANDS) == 4
+    for command in COMMANDS:
+        ended = hansa(*shlex.split(command))
+        assert ended.returncode == 0, ended.stderr
+        assert "--estimate" not in command or "for all that is left" in ended.stderr
+    data = json.loads(ended.stdout)
+    assert [line["name"] for line in data["table"]] == ["pre-trained", "fed-se+personal"]
+    served = next(run["serves"] for run in data["runs"] if run["method"] == "fed-se+personal")
+    assert set(served) == set(small.ENVIRONMENTS)

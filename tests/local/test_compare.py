@@ -1,0 +1,138 @@
+"""`hansa compare` as people use it: killed, gone on with, read again on another machine."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.cli.main import main
+from tests import small
+from tests.processes import until
+from tests.small import hansa
+
+pytestmark = pytest.mark.slow
+
+METHODS = ("fed-se", "local-evolution")
+
+
+class Compare(small.Run):
+    """`hansa compare` in a process group of its own."""
+
+    command = "compare"
+
+
+def write_comparison(folder: Path, **changes: Any) -> Path:
+    small.write_manifest(folder, rounds=1, evaluation={"tasks": 4})
+    document = {"federation": "federation.yaml", "seeds": [1, 2], "methods": METHODS, **changes}
+    path = folder / "compare.yaml"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.glob("results/*.json")}
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A comparison that was stopped at once, killed hard after its first result, and went on."""
+    folder = tmp_path_factory.mktemp("compare")
+    file, out = write_comparison(folder), folder / "out"
+    with Compare(file, out) as stopped:
+        until(lambda: "begins" in stopped.said, "a run to begin")
+        assert stopped.kill(signal.SIGINT) == 130
+        assert "nothing is lost" in stopped.said
+    with Compare(file, out) as begun:
+        until(lambda: files(out), "the first result")
+        begun.kill()
+    first = files(out)
+    assert 1 <= len(first) < 4
+    with Compare(file, out) as again:
+        again.finish()
+    assert {name: files(out)[name] for name in first} == first, "a finished run was run again"
+    yield out
+
+
+def test_killed_at_any_moment_it_goes_on_and_has_every_run_once(resumed: Path) -> None:
+    assert set(files(resumed)) == {f"{m}-{s}.json" for m in METHODS for s in (1, 2)}
+    assert list((resumed / "runs").iterdir()) == []  # folders go when their result is written
+
+
+def test_its_rows_have_what_docs_are_made_from(resumed: Path) -> None:
+    data = json.loads((resumed / "compare.json").read_text())
+    assert data["missing"] == []
+    names = [line["name"] for line in data["table"]]
+    assert names == ["fed-se", "local-evolution", "local-evolution, all worlds"]
+    wanted = {"model", "method", "seed", "world", "round", "success", "tasks", "episodes"}
+    assert all(wanted <= row.keys() and len(row["interval"]) == 2 for row in data["rows"])
+    local = [row for row in data["rows"] if row["method"] == "local-evolution"]
+    pairs = {(row["of"], row["environment"]) for row in local if row["round"]}
+    assert pairs == {(a, b) for a in small.ENVIRONMENTS for b in small.ENVIRONMENTS}
+    sent = {line["name"]: (line["shares"], line["megabytes"]) for line in data["table"][:2]}
+    assert sent["local-evolution"] == ("nothing", 0) and sent["fed-se"][1] > 0.1
+
+
+def test_all_methods_of_a_seed_begin_with_the_same_score_on_the_same_tasks(resumed: Path) -> None:
+    rows = json.loads((resumed / "compare.json").read_text())["rows"]
+    for seed in (1, 2):
+        base = {
+            (row["method"], row["environment"]): row["success"]
+            for row in rows
+            if row["seed"] == seed and row["round"] == 0
+        }
+        for environment in small.ENVIRONMENTS:
+            assert len({base[method, environment] for method in METHODS}) == 1
+
+
+def test_its_results_can_be_read_on_another_machine(resumed: Path, tmp_path: Path) -> None:
+    shutil.copytree(resumed / "results", tmp_path / "out/results")
+    file = write_comparison(tmp_path)
+    read = hansa("compare", file, "--out", tmp_path / "out", "--report-only", "-o", "json")
+    assert read.returncode == 0, read.stderr
+    assert json.loads(read.stdout) == json.loads((resumed / "compare.json").read_text())
+    again = hansa("compare", file, "--out", tmp_path / "out")
+    assert "every run is over" in again.stderr
+    assert again.stdout.splitlines()[0].split()[:2] == ["METHOD", "MAZE"]
+    assert (tmp_path / "out/compare.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_changed_spec_is_refused_before_any_work(resumed: Path, tmp_path: Path) -> None:
+    file = write_comparison(tmp_path, spec={"adapter": {"rank": 4}})
+    shutil.copytree(resumed / "results", tmp_path / "out/results")
+    refused = hansa("compare", file, "--out", tmp_path / "out")
+    assert refused.returncode == 2
+    assert "was made with spec.adapter.rank 8, the comparison now says 4" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        pytest.param(["--only", "fedit"], "--only: got 'fedit', expected one of fed-se", id="only"),
+        pytest.param(["--report-only"], "which has no result of this comparison", id="no result"),
+        pytest.param(["--jobs", "0"], "--jobs", id="no jobs"),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_comparison(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", str(file), "--out", str(tmp_path / "out"), *arguments])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in said and "Traceback" not in said
+
+
+def test_a_run_that_fails_is_told_and_named_as_missing(tmp_path: Path) -> None:
+    file = write_comparison(
+        tmp_path, seeds=[1], methods=["pre-trained"], spec={"training": {"maxLength": 16}}
+    )
+    (tmp_path / "out/runs").mkdir(parents=True)
+    (tmp_path / "out/runs/pre-trained-1").write_text("in the way")
+    ended = hansa("compare", file, "--out", tmp_path / "out")
+    assert ended.returncode != 0 and "Traceback" not in ended.stderr
+    assert "pre-trained-1" in ended.stderr

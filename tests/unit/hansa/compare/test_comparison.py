@@ -1,0 +1,193 @@
+"""A comparison's file becomes runs that differ in what makes the method, or one clear sentence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.compare import comparison
+from hansa.compare.comparison import Run, Wanted
+from hansa.compare.methods import METHODS, merged
+from hansa.errors import InputError
+from hansa.spec import differences
+
+FEDERATION: dict[str, Any] = {
+    "apiVersion": "hansa.dev/v1alpha1",
+    "kind": "Federation",
+    "metadata": {"name": "two"},
+    "spec": {
+        "rounds": 3,
+        "exploration": {"tasksPerRound": 5},
+        "aggregation": {"strategy": "svd", "serverStep": 3.0},
+        "participation": {"minimumUpdates": 2},
+        "storage": {"s3": {"bucket": "bucket"}},
+        "environments": [
+            {"name": "maze", "world": "maze", "options": {"max_turns": 4}},
+            {"name": "words", "world": "wordle"},
+        ],
+    },
+}
+
+Read = Callable[..., Wanted]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def make(**fields: Any) -> Wanted:
+        (tmp_path / "federation.yaml").write_text(json.dumps(FEDERATION))
+        document = {"federation": "federation.yaml", "seeds": [1], "methods": ["fed-se"], **fields}
+        path = tmp_path / "compare.yaml"
+        path.write_text(json.dumps({k: v for k, v in document.items() if v is not None}))
+        return comparison.read(path)
+
+    return make
+
+
+def one(read: Read, method: Any) -> Run:
+    return read(methods=[method]).runs[0]
+
+
+CHANGES = {
+    "local": {"exploration.tasksPerRound": 0, "aggregation.strategy": "none"},
+    "local-evolution": {"aggregation.strategy": "none"},
+    "centralized": {"exploration.tasksPerRound": 0},
+    "centralized-evolution": {},
+    "fedit": {"exploration.tasksPerRound": 0, "aggregation.strategy": "weighted-mean"},
+    "fed-se": {},
+    "fed-se+personal": {"personalization": "best"},
+    "no-history": {"experience.history": False},
+    "no-filter": {"experience.filter": "none"},
+    "success-weighted": {
+        "aggregation.strategy": "weighted-mean",
+        "aggregation.weightBy": "successes",
+    },
+    "pre-trained": {},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_differs_from_fed_se_in_what_makes_it(read: Read, method: str) -> None:
+    usual, changed = one(read, "fed-se"), one(read, method)
+    found = differences(usual.silos.spec.to_json(), changed.silos.spec.to_json())
+    assert {path: new for path, _, new in found} == CHANGES[method]
+
+
+def test_fed_se_is_the_papers_whatever_the_manifest_says(read: Read) -> None:
+    spec = one(read, "fed-se").federation.spec
+    assert (spec.aggregation.strategy, spec.aggregation.server_step) == ("mean", 1.0)
+    assert spec.experience.filter == "success" and spec.experience.history
+    assert (spec.exploration.tasks_per_round, spec.rounds) == (5, 3)  # those stay the manifest's
+
+
+def test_an_entry_changes_any_field_of_a_known_method(read: Read) -> None:
+    patch = {"aggregation": {"serverStep": 2.5}, "training": {"learningRate": 0.1}}
+    run = one(read, {"name": "fed-se+step", "spec": patch})
+    spec = run.federation.spec
+    assert (run.method, run.base, run.id) == ("fed-se+step", "fed-se", "fed-se+step-1")
+    assert (spec.aggregation.strategy, spec.aggregation.server_step) == ("mean", 2.5)
+    assert spec.training.learning_rate == 0.1
+
+
+def test_a_centre_has_all_worlds_under_their_own_names(read: Read) -> None:
+    run = one(read, "centralized")
+    (centre,) = run.federation.spec.environments
+    assert (centre.name, centre.world) == ("centre", "mixed")
+    assert centre.options["worlds"] == [
+        {"name": "maze", "world": "maze", "options": {"max_turns": 4}},
+        {"name": "words", "world": "wordle"},
+    ]
+    assert run.federation.spec.participation.minimum_updates is None
+    assert [e.name for e in run.silos.spec.environments] == ["maze", "words"]
+
+
+def test_runs_come_seed_by_seed_and_never_use_the_manifests_store(read: Read) -> None:
+    wanted = read(seeds=[1, 2], methods=["fed-se", "fedit"], spec={"rounds": 9})
+    ids = [run.id for run in wanted.runs]
+    assert ids == ["fed-se-1", "fedit-1", "fed-se-2", "fedit-2"]
+    assert {run.federation.spec.seed for run in wanted.runs} == {1, 2}
+    assert {run.federation.spec.rounds for run in wanted.runs} == {9}
+    assert all(run.federation.spec.storage is None for run in wanted.runs)
+
+
+def test_a_patch_changes_mappings_field_by_field_and_lists_as_a_whole() -> None:
+    document = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
+    assert merged(document, {"a": {"c": [9]}, "e": {"f": 1}}) == {
+        "a": {"b": 1, "c": [9]},
+        "d": 3,
+        "e": {"f": 1},
+    }
+    assert document == {"a": {"b": 1, "c": [1, 2]}, "d": 3}
+
+
+@pytest.mark.parametrize(
+    "fields, sentence",
+    [
+        pytest.param(
+            {"methods": ["fedse"]},
+            "methods[0]: got 'fedse', expected one of pre-tr",
+            id="unknown method",
+        ),
+        pytest.param(
+            {"methods": [{"name": "mine", "base": "local-evolve"}]},
+            "methods[0].base: got 'local-evolve', expected one of",
+            id="unknown base",
+        ),
+        pytest.param({"methods": []}, "methods: got 0 entries, expected a list of 1 to", id="none"),
+        pytest.param(
+            {"methods": ["fedit", "fedit"]}, "methods[1].name: got 'fedit' a second", id="twice"
+        ),
+        pytest.param(
+            {"methods": [{"name": "fedit", "base": "fed-se"}]},
+            "methods[0].name: got 'fedit', which is another method than fed-se",
+            id="a name that lies",
+        ),
+        pytest.param({"methods": None}, "methods: got nothing, expected a list", id="no methods"),
+        pytest.param(
+            {"methods": [{"name": "Fed SE"}]},
+            "methods[0].name: got 'Fed SE', expected lower-case letters",
+            id="odd name",
+        ),
+        pytest.param(
+            {"seeds": []}, "seeds: got 0 entries, expected a list of 1 to 100", id="no seeds"
+        ),
+        pytest.param({"seeds": [1, 1]}, "seeds[1]: got 1 a second time", id="a seed twice"),
+        pytest.param({"seeds": [-1]}, "seeds[0]: got -1, expected a whole number", id="bad seed"),
+        pytest.param({"seeds": "1"}, "seeds: got '1', expected a list", id="seeds as text"),
+        pytest.param({"seed": 1}, "seed: unknown field, did you mean seeds?", id="unknown field"),
+        pytest.param(
+            {"methods": [{"name": "x", "spec": {"aggregation": {"serverStep": 0}}}]},
+            "methods[0] (x): spec.aggregation.serverStep: got 0, expected a number",
+            id="patch that does not fit",
+        ),
+        pytest.param(
+            {"methods": ["local", {"name": "x", "spec": {"aggregation": {"step": 3}}}]},
+            "methods[1] (x): spec.aggregation.step: unknown field",
+            id="patch of an unknown field",
+        ),
+        pytest.param(
+            {"methods": [{"name": "x", "spec": {"aggregation": {"strategy": "krum"}}}]},
+            "methods[0] (x): spec.aggregation.faulty: got 1, for which krum needs 5",
+            id="patch that does not fit the rest",
+        ),
+        pytest.param({"spec": {"round": 3}}, "spec.round: unknown field", id="patch for all"),
+        pytest.param(
+            {"reference": "fedit"}, "reference: got 'fedit', expected one of fed-se", id="reference"
+        ),
+        pytest.param({"federation": "none.yaml"}, "none.yaml: got no such file", id="no manifest"),
+    ],
+)
+def test_bad_input_is_one_sentence_that_names_the_field(
+    read: Read, fields: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError) as found:
+        read(**fields)
+    assert sentence in found.value.message and "\n" not in found.value.message
+
+
+def test_a_federation_is_no_comparison_and_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "federation.yaml"
+    path.write_text(json.dumps(FEDERATION))
+    with pytest.raises(InputError, match="got a Federation, expected a comparison"):
+        comparison.read(path)
