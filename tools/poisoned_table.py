@@ -51,6 +51,9 @@ def cell(rows: list[dict[str, Any]], attack: str, defence: str) -> str:
 def table(clients: int) -> str:
     """One line per defence, one column per attack."""
     rows = [row for row in json.loads(ROWS.read_text())["rows"] if row["clients"] == clients]
+    whole = len(ATTACKS) * len(DEFENCES)
+    if len(rows) < whole:
+        return f"Not measured yet: {len(rows)} of {whole} federations have run.\n"
     lines = [["", *ATTACKS.values()], ["---"] * (len(ATTACKS) + 1)]
     lines.append(["before", shown(rows[0], "base"), *[""] * (len(ATTACKS) - 1)])
     for defence, name in DEFENCES.items():
