@@ -30,26 +30,32 @@ DEFENCES = {
 }
 
 
-def success(row: dict[str, Any], when: str = "last") -> float:
-    """Mean success over the environments whose clients were honest."""
-    return float(mean(value for name, value in row[when].items() if name not in row["hostile"]))
+def shown(row: dict[str, Any], when: str = "last") -> str:
+    """Mean success over all environments, and over those whose clients are hostile."""
+    if not row[when]:
+        return "the run fails"
+    theirs = mean(row[when][name] for name in row["hostile"])
+    return f"{mean(row[when].values()):.0%} ({theirs:.0%})"
 
 
 def cell(rows: list[dict[str, Any]], attack: str, defence: str) -> str:
     """What one federation came to; a star where an honest client's update was refused."""
     for row in rows:
         if (row["attack"], row["defence"]) == (attack, defence):
-            if not row["last"]:
-                return "the run fails"
             refused = {key.partition(":")[0] for key in row["refused"]}
-            return f"{success(row):.0%}{'*' if refused - set(row['hostile']) else ''}"
+            hostile = set() if attack == "honest" else set(row["hostile"])
+            return shown(row) + ("*" if refused - hostile else "")
     return ""
 
 
 def table(clients: int) -> str:
     """One line per defence, one column per attack."""
     rows = [row for row in json.loads(ROWS.read_text())["rows"] if row["clients"] == clients]
+    whole = len(ATTACKS) * len(DEFENCES)
+    if len(rows) < whole:
+        return f"Not measured yet: {len(rows)} of {whole} federations have run.\n"
     lines = [["", *ATTACKS.values()], ["---"] * (len(ATTACKS) + 1)]
+    lines.append(["before", shown(rows[0], "base"), *[""] * (len(ATTACKS) - 1)])
     for defence, name in DEFENCES.items():
         lines.append([name, *(cell(rows, attack, defence) for attack in ATTACKS)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

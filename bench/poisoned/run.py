@@ -182,6 +182,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     executor.PROGRAMS |= {"client": "hostile", "evaluate": "hostile"}
+    check_same(given)
     asked = itertools.product(given.attacks, given.clients, given.defences)
     with LocalStore(given.out / "store", ()) as weed:
         table = Table(given.out, weed, given.rounds, given.tasks)
@@ -195,15 +196,30 @@ def main() -> None:
             collect(given)
 
 
-def collect(given: argparse.Namespace) -> None:
-    """Write the rows of all finished cells, by their names."""
-    about = {
+def about(given: argparse.Namespace) -> dict[str, Any]:
+    """What all cells of a table have in common."""
+    return {
         "rounds": given.rounds,
         "tasks": given.tasks,
         "base": sha256(BASE.read_bytes()),
+        "demo": sha256(MANIFEST.read_bytes()),
     }
+
+
+def check_same(given: argparse.Namespace) -> None:
+    """Refuse to go on in a folder whose cells were of another base or demo."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    note = given.out / "about.txt"
+    if not note.exists():
+        replace(note, json.dumps(about(given)).encode())
+    if json.loads(note.read_text()) != about(given):
+        raise SystemExit(f"--out: got {given.out} of {note.read_text()}, expected {about(given)}")
+
+
+def collect(given: argparse.Namespace) -> None:
+    """Write the rows of all finished cells, by their names."""
     rows = ",\n".join(path.read_text() for path in sorted(given.out.glob("*.json")))
-    text = f'{json.dumps(about)[:-1]}, "rows": [\n{rows}\n]}}\n'
+    text = f'{json.dumps(about(given))[:-1]}, "rows": [\n{rows}\n]}}\n'
     replace(given.results, text.encode())
 
 
