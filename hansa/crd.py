@@ -127,9 +127,15 @@ def _structure_object(made: Schema, node: Schema, path: tuple[str, ...]) -> None
 
 
 def _default_object(made: Schema, path: tuple[str, ...]) -> None:
-    """Let the fields of an absent object get their defaults, as the models give them."""
+    """Let the fields of an absent object get their defaults, as the models give them.
+
+    Not of one that may be absent for good, as a guard: the API server would bring it into being.
+    """
+    if path[0] != "spec" or len(path) != 2:
+        return
+    optional = {f.alias or n for n, f in FederationSpec.model_fields.items() if f.default is None}
     fields = made["properties"].values()
-    if path[0] == "spec" and len(path) == 2 and any("default" in field for field in fields):
+    if path[1] not in optional and any("default" in field for field in fields):
         made.setdefault("default", {})
 
 

@@ -79,6 +79,11 @@ def test_absent_sections_get_the_defaults_of_the_models() -> None:
         assert made == getattr(defaults, section).to_json()
 
 
+def test_what_may_be_absent_for_good_is_not_brought_into_being() -> None:
+    assert "default" not in field(".spec.guard")
+    assert "default" not in field(".spec.storage")
+
+
 def test_a_status_gets_no_defaults() -> None:
     assert [p for p, n in nodes(field(".status")) if "default" in n] == []
 
