@@ -11,7 +11,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NAME = "rules2"
 PORT = 36001
-SERVER = f"from tests.agentgym_server import GymServer; GymServer('maze', {PORT}).serve_forever()"
+SERVER = f"""
+import os, signal
+from tests.agentgym_server import GymServer
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # the first process of a container ignores it
+GymServer("maze", {PORT}).serve_forever()
+"""
 TESTS = Path(__file__).parents[1]
 
 
@@ -47,6 +52,14 @@ def beside(environment: Manifest, image: str) -> Manifest:
     }
 
 
+def server_of(hansa: Hansa) -> Manifest:
+    """The state of the sidecar in the first round's Pod."""
+    (pod,) = hansa.pods(NAME, environment="maze", role="client")
+    (server,) = pod["status"]["initContainerStatuses"]
+    assert server["name"] == "gym"
+    return dict(server["state"])
+
+
 def test_a_world_plays_on_a_server_that_is_its_clients_sidecar(hansa: Hansa) -> None:
     hansa.clear(NAME)
     hansa.apply(gym())
@@ -61,10 +74,7 @@ def test_a_world_plays_on_a_server_that_is_its_clients_sidecar(hansa: Hansa) -> 
         line = next(e for e in status["environments"] if e["name"] == "maze")
         assert line["explored"] == 8
         assert line.get("broken", 0) == 0
-        (pod,) = hansa.pods(NAME, environment="maze", role="client")
-        (server,) = pod["status"]["initContainerStatuses"]
-        assert server["name"] == "gym"
-        assert "terminated" in server["state"], "it went with the Job"
+        hansa.cluster.until(lambda: "terminated" in server_of(hansa), "it goes with the Job")
     finally:
         hansa.delete(NAME)
         hansa.cluster.kubectl("delete", "configmap", "gym")
