@@ -21,9 +21,11 @@ from hansa import metrics as table
 from hansa import names
 from hansa.api import Phase
 from hansa.assignment import AggregatorReport, ClientReport
+from hansa.attempts import CONCLUDED
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
 from hansa.metrics import Metric
+from hansa.policy.quorum import ANSWERED
 from hansa.status import (
     CurrentRound,
     Federation,
@@ -47,8 +49,6 @@ PER_ENVIRONMENT = (
 
 Family = Counter | Gauge | Histogram
 Key = tuple[str, str]
-CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
-ANSWERED = frozenset({"Updated", "Empty"})
 
 
 class Recorder:
