@@ -49,5 +49,5 @@ cluster-down: ## Remove the clusters that these made
 	@tools/try down
 
 clean: ## Remove the environment and all caches; runs/ stays
-	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	@rm -rf .cache .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -259,6 +259,17 @@ def test_a_program_that_fails_is_reported_with_its_last_words(
     assert "no disk left" in caught.value.hint
 
 
+def test_a_disk_with_less_than_a_hundredth_free_is_named_instead_of_waited_for(
+    mount: Callable[..., Path],
+) -> None:
+    disk = mount("size=100m")
+    with (disk / "ballast").open("wb") as ballast:
+        os.posix_fallocate(ballast.fileno(), 0, 99_600 * 1024 + 2**21)
+    with pytest.raises(StoreError, match=r"got 0.0 GB free of 0.1, expected at least 1%") as caught:
+        LocalStore(disk / "store", ["maze"]).start()
+    assert "name a store of your own in spec.storage" in caught.value.hint
+
+
 def test_the_identities_file_is_what_the_server_was_given(weed: LocalStore) -> None:
     document = json.loads((weed.folder / "identities.json").read_text())
     names = {identity["name"] for identity in document["identities"]}

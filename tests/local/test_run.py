@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -240,25 +240,6 @@ def test_a_folder_that_is_a_file_or_holds_other_files_is_refused(tmp_path: Path)
     refused = hansa("run", manifest, "--out", tmp_path)
     assert refused.returncode == 2
     assert "which holds other files (federation.yaml)" in refused.stderr
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Mounts small or read-only disks, where this user may."""
-    mounted: list[Path] = []
-
-    def make(options: str) -> Path:
-        path = tmp_path / f"disk{len(mounted)}"
-        path.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            pytest.skip("needs the right to mount")
-        mounted.append(path)
-        return path
-
-    yield make
-    for path in mounted:
-        subprocess.run(["umount", "-l", str(path)], check=False)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(
