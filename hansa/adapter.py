@@ -75,9 +75,7 @@ def decode(data: bytes, *, copy: bool = True) -> Tensors:
 
 def layout(head: bytes, size: int) -> Layout:
     """The tensors of an adapter's file of `size` bytes, from its head."""
-    found = tensorfile.parse(head, size)
-    check_layout(found)
-    return found
+    return tensorfile.parse(head, size, check=check_layout)
 
 
 def check_layout(found: Layout) -> None:
@@ -87,15 +85,13 @@ def check_layout(found: Layout) -> None:
     _check_pairs(found)
 
 
-def open_file(path: Path, dtypes: Sequence[str] = tensorfile.FLOAT32) -> TensorFile:
+def open_file(
+    path: Path,
+    dtypes: Sequence[str] = tensorfile.FLOAT32,
+    check: tensorfile.Check = check_layout,
+) -> TensorFile:
     """An adapter's file, to be read by ranges; AdapterError for anything that is none."""
-    file = TensorFile(path, dtypes)
-    try:
-        check_layout(file.layout)
-    except AdapterError:
-        file.close()
-        raise
-    return file
+    return TensorFile(path, dtypes, check)
 
 
 def names(module: str) -> Names:

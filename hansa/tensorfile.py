@@ -8,8 +8,8 @@ pread (a map would count as the process's memory), and whatever is wrong ends in
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -66,6 +66,8 @@ class Entry(NamedTuple):
 
 Layout = dict[str, Entry]
 """The tensors of a file, sorted by name."""
+Check = Callable[[Layout], None]
+"""Raises AdapterError for tensors that are not what they should be."""
 
 
 def head_size(first: bytes) -> int:
@@ -78,23 +80,29 @@ def head_size(first: bytes) -> int:
     return _LENGTH + length
 
 
-def parse(head: bytes, size: int, dtypes: Sequence[str] = FLOAT32) -> Layout:
+def parse(
+    head: bytes, size: int, dtypes: Sequence[str] = FLOAT32, check: Check | None = None
+) -> Layout:
     """The tensors of a file of `size` bytes that begins with `head`; not to be changed.
 
-    The members of a round have equal heads, as a rule, and reading one takes longer than a mean.
+    The members of a round have equal heads, as a rule, and reading one takes longer than a mean:
+    equal heads are read, and checked by `check`, only once.
     """
     if len(head) > _KEPT_HEAD:
-        return _parse(head, size, tuple(dtypes))
-    return _parse_once(head, size, tuple(dtypes))
+        return _parse(head, size, tuple(dtypes), check)
+    return _parse_once(head, size, tuple(dtypes), check)
 
 
-def _parse(head: bytes, size: int, dtypes: tuple[str, ...]) -> Layout:
+def _parse(head: bytes, size: int, dtypes: tuple[str, ...], check: Check | None) -> Layout:
     begin = head_size(head)
     header = _header(head, begin)
     named = {name: value for name, value in header.items() if name != _METADATA}
     entries = [_entry(name, named[name], begin, dtypes) for name in named]
     _check_cover(entries, begin, size)
-    return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
+    layout = {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
+    if check:
+        check(layout)
+    return layout
 
 
 _parse_once = lru_cache(maxsize=4)(_parse)
@@ -122,7 +130,9 @@ def arrange(shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, Layout]:
 class TensorFile:
     """A file whose tensors are read by ranges, so that memory does not grow with its size."""
 
-    def __init__(self, path: Path, dtypes: Sequence[str] = FLOAT32) -> None:
+    def __init__(
+        self, path: Path, dtypes: Sequence[str] = FLOAT32, check: Check | None = None
+    ) -> None:
         self.path = path
         """Where it is."""
         self._file = path.open("rb", buffering=0)
@@ -131,7 +141,7 @@ class TensorFile:
             """Its length in bytes."""
             first = self._bytes(0, min(_LENGTH, self.size))
             head = self._bytes(0, min(head_size(first), self.size))
-            self.layout = parse(head, self.size, dtypes)
+            self.layout = parse(head, self.size, dtypes, check)
             """Its tensors."""
         except BaseException:
             self._file.close()
@@ -162,6 +172,32 @@ class TensorFile:
         values = np.empty(count, dtype=_FLOAT) if room is None else room[:count]
         self._fill(values.data.cast("B"), offset)
         return values
+
+    @cached_property
+    def order(self) -> list[str]:
+        """Its tensors' names as they lie."""
+        return sorted(self.layout, key=lambda name: self.layout[name].begin)
+
+    def lies_like(self, other: "TensorFile") -> bool:
+        """Whether both have the same tensors, in fp32, at the same places of their data."""
+        if self.layout is other.layout:  # as a rule: `parse` keeps the last few
+            return True
+        if any(entry.dtype != "F32" for entry in (*self.layout.values(), *other.layout.values())):
+            return False
+        return self.shapes == other.shapes and self.order == other.order
+
+    def stretch(self, begin: int, end: int, room: Float32 | None = None) -> Float32:
+        """Values `begin` to `end` of the whole file, counted over its fp32 tensors as they lie.
+
+        A file has hundreds of small tensors: who needs no names reads it in fewer, longer pieces.
+        """
+        values = np.empty(end - begin, dtype=_FLOAT) if room is None else room[: end - begin]
+        self._fill(values.data.cast("B"), self._origin + begin * _FLOAT.itemsize)
+        return values
+
+    @cached_property
+    def _origin(self) -> int:
+        return min(entry.begin for entry in self.layout.values())
 
     def rows(self, name: str, begin: int, end: int) -> Float32:
         """Some rows of a matrix."""
@@ -206,6 +242,7 @@ class TensorWriter:
 
     def __init__(self, path: Path, shapes: Mapping[str, Sequence[int]]) -> None:
         head, self._layout = arrange(shapes)
+        self._origin = len(head)
         self._file = path.open("wb", buffering=0)
         self._put(head, 0)
         # Zeros until they are written, which cost no disk.
@@ -217,6 +254,10 @@ class TensorWriter:
         if tuple(array.shape) != entry.shape:
             raise AdapterError("shape", f"{name}: got {array.shape}, expected {entry.shape}")
         self._put(np.ascontiguousarray(array, dtype="<f4").data.cast("B"), entry.begin)
+
+    def write_stretch(self, begin: int, values: Float32) -> None:
+        """Put values into their place, counted over all tensors as they lie: sorted by name."""
+        self._put(values.data.cast("B"), self._origin + begin * _FLOAT.itemsize)
 
     def close(self) -> None:
         """The file is whole when every tensor was written."""

@@ -1,5 +1,6 @@
 """Merging adapters that a test has in memory, by way of files as the server does it."""
 
+import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -35,6 +36,19 @@ def shapes_of(rank: int, *sizes: tuple[int, int]) -> adapter.Shapes:
     return found
 
 
+def reversed_file(tensors: Tensors) -> bytes:
+    """A sound file of another tool: tensors lie in the reverse order of their names."""
+    header: dict[str, Any] = {}
+    data = b""
+    for name in sorted(tensors, reverse=True):
+        begin, array = len(data), tensors[name]
+        data += array.tobytes()
+        place = {"shape": list(array.shape), "data_offsets": [begin, len(data)]}
+        header[name] = {"dtype": "F32", **place}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A merge's result in memory."""
@@ -61,21 +75,28 @@ def run(
     state: Tensors | None = None,
     weights: Sequence[float] | None = None,
     round_: int = 3,
+    strange: bool = False,
     **settings: Any,
 ) -> Outcome:
-    """Merge by settings; members are called a, b, c and so on."""
+    """Merge by settings; members are called a, b, c and so on.
+
+    `strange`: the first member's file is another tool's, whose tensors lie in another order.
+    """
     with TemporaryDirectory() as made, ExitStack() as files:
         folder = Path(made)
 
-        def put(name: str, tensors: Tensors) -> TensorFile:
+        def put(name: str, tensors: Tensors, *, is_strange: bool = False) -> TensorFile:
             path = folder / f"{name}.in"
-            write(path, tensors)
+            if is_strange:
+                path.write_bytes(reversed_file(tensors))
+            else:
+                write(path, tensors)
             return files.enter_context(TensorFile(path))
 
         origin = put("start", start)
         members = []
         for index, tensors in enumerate(updates):
-            file = put(f"update-{index}", tensors)
+            file = put(f"update-{index}", tensors, is_strange=strange and not index)
             members.append(
                 Update(
                     environment=f"{index:03d}",

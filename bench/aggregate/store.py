@@ -1,17 +1,22 @@
 """A whole aggregation from an S3 server on this machine, beside plain downloads of the same bytes.
 
-python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--strategy mean]
+python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--minio PROGRAM]
 
 Plain downloads are boto's get_object, copied to files by as many threads, with no look at the
 bytes. The aggregation checks, hashes, measures and merges them, and stores the result. Server and
-aggregator share the machine's cores.
+aggregator share the machine's cores. Before each of them as much is written and removed: a virtual
+machine may have to ask its host for memory first, which takes longer than a whole download.
 """
 
 import argparse
+import contextlib
 import json
+import os
 import resource
-import sys
+import secrets
+import subprocess
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,14 +27,45 @@ from adapters import RANK, folders
 from hansa import keys, manifest
 from hansa.assignment import Assignment
 from hansa.local.objectstore import LocalStore
+from hansa.local.ports import free_ports
 from hansa.logs import Log
 from hansa.manifest import FileEntry, Member, UpdateManifest
+from hansa.spec import S3
+from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 from hansa_server.round import aggregate
 from hansa_server.stream import PARALLEL
 
 
-def told(store: LocalStore, count: int, number: int, strategy: dict[str, Any]) -> Assignment:
+@contextlib.contextmanager
+def weed() -> Iterator[S3Store]:
+    """The store that Hansa brings."""
+    with TemporaryDirectory() as folder, LocalStore(Path(folder), ()) as local:
+        yield local.store()
+
+
+@contextlib.contextmanager
+def minio(program: Path) -> Iterator[S3Store]:
+    """MinIO on one folder."""
+    own = Credentials(access_key="bench", secret_key=secrets.token_hex(20))
+    address = f"127.0.0.1:{free_ports()['s3.port']}"
+    keys_ = {"MINIO_ROOT_USER": own.access_key, "MINIO_ROOT_PASSWORD": own.secret_key}
+    with TemporaryDirectory() as folder:
+        server = subprocess.Popen(
+            [program, "server", folder, "--address", address, "--quiet"],
+            env={**os.environ, **keys_},
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            store = S3Store(S3(endpoint=f"http://{address}", bucket="bench"), credentials=own)
+            store.ensure_bucket()
+            yield store
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def told(store: S3Store, count: int, number: int, strategy: dict[str, Any]) -> Assignment:
     """An aggregator's assignment, without its members."""
     return Assignment.model_validate(
         {
@@ -70,6 +106,13 @@ def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) ->
     return Member(environment=environment, manifest=manifest.sha256(text))
 
 
+def fetch_memory(size: int) -> None:
+    """Leave as much free memory behind as files of that size need, so that nobody waits for it."""
+    with TemporaryDirectory() as made, (Path(made) / "ballast").open("wb") as file:
+        for _ in range(0, size, 2**20):
+            file.write(bytes(2**20))
+
+
 def plain(s3: S3Store, assignment: Assignment) -> float:
     """Seconds to copy all updates to files, and nothing else."""
     client = s3._client()
@@ -87,18 +130,20 @@ def plain(s3: S3Store, assignment: Assignment) -> float:
         return time.perf_counter() - began
 
 
-def measure(store: LocalStore, given: list[Path], number: int, strategy: dict[str, Any]) -> Any:
-    s3 = store.store()
-    assignment = told(store, len(given), number, strategy)
+def measure(s3: S3Store, given: list[Path], number: int, strategy: dict[str, Any]) -> Any:
+    assignment = told(s3, len(given), number, strategy)
     pairs = zip(assignment.environments, given, strict=True)
     members = [send(s3, assignment, environment, folder) for environment, folder in pairs]
     assignment = assignment.model_copy(update={"members": members})
+    size = sum((folder / keys.ADAPTER).stat().st_size for folder in given)
+    fetch_memory(size)
     first = plain(s3, assignment)
+    fetch_memory(size)
     began = time.perf_counter()
     report = aggregate(assignment, s3, Log("server"))
     seconds = time.perf_counter() - began
+    fetch_memory(size)
     again = plain(s3, assignment)
-    size = sum((folder / keys.ADAPTER).stat().st_size for folder in given)
     download = min(first, again)
     return {
         "count": len(given),
@@ -121,13 +166,14 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--strategy", default="mean")
     parser.add_argument("--diagnostics", action="store_true")
+    parser.add_argument("--minio", type=Path, help="MinIO's program; without: SeaweedFS.")
     given = parser.parse_args()
     strategy = {"strategy": given.strategy, "diagnostics": given.diagnostics}
-    with TemporaryDirectory() as folder, LocalStore(Path(folder), (), prefix="") as store:
+    with minio(given.minio) if given.minio else weed() as store:
         for number, count in enumerate(map(int, given.counts.split(","))):
             paths = list(folders(given.adapters, count, given.layers))
             print(json.dumps(measure(store, paths, number, strategy)), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

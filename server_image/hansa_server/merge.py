@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from hansa import adapter
 from hansa.errors import PermanentError
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa_server.elementwise import BLOCK, blocks
 from hansa_server.strategies import STRATEGIES
 from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
 
@@ -46,17 +48,34 @@ def merge(
     with ExitStack() as files:
         writer = files.enter_context(TensorWriter(path, shapes))
         memory = _memory(files, task, plan, state)
+        work = _work(task, plan, shapes, writer, memory)
         pool = files.enter_context(ThreadPoolExecutor(WORKERS))
-        layers = pool.map(lambda module: _layer(task, plan, module, writer, memory), task.modules)
-        for done, merged in enumerate(layers, start=1):
+        for done, merged in enumerate(pool.map(lambda piece: piece(), work), start=1):
             whole, lost = whole + merged.whole, lost + merged.lost
             if progress:
-                progress(done, len(task.modules))
+                progress(done, len(work))
     return Result(
         frozen_rank=plan.frozen_rank,
         has_state=bool(plan.moments),
         loss=math.sqrt(lost / whole) if whole else 0.0,
     )
+
+
+def _work(
+    task: Task, plan: Merge, shapes: Shapes, writer: TensorWriter, memory: TensorWriter | None
+) -> list[Callable[[], Merged]]:
+    """The result in pieces that can be made in any order: layers, or stretches of its data."""
+    if plan.stretch is None:
+        return [partial(_layer, task, plan, module, writer, memory) for module in task.modules]
+    count = sum(math.prod(shape) for shape in shapes.values())
+    return [partial(_stretch, task, plan.stretch, writer, *ends) for ends in blocks(count, BLOCK)]
+
+
+def _stretch(
+    task: Task, make: Callable[[int, int], Array], writer: TensorWriter, begin: int, end: int
+) -> Merged:
+    writer.write_stretch(begin, _finite(task, make(begin, end)))
+    return Merged(trained=_NOTHING)
 
 
 def result_shapes(task: Task, frozen_rank: int) -> Shapes:

@@ -120,6 +120,8 @@ def check_fit(order: Order, opened: Sequence[Folder]) -> None:
     """Refuse adapters that do not belong together."""
     first = opened[0]
     for other in opened[1:]:
+        if other.file.layout is first.file.layout:
+            continue
         if other.sizes() != first.sizes():
             raise InputError(
                 f"{other.path}: got other layers than {first.path} has, expected the same"

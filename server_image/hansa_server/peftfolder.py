@@ -9,7 +9,7 @@ from typing import Any
 
 from hansa import adapter, keys
 from hansa.errors import InputError
-from hansa.tensorfile import FLOATS, TensorFile, TensorWriter
+from hansa.tensorfile import FLOATS, Layout, TensorFile, TensorWriter
 
 FITS = "expected the folder of a LoRA adapter that PEFT has saved"
 
@@ -33,7 +33,7 @@ class Folder:
     @cached_property
     def rank(self) -> int:
         """Its rank, the same in all layers."""
-        return self.file.layout[adapter.names(self.modules[0]).a].shape[0]
+        return _rank(self.file.layout)
 
     @cached_property
     def scale(self) -> float:
@@ -64,14 +64,12 @@ def open_folder(path: Path) -> Folder:
         if config.get(feature):
             raise InputError(f"{path}: got an adapter with {name}, expected plain LoRA")
     try:
-        file = adapter.open_file(path / keys.ADAPTER, FLOATS)
+        file = adapter.open_file(path / keys.ADAPTER, FLOATS, _check_layout)
     except OSError as error:
         raise InputError(f"{path}: got no {keys.ADAPTER} ({error.strerror}), {FITS}") from None
     except adapter.AdapterError as error:
         raise InputError(f"{path / keys.ADAPTER}: {error.message}") from None
-    found = Folder(path, config, file)
-    _check_ranks(found)
-    return found
+    return Folder(path, config, file)
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -88,12 +86,20 @@ def _config(path: Path) -> dict[str, Any]:
     return config
 
 
-def _check_ranks(found: Folder) -> None:
-    for name, shape in found.file.shapes.items():
+def _check_layout(layout: Layout) -> None:
+    """Refuse what is no adapter, or has ranks of its own in some layers."""
+    adapter.check_layout(layout)
+    rank = _rank(layout)
+    for name, entry in layout.items():
         try:
-            adapter.check_rank(name, shape, found.rank)
+            adapter.check_rank(name, entry.shape, rank)
         except adapter.AdapterError as error:
-            raise InputError(f"{found.path}: {error.message} in all layers") from None
+            raise adapter.AdapterError("shape", f"{error.message} in all layers") from None
+
+
+def _rank(layout: Layout) -> int:
+    """Of the first layer, by name."""
+    return next(e.shape[0] for name, e in layout.items() if adapter.side(name) == "A")
 
 
 def at_scale(found: Folder, scale: float, path: Path) -> TensorFile:

@@ -117,6 +117,9 @@ class Merge:
     """Rank of the result's frozen part, the same in all layers."""
     moments: tuple[str, ...] = ()
     """Names of what every layer remembers."""
+    stretch: Callable[[int, int], Array] | None = None
+    """Makes values from one place of the result's data to another, instead of a layer; for rules
+    that know no layers, where all files lie alike."""
 
 
 class Strategy(Protocol):

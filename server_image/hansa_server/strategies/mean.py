@@ -5,10 +5,14 @@ One hostile member can move the result as far as it likes: a mean is not robust,
 from what each member says of itself.
 """
 
-from hansa_server.elementwise import by_element, weighted
+from dataclasses import replace
+
+from hansa_server.elementwise import by_element, straight, weighted
 from hansa_server.task import Merge, Task
 
 
 def mean(task: Task) -> Merge:
     """By the members' weights, which are all 1 unless the settings weigh."""
-    return by_element(task, weighted(task, [update.weight for update in task.updates]))
+    weights = [update.weight for update in task.updates]
+    by_tensor = by_element(task, weighted(task, weights))
+    return replace(by_tensor, stretch=straight(task, weights))

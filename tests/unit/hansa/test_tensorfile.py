@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hansa import adapter, tensorfile
 from hansa.tensorfile import FLOATS, AdapterError, TensorFile, TensorWriter
-from tests.merging import draw, shapes_of
+from tests.merging import draw, reversed_file, shapes_of
 
 SHAPES = shapes_of(3, (5, 7), (4, 2))
 SOUND = adapter.encode(draw(1, SHAPES))
@@ -53,6 +53,30 @@ def test_whole_tensors_rows_columns_and_values_are_those_that_were_written():
             np.testing.assert_array_equal(file.rows(name, 1, 3), array[1:3])
             np.testing.assert_array_equal(file.columns(name, 1, 2), array[:, 1:2])
             np.testing.assert_array_equal(file.values(name, 2, 5), array.ravel()[2:5])
+
+
+def test_a_stretch_is_the_tensors_one_behind_another_whatever_their_names(tmp_path):
+    tensors = draw(1, SHAPES)
+    flat = np.concatenate([tensors[name].ravel() for name in sorted(SHAPES)])
+    with opened(SOUND) as file:
+        np.testing.assert_array_equal(file.stretch(0, flat.size), flat)
+        np.testing.assert_array_equal(file.stretch(4, 20, np.empty(50, np.float32)), flat[4:20])
+    with TensorWriter(tmp_path / "file", SHAPES) as writer:
+        writer.write_stretch(9, flat[9:])
+        writer.write_stretch(0, flat[:9])
+    assert (tmp_path / "file").read_bytes() == SOUND
+
+
+def test_files_lie_alike_when_every_tensor_has_the_same_place(tmp_path):
+    other = draw(2, SHAPES)
+    halves = {name: array.astype(np.float16) for name, array in other.items()}
+    safetensors.numpy.save_file(halves, tmp_path / "halves")
+    with opened(SOUND) as file:
+        assert file.lies_like(opened(SOUND))
+        assert file.lies_like(opened(adapter.encode(other)))
+        assert not file.lies_like(opened(reversed_file(other)))
+        assert not file.lies_like(opened(adapter.encode(draw(2, shapes_of(3, (5, 7))))))
+        assert not file.lies_like(TensorFile(tmp_path / "halves", FLOATS))
 
 
 def test_the_order_of_writing_does_not_change_a_byte(tmp_path):
