@@ -7,6 +7,7 @@ find their committed results.
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from hansa.program import replace
 
 PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}
 STOP_PATIENCE_SECONDS = 5.0
+_SCRATCH = "tmp"
+"""Folder of a Job's temporary files, inside its own: the machine's might be small, and shared."""
 
 
 @dataclass
@@ -68,6 +71,7 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
 
     def __enter__(self) -> "LocalExecutor":
+        self._forget_scratch("*")  # of a runner that was killed
         for module in sorted(set(PROGRAMS.values())):
             self._program(module)  # imports go on while the store starts
         return self
@@ -75,6 +79,7 @@ class LocalExecutor:
     def __exit__(self, *_: object) -> None:
         for program in self._programs.values():
             program.close()
+        self._forget_scratch("*")
 
     def folder(self, name: str) -> Path:
         """Where a Job's log, report and progress are."""
@@ -171,18 +176,28 @@ class LocalExecutor:
             ENV_ASSIGNMENT: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
             ENV_REPORT: str(job.folder / "report.json"),
             ENV_PROGRESS: str(job.folder / "progress.json"),
+            "TMPDIR": str((job.folder / _SCRATCH).absolute()),
         }
+        (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
         replace(job.folder / "assignment.json", environ[ENV_ASSIGNMENT].encode())
         log = job.folder / "log.txt"
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
 
     def _hear(self, message: dict[str, Any]) -> None:
-        job = self._jobs.get(str(message.get("exited", "")))
+        name = str(message.get("exited", ""))
+        job = self._jobs.get(name)
+        if name:
+            self._forget_scratch(name)
         if job is None or job.state != "running":
             return
         job.exit_code = int(message["code"])
         job.state = "succeeded" if job.exit_code == 0 else "failed"
+
+    def _forget_scratch(self, jobs: str) -> None:
+        """Remove temporary files of Jobs that have ended: a process that was killed left them."""
+        for left in self._folder.glob(f"{jobs}/{_SCRATCH}"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def _bury(self, program: "_WarmProgram") -> None:
         """The warm process died, and its Jobs with it.

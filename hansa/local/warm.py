@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def _become(message: dict[str, Any], run: Callable[[], int], parent: int) -> Non
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with_parent(parent)
         os.environ.update(message["environ"])
+        tempfile.tempdir = None  # the parent's, if it has asked for one
         log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def work(told: Assignment) -> ClientReport | EvaluateReport:
     """Answer, crash, hang or die."""
     print(f"who {os.environ.get('AWS_ACCESS_KEY_ID', 'nobody')}", flush=True)
     print(f"gpu {os.environ.get('CUDA_VISIBLE_DEVICES', 'none')}", flush=True)
+    (Path(tempfile.mkdtemp()) / "update").write_bytes(bytes(1000))
     match told.federation:
         case "crash":
             raise RuntimeError("it broke")
@@ -45,6 +47,7 @@ def refuse() -> int:
 
 
 if __name__ == "__main__":
+    tempfile.gettempdir()  # as an import may do before any Job is there
     if os.environ.get("HANSA_TEST_BROKEN"):
         sys.exit(refuse())
     if sys.argv[1:] == ["--warm"]:

@@ -194,6 +194,39 @@ def test_a_program_that_cannot_start_is_told_and_not_tried_for_ever(
     assert "No module named 'torch'" in failed.message
 
 
+@pytest.mark.parametrize("ending", ["answer", "crash", "kill"])
+def test_a_job_that_ended_leaves_no_temporary_file(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    executor = make()
+    executor.create(job(ending))
+    executor.create(job("hang"))
+    wait(executor, f"{ending}-maze")
+    wait_until_it_hangs(executor, "hang-maze")
+    assert scratch(tmp_path) == ["hang-maze"]
+    executor.__exit__(None, None, None)
+    executor._programs.clear()
+    assert scratch(tmp_path) == list(elsewhere.iterdir()) == []
+
+
+def test_temporary_files_of_a_runner_that_was_killed_go_with_the_next(
+    make: Make, tmp_path: Path
+) -> None:
+    left = tmp_path / "jobs" / "of-the-killed" / "tmp"
+    left.mkdir(parents=True)
+    (left / "update").write_bytes(bytes(1000))
+    make()
+    assert scratch(tmp_path) == []
+
+
+def scratch(tmp_path: Path) -> list[str]:
+    """Jobs that have temporary files."""
+    return [found.parent.parent.name for found in tmp_path.glob("jobs/*/tmp/*")]
+
+
 def test_leaving_ends_everything(make: Make, tmp_path: Path) -> None:
     executor = make()
     executor.create(job("hang"))
