@@ -1,87 +1,181 @@
 """`hansa compare`: methods and seeds over one federation, as one table."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say
-from hansa.errors import InputError
+from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint
+from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
+from hansa.cli.status import Credentials
+from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
+from hansa.errors import InputError, Unreachable
 from hansa.exits import Exit
 
 if TYPE_CHECKING:
     from hansa.compare.comparison import Run, Wanted
     from hansa.compare.drive import Options, Outcome
     from hansa.compare.results import Result
+    from hansa.status import Federation
+    from hansa.store.base import ObjectStore
 
 ROOT = Path("runs")
 
 
+_File = Annotated[Path, typer.Argument(help="The comparison: federation, seeds and methods.")]
+_Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder that keeps everything; default: runs/NAME-compare."),
+]
+_Only = Annotated[list[str] | None, typer.Option("--only", help="A method to run; repeatable.")]
+_Jobs = Annotated[
+    int | None, typer.Option(min=1, max=256, help="Runs at a time; default: by the machine.")
+]
+_Parallel = Annotated[int | None, typer.Option(min=1, max=256, help="Jobs of one run at a time.")]
+_StopAfter = Annotated[
+    float | None, typer.Option(min=1, help="Stop after so many seconds, to go on later.")
+]
+
+
 def compare(
-    file: Annotated[Path, typer.Argument(help="The comparison: federation, seeds and methods.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder that keeps everything; default: runs/NAME-compare."),
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="A method to run; repeatable.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, max=256, help="Runs at a time; default: by the machine.")
-    ] = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, max=256, help="Jobs of one run at a time.")
-    ] = None,
+    file: _File,
+    out: _Out = None,
+    only: _Only = None,
+    jobs: _Jobs = None,
+    parallel: _Parallel = None,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Play one round, say how long it takes, and stop.")
     ] = False,
-    stop_after: Annotated[
-        float | None, typer.Option(min=1, help="Stop after so many seconds, to go on later.")
-    ] = None,
+    stop_after: _StopAfter = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Run nothing; make the table of what is there.")
     ] = False,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="Keep the folder of each run that is over.")
     ] = False,
+    manifests: Annotated[
+        bool,
+        typer.Option("--manifests", help="Print the runs as Federations for a cluster, and stop."),
+    ] = False,
+    collect: Annotated[
+        bool,
+        typer.Option("--collect", help="Run nothing; read the results of runs on the cluster."),
+    ] = False,
+    credentials: Credentials = None,
+    endpoint: Endpoint = None,
     output: Output = Format.TABLE,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: KubeconfigFile = None,
 ) -> int:
-    """Run every method with every seed, or go on with them, and print one table."""
+    """Run every method with every seed, or go on with them, and print one table.
+
+    On a cluster: --manifests | kubectl apply -f -, and --collect whenever you like.
+    """
     from hansa.compare import comparison, drive, results
 
-    wanted = comparison.read(file)
-    _check_only(wanted, only or [])
+    chosen = {"--estimate": estimate, "--report-only": report_only, "--manifests": manifests}
+    _check_one({**chosen, "--collect": collect})
+    wanted = comparison.read(file, here=not (manifests or collect or report_only))
+    methods = _check_only(wanted, only or [])
     folder = out or ROOT / f"{wanted.name}-compare"
-    options = drive.Options(
-        out=folder,
-        jobs=jobs,
-        parallel=parallel,
-        keep=keep_runs,
-        stop_after=stop_after,
-        only_estimate=estimate,
-    )
-    if report_only:
-        return _report(wanted, results.read_all(folder, wanted), folder, output)
+    code = int(Exit.DONE)
+    if manifests:
+        return _print_manifests(wanted, drive.pending(wanted, folder, methods))
+    if collect:
+        place = _Place(namespace, context, kubeconfig, credentials, endpoint)
+        _collect(wanted, methods, folder, place)
+    elif not report_only:
+        limits = drive.Options(out=folder, jobs=jobs, parallel=parallel, stop_after=stop_after)
+        options = replace(limits, keep=keep_runs, only_estimate=estimate)
+        code = _carry_out(wanted, methods, options)
+    if estimate or code >= INTERRUPTED:  # stopped by a person, or by a signal
+        return code
+    return max(code, _report(wanted, results.read_all(folder, wanted), folder, output))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where runs on a cluster are, by the options."""
+
+    namespace: str | None
+    context: str | None
+    kubeconfig: str | None
+    credentials: Path | None
+    endpoint: str | None
+
+
+def _check_one(chosen: dict[str, bool]) -> None:
+    given = [name for name, is_given in chosen.items() if is_given]
+    if len(given) > 1:
+        raise InputError(f"got {' and '.join(given)}, expected one of them")
+
+
+def _print_manifests(wanted: "Wanted", runs: "list[Run]") -> int:
+    """All that have no result yet; applying one again changes nothing."""
+    from hansa.compare import cluster
+
+    for document in cluster.manifests(wanted, runs):
+        print("---")
+        print(to_yaml(document), end="")
+    if any(not run.kind.trains for run in runs):
+        say("the base model is no Federation: its result is read from the others' first evaluation")
+    return int(Exit.DONE)
+
+
+def _collect(wanted: "Wanted", only: list[str], folder: Path, place: _Place) -> None:
+    """Write the results of all runs that are over, and say of the others how far they are."""
+    from hansa.compare import cluster, drive, results
+    from hansa.local.credentials import of_reader, read_credentials
+    from hansa.local.loop import own_store
+
+    variables = of_reader(read_credentials(place.credentials)) if place.credentials else None
+
+    def opened(federation: "Federation") -> "ObjectStore":
+        federation = at_endpoint(federation, place.endpoint)
+        if federation.spec.storage:
+            check_name(federation.spec.storage.s3)
+        return own_store(federation.spec, variables)
+
+    found = open_federations(place.namespace, place.context, place.kubeconfig).all()
+    objects = {item["metadata"]["name"]: item for item in found}
     with drive.locked(folder):
-        results.read_all(folder, wanted)  # a result of another spec is refused before any work
-        if not keep_runs:
-            drive.tidy(wanted, folder)
-        code = _carry_out(drive.pending(wanted, folder, only or []), options)
-        if not keep_runs:
-            drive.tidy(wanted, folder)
-        if estimate or code >= INTERRUPTED:  # stopped by a person, or by a signal
-            return code
-        return max(code, _report(wanted, results.read_all(folder, wanted), folder, output))
+        results.read_all(folder, wanted)  # one of another spec is refused before any work
+        runs = drive.pending(wanted, folder, only)
+        try:
+            done, missing = cluster.collect(wanted, runs, objects, opened)
+        except Unreachable as error:
+            hint = forward_hint(wanted.storage.s3) if wanted.storage else error.hint
+            raise Unreachable(error.message, hint=hint) from None
+        for run, result in done:
+            results.write(folder, run, result)
+    for name, why in missing.items():
+        say(f"{name}: {why}")
 
 
-def _check_only(wanted: "Wanted", only: list[str]) -> None:
+def _check_only(wanted: "Wanted", only: list[str]) -> list[str]:
     for name in only:
         if name not in wanted.methods:
             known = ", ".join(wanted.methods)
             raise InputError(f"--only: got '{name}', expected one of {known}")
+    return only
 
 
-def _carry_out(runs: "list[Run]", options: "Options") -> int:
+def _carry_out(wanted: "Wanted", only: list[str], options: "Options") -> int:
+    from hansa.compare import drive, results
+
+    with drive.locked(options.out):
+        results.read_all(options.out, wanted)  # one of another spec is refused before any work
+        if not options.keep:
+            drive.tidy(wanted, options.out)
+        code = _drive(drive.pending(wanted, options.out, only), options)
+        if not options.keep:
+            drive.tidy(wanted, options.out)
+    return code
+
+
+def _drive(runs: "list[Run]", options: "Options") -> int:
     from hansa.cli.run import stop_on_signals
     from hansa.compare import drive, progress
 
@@ -117,7 +211,7 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     import json
 
     from hansa.compare import page, table, text
-    from hansa.program import replace
+    from hansa.program import replace as write
 
     if not found:
         raise InputError(
@@ -126,8 +220,8 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
         )
     made = table.build(wanted, found)
     data = table.to_data(made)
-    replace(folder / "compare.json", (json.dumps(data, ensure_ascii=False) + "\n").encode())
-    replace(folder / "compare.html", page.render(made).encode())
+    write(folder / "compare.json", (json.dumps(data, ensure_ascii=False) + "\n").encode())
+    write(folder / "compare.html", page.render(made).encode())
     if output is Format.TABLE:
         _show(
             [[t.upper() for t in text.heads(data)], *(text.cells(data, e) for e in data["table"])]

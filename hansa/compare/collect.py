@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+import hansa
 from hansa import keys
 from hansa.compare import results
 from hansa.compare.comparison import Run
-from hansa.compare.results import Communication, Row, Work
+from hansa.compare.results import Communication, Result, Row, Work
 from hansa.errors import NotFound
 from hansa.manifest import EvaluationDocument, GlobalManifest, PersonalManifest, UpdateManifest
 from hansa.policy.apart import NONE
@@ -121,3 +122,34 @@ class Finished:
             return self._store.get(key)
         except NotFound:
             return None
+
+
+def empty(run: Run, machine: str) -> Result:
+    """A result without anything measured yet."""
+    return Result(
+        program=hansa.__version__,
+        method=run.method,
+        base=run.base,
+        seed=run.seed,
+        spec=run.federation.spec.to_json(),
+        rows=[],
+        communication=Communication(shares="nothing"),
+        work=Work(),
+        wall_seconds=0.0,
+        machine=machine,
+    )
+
+
+def result_of(run: Run, finished: Finished, final: int, machine: str) -> Result:
+    """What a finished run has measured itself."""
+    chosen = finished.chosen(final)
+    return empty(run, machine).model_copy(
+        update={
+            "base_model": finished.base_model(),
+            "rows": [*finished.rows(), *finished.personal_rows(chosen)],
+            "final": final,
+            "serves": {one.environment: one.choice for one in chosen},
+            "communication": finished.communication(),
+            "work": finished.work(),
+        }
+    )

@@ -12,6 +12,7 @@ from hansa.base import Model
 from hansa.compare import methods
 from hansa.compare.methods import METHODS, Method
 from hansa.errors import InputError
+from hansa.spec import Storage
 from hansa.status import Federation
 
 REFERENCE = "fed-se"
@@ -93,12 +94,17 @@ class Wanted:
     """The known method behind each name."""
     environments: dict[str, str]
     """World of each environment, by its name, in the manifest's order."""
+    storage: Storage | None = None
+    """The manifest's, for runs on a cluster; those on one machine have a store each."""
     runs: list[Run]
     """Seed by seed, so that a table that is not complete compares like with like."""
 
 
-def read(path: Path) -> Wanted:
-    """The comparison in a file, with the spec of every run checked."""
+def read(path: Path, *, here: bool = True) -> Wanted:
+    """The comparison in a file, with the spec of every run checked.
+
+    `here`: it is to run on this machine, so what that lacks is refused too.
+    """
     document = load.read(path, "comparison")
     if isinstance(document, dict) and "kind" in document:
         raise InputError(
@@ -111,11 +117,13 @@ def read(path: Path) -> Wanted:
     base = load.read(manifest)
     if not isinstance(base, dict) or not isinstance(base.get("spec"), dict):
         load.build(base, str(manifest))  # says what is wrong with it
-    spec = methods.without_store(methods.merged(base["spec"], comparison.spec))
-    plain = _federation(base, spec, "spec")
+    whole = methods.merged(base["spec"], comparison.spec)
+    storage = _federation(base, whole, "spec", here=False).spec.storage
+    spec = methods.without_store(whole)
+    plain = _federation(base, spec, "spec", here=here)
     _check_names(comparison)
     runs = [
-        _run(base, spec, index, entry, seed, here=seed == comparison.seeds[0])
+        _run(base, spec, index, entry, seed, here=here and seed == comparison.seeds[0])
         for seed in comparison.seeds
         for index, entry in enumerate(comparison.methods)
     ]
@@ -127,6 +135,7 @@ def read(path: Path) -> Wanted:
         methods=names,
         bases={entry.name: entry.base for entry in comparison.methods},
         environments={e.name: e.world for e in plain.spec.environments},
+        storage=storage,
         runs=runs,
     )
 

@@ -9,11 +9,10 @@ import time
 from pathlib import Path
 from types import FrameType
 
-import hansa
 from hansa.compare import results, scoring
-from hansa.compare.collect import Finished
+from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run
-from hansa.compare.results import Communication, Result, Row, Work
+from hansa.compare.results import Result, Row
 from hansa.errors import HansaError
 from hansa.exits import Exit
 from hansa.local.capacity import usable_cores, visible_gpus
@@ -72,7 +71,9 @@ def _earlier(folder: RunDir) -> float:
 
 
 def _measured(run: Run, folder: RunDir, parallel: int | None) -> Result:
-    result, adapters = _trained(run, folder, parallel) if run.kind.trains else (_empty(run), {})
+    result, adapters = (
+        _trained(run, folder, parallel) if run.kind.trains else (empty(run, machine()), {})
+    )
     if not adapters and run.kind.trains:
         return result
     with scoring.opened(run, folder) as store:
@@ -88,7 +89,8 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
         if ended.status.phase == "Succeeded":
             finished = Finished(run, store, ended.metadata.name, ended.status.round)
             newest = apart.newest(ended.status, run.federation.spec.aggregation.strategy)
-            found.append((_result(run, finished, newest), finished.own_adapters()))
+            made = result_of(run, finished, newest, machine())
+            found.append((made, finished.own_adapters()))
 
     options = Options(embedded=True, parallel=parallel)
     status = run_loop(run.federation, folder, options, PlainDisplay(), collect).status
@@ -96,35 +98,6 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
         progressing = next((c for c in status.conditions if c.type == "Progressing"), None)
         raise HansaError(progressing.message if progressing else status.phase)
     return found[0]
-
-
-def _empty(run: Run) -> Result:
-    return Result(
-        program=hansa.__version__,
-        method=run.method,
-        base=run.base,
-        seed=run.seed,
-        spec=run.federation.spec.to_json(),
-        rows=[],
-        communication=Communication(shares="nothing"),
-        work=Work(),
-        wall_seconds=0.0,
-        machine=machine(),
-    )
-
-
-def _result(run: Run, finished: Finished, final: int) -> Result:
-    chosen = finished.chosen(final)
-    return _empty(run).model_copy(
-        update={
-            "base_model": finished.base_model(),
-            "rows": [*finished.rows(), *finished.personal_rows(chosen)],
-            "final": final,
-            "serves": {one.environment: one.choice for one in chosen},
-            "communication": finished.communication(),
-            "work": finished.work(),
-        }
-    )
 
 
 def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:

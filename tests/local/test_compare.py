@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from hansa.cli.main import main
+from hansa.compare import cluster, comparison
+from hansa.local.results import open_store
+from hansa.local.rundir import RunDir
 from tests import small
 from tests.processes import until
 from tests.small import hansa
@@ -136,3 +139,33 @@ def test_a_run_that_fails_is_told_and_named_as_missing(tmp_path: Path) -> None:
     ended = hansa("compare", file, "--out", tmp_path / "out")
     assert ended.returncode != 0 and "Traceback" not in ended.stderr
     assert "pre-trained-1" in ended.stderr
+
+
+def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    place = {"s3": {"bucket": "hansa"}}
+    small.write_manifest(tmp_path, storage=place)
+    same = {"name": "same", "spec": {"aggregation": small.SPEC["aggregation"]}}
+    told = {"federation": "federation.yaml", "seeds": [7], "methods": ["pre-trained", same]}
+    (tmp_path / "compare.yaml").write_text(json.dumps(told))
+    wanted = comparison.read(tmp_path / "compare.yaml", here=False)
+    folder = RunDir(undisturbed)
+    ended = folder.load()
+    document = {**ended.to_json(), "metadata": {"name": "small-same-7"}}
+    document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    document["spec"] = {**document["spec"], "storage": {"s3": {**place["s3"], "prefix": "small"}}}
+
+    with open_store(ended, folder) as store:
+        objects = {"small-same-7": document}
+        found, missing = cluster.collect(wanted, wanted.runs, objects, lambda _: store)
+    assert missing == {}
+    results = {run.method: result for run, result in found}
+    assert results["same"].final == 2 and results["same"].communication.up > 0
+    rates = {(row.round, row.environment): row.success for row in results["same"].rows}
+    for entry in small.status(undisturbed)["history"]:
+        for name, rate in entry["success"].items():
+            assert rates[entry["round"], name] == pytest.approx(rate)
+    assert [(row.round, row.success) for row in results["pre-trained"].rows] == [
+        (0, rates[0, name]) for name in small.ENVIRONMENTS
+    ]

@@ -1,0 +1,158 @@
+"""A comparison on a cluster: every run is a Federation, and its result is read from the bucket.
+
+Nothing here waits: whoever applies the Federations lets the operator and its queue work, and asks
+for the results as often as he likes. What only a comparison on one machine can have, adapters of
+one silo scored in another's world, is left out: on a cluster they never leave their silo.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from hansa import api, names
+from hansa.compare.collect import Finished, empty, result_of
+from hansa.compare.comparison import Run, Wanted
+from hansa.compare.results import Result
+from hansa.errors import InputError
+from hansa.policy import apart
+from hansa.spec import MAX_FEDERATION_NAME, Storage
+from hansa.status import Federation
+from hansa.store.base import ObjectStore
+
+LABEL = f"{api.GROUP}/comparison"
+"""Label of a comparison's Federations, with its name: `kubectl get hfed -l` finds them all."""
+MACHINE = "a cluster"
+_DIGEST = 6
+
+Data = dict[str, Any]
+
+
+def name_of(wanted: Wanted, run: Run) -> str:
+    """A run's name on the cluster, and in its prefix; methods may have letters that it cannot."""
+    plain = re.sub(r"[^a-z0-9-]", "-", run.id)
+    if plain != run.id:
+        plain += f"-{hashlib.sha256(run.id.encode()).hexdigest()[:_DIGEST]}"
+    return names.fit(f"{wanted.name}-{plain}", MAX_FEDERATION_NAME)
+
+
+def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
+    """The Federations of these runs, each with a prefix of its own below the manifest's."""
+    storage = _storage(wanted)
+    made = []
+    for run in runs:
+        if not run.kind.trains:
+            continue
+        name = name_of(wanted, run)
+        place = storage.s3.model_copy(update={"prefix": _below(storage.s3.prefix, name)})
+        spec = run.federation.spec.model_copy(update={"storage": Storage(s3=place)})
+        made.append(
+            {
+                "apiVersion": api.API_VERSION,
+                "kind": api.KIND,
+                "metadata": {"name": name, "labels": {LABEL: wanted.name}},
+                "spec": spec.to_json(),
+            }
+        )
+    return made
+
+
+def collect(
+    wanted: Wanted,
+    runs: Sequence[Run],
+    objects: Mapping[str, Data],
+    open_store: Callable[[Federation], ObjectStore],
+) -> tuple[list[tuple[Run, Result]], dict[str, str]]:
+    """Results of the runs that are over, and of the others why there is none yet.
+
+    `objects`: the namespace's Federations by name. The base model is played by every run before its
+    first round, with the same tasks and luck: its result is read there.
+    """
+    found: list[tuple[Run, Result]] = []
+    missing: dict[str, str] = {}
+    for run in runs:
+        if not run.kind.trains:
+            continue
+        document = objects.get(name_of(wanted, run))
+        why = _why_not(run, document)
+        if document is None or why:
+            missing[run.id] = why
+            continue
+        federation = _parsed(document)
+        made = _read(run, federation, open_store(federation))
+        seconds = _seconds(document, federation)
+        found.append((run, made.model_copy(update={"wall_seconds": seconds})))
+    for run in runs:
+        if not run.kind.trains:
+            others = [one for other, one in found if other.seed == run.seed]
+            base = _base(run, wanted, others)
+            if base is None:
+                missing[run.id] = "no other run of its seed is over"
+            else:
+                found.append((run, base))
+    return found, missing
+
+
+def _read(run: Run, federation: Federation, store: ObjectStore) -> Result:
+    status, storage = federation.status, federation.spec.storage
+    prefix = storage.s3.prefix if storage else ""
+    finished = Finished(run, store, prefix, status.round)
+    final = apart.newest(status, run.federation.spec.aggregation.strategy)
+    return result_of(run, finished, final, MACHINE)
+
+
+def _parsed(document: Data) -> Federation:
+    try:
+        return Federation.model_validate(document)
+    except ValidationError as error:
+        name = document["metadata"]["name"]
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{name}: {where}: {first['msg']}",
+            hint="the operator may be of another version than this program",
+        ) from None
+
+
+def _seconds(document: Data, federation: Federation) -> float:
+    """From its creation to its success."""
+    begun = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
+    ended = [c.last_transition_time for c in federation.status.conditions if c.type == "Succeeded"]
+    return round((ended[0] - begun).total_seconds(), 1) if ended else 0.0
+
+
+def _base(run: Run, wanted: Wanted, others: Sequence[Result]) -> Result | None:
+    for other in others:
+        rows = [row for row in other.rows if row.round == 0 and not row.of]
+        if {row.environment for row in rows} == wanted.environments.keys():
+            own = [row.model_copy(update={"method": run.method}) for row in rows]
+            return empty(run, MACHINE).model_copy(
+                update={"rows": own, "base_model": other.base_model}
+            )
+    return None
+
+
+def _why_not(run: Run, document: Data | None) -> str:
+    if document is None:
+        return "it is not on the cluster"
+    phase = (document.get("status") or {}).get("phase") or "Pending"
+    if phase != "Succeeded":
+        done = (document.get("status") or {}).get("completed") or 0
+        return f"it is {phase}, after {done} of {run.federation.spec.rounds} rounds"
+    return ""
+
+
+def _storage(wanted: Wanted) -> Storage:
+    if wanted.storage is None:
+        raise InputError(
+            "spec.storage: got nothing, expected storage.s3 in the federation's manifest: on a "
+            "cluster the runs need a bucket"
+        )
+    return wanted.storage
+
+
+def _below(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name

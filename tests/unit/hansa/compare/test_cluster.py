@@ -1,0 +1,97 @@
+"""A comparison's runs as Federations of a cluster: named, placed, and looked for again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa.cli.main import main
+from hansa.compare import cluster, comparison
+from hansa.compare.comparison import Wanted
+from hansa.errors import InputError
+from hansa.status import Federation
+from tests.builders import NOW
+from tests.unit.hansa.compare.test_comparison import FEDERATION
+
+METHODS = ["pre-trained", "fed-se", {"name": "fed-se+x"}, {"name": "fed-se.x"}, "centralized"]
+
+
+def write(folder: Path, **spec: Any) -> Path:
+    federation = {**FEDERATION, "spec": {**FEDERATION["spec"], **spec}}
+    (folder / "federation.yaml").write_text(json.dumps(federation))
+    path = folder / "compare.yaml"
+    told = {"federation": "federation.yaml", "seeds": [1, 2], "methods": METHODS}
+    path.write_text(json.dumps(told))
+    return path
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> Wanted:
+    place = {"s3": {"bucket": "bucket", "prefix": "lab"}}
+    return comparison.read(write(tmp_path, storage=place), here=False)
+
+
+def test_every_run_that_trains_is_a_federation_with_a_name_and_a_prefix_of_its_own(
+    wanted: Wanted,
+) -> None:
+    made = cluster.manifests(wanted, wanted.runs)
+    names = [document["metadata"]["name"] for document in made]
+    assert len(set(names)) == len(names) == 8
+    assert "two-fed-se-1" in names
+    for document in made:
+        federation = Federation.model_validate(document)
+        name = federation.metadata.name
+        assert federation.spec.storage and federation.spec.storage.s3.prefix == f"lab/{name}"
+        assert federation.metadata.labels == {"hansa.dev/comparison": "two"}
+    one = next(run for run in wanted.runs if run.id == "fed-se-2")
+    spec = Federation.model_validate(made[names.index("two-fed-se-2")]).spec
+    assert spec.model_copy(update={"storage": None}) == one.federation.spec
+
+
+def test_without_a_store_there_is_nowhere_to_run(tmp_path: Path) -> None:
+    wanted = comparison.read(write(tmp_path, storage=None), here=False)
+    with pytest.raises(InputError, match=r"spec\.storage: got nothing, expected storage\.s3"):
+        cluster.manifests(wanted, wanted.runs)
+
+
+def test_what_is_not_over_says_how_far_it_is(wanted: Wanted) -> None:
+    made = cluster.manifests(wanted, wanted.runs)
+    objects = {d["metadata"]["name"]: {**d, "status": {}} for d in made}
+    objects["two-fed-se-1"]["status"] = {"phase": "Running", "completed": 2}
+    del objects["two-fed-se-2"]
+    found, missing = cluster.collect(wanted, wanted.runs, objects, pytest.fail)
+    assert found == [] and len(missing) == len(wanted.runs)
+    assert missing["fed-se-1"] == "it is Running, after 2 of 3 rounds"
+    assert missing["fed-se-2"] == "it is not on the cluster"
+    assert missing["centralized-1"] == "it is Pending, after 0 of 3 rounds"
+    assert missing["pre-trained-1"] == "no other run of its seed is over"
+
+
+def test_a_status_of_another_version_is_named(wanted: Wanted) -> None:
+    (document, *_) = cluster.manifests(wanted, wanted.runs)
+    status = {"phase": "Succeeded", "round": "many"}
+    dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
+    objects = {dated["name"]: {**document, "metadata": dated, "status": status}}
+    with pytest.raises(InputError, match=r"two-fed-se-1: status\.round: ") as error:
+        cluster.collect(wanted, wanted.runs, objects, pytest.fail)
+    assert "another version" in error.value.hint
+
+
+def test_the_manifests_are_printed_for_kubectl(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", str(file), "--manifests", "--only", "fed-se"])
+    assert ended.value.code == 0
+    printed = [document for document in yaml.safe_load_all(capsys.readouterr().out) if document]
+    assert [document["metadata"]["name"] for document in printed] == [
+        "two-fed-se-1",
+        "two-fed-se-2",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", str(file), "--manifests", "--collect"])
+    assert ended.value.code == 2
+    assert "got --manifests and --collect, expected one of them" in capsys.readouterr().err
