@@ -55,7 +55,8 @@ def test_a_comparison_on_the_cluster_has_the_figures_of_one_on_this_machine(
         shlex.split(line.replace("compare.yaml", str(file)).replace("NAME", "small"))
         for line in re.findall(r"^\$ (.*)$", PAGE, flags=re.MULTILINE)
     )
-    there = ["--kubeconfig", hansa.cluster.state / "admin.kubeconfig", "-n", NAMESPACE]
+    kubeconfig = hansa.cluster.script("kubeconfig").stdout.strip()
+    there: list[str | Path] = ["--kubeconfig", kubeconfig, "-n", NAMESPACE]
     there += ["--credentials", tmp_path / "credentials.json", "--out", tmp_path / "there"]
     collect = [hansa.endpoint if word.startswith("http") else word for word in collect[1:]]
     place = make.index("|")
