@@ -11,33 +11,24 @@ import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt, Diverged, PermanentError
-from hansa.manifest import FederationDocument, StartAdapter, UpdateManifest, canonical, sha256
+from hansa.errors import AnotherRun, Corrupt, PermanentError
+from hansa.manifest import FederationDocument, canonical, sha256
 from hansa_client import model
-from hansa_client import round as story
 from hansa_client.experience import Shards
-from hansa_client.learners.scoring import Scorer
 from hansa_client.round import Client
 from hansa_client.worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import (
+    MEASURED,
+    SHARD,
+    SHOWN,
+    UPDATE,
+    Killed,
+    manifest,
+    play,
+)
 
 Assign = Callable[..., Assignment]
-UPDATE = "run/updates/maze/00001/"
-SHARD = "run/experience/maze/00001.jsonl.zst"
-SHOWN = "run/experience/maze/00000.jsonl.zst"
-MEASURED = "run/evaluations/maze/00000.json"
-
-
-class Killed(BaseException):
-    """The process ends here, as by kill -9."""
-
-
-def play(store: MemoryStore, told: Assignment) -> ClientReport:
-    return Client(told, store, store, logs.get("client")).play_round()
-
-
-def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:
-    return UpdateManifest.model_validate_json(store.objects[folder + keys.MANIFEST])
 
 
 def result(store: MemoryStore) -> dict[str, bytes]:
@@ -109,57 +100,6 @@ def test_the_manifest_tells_how_exploring_went(whole: tuple[MemoryStore, ClientR
     assert 0 < told.entropy < 5
     assert told.entropy == report.entropy
     assert (told.pass_at, told.skipped, told.micro_batch_tokens) == ({}, 0, 0)
-
-
-@pytest.mark.parametrize("learner", ["dpo", "grpo", "reward-weighted"])
-def test_a_round_with_any_learner_ends_with_an_update_or_says_that_it_learned_nothing(
-    assign: Assign, learner: str
-) -> None:
-    store = MemoryStore()
-    exploration = {"tasksPerRound": 3, "samplesPerTask": 4, "maxNewTokens": 16}
-    training = {"learner": learner, "learningRate": 1e-3, "epochs": 1}
-    report = play(store, assign(exploration=exploration, training=training, evaluate=False))
-    document = manifest(store)
-    assert document.trained is bool(document.counts.kept) is report.trained
-    assert set(document.learning.pass_at) == {"1", "2", "4"}
-    assert document.learning.skipped <= 3
-
-
-def test_a_kept_optimizer_goes_on_in_the_next_round_and_a_killed_one_repeats_itself(
-    assign: Assign,
-) -> None:
-    store, kept = MemoryStore(), "run/experience/maze/optimizer/00001.safetensors"
-    told = assign(
-        exploration={"tasksPerRound": 0},
-        training={"learningRate": 1e-3, "epochs": 1, "optimizerState": "keep"},
-        evaluate=False,
-    )
-
-    def kill(key: str) -> None:
-        if key == UPDATE + keys.ADAPTER:
-            raise Killed
-
-    store.before_put = kill
-    with pytest.raises(Killed):
-        play(store, told)
-    before = store.objects[kept]
-    store.before_put = lambda key: None
-    play(store, told)
-    assert store.objects[kept] == before
-    data = store.objects[UPDATE + keys.ADAPTER]
-    store.objects["run/global/00001/adapter_model.safetensors"] = data
-    start = StartAdapter(round=1, sha256=sha256(data))
-    again = told.model_copy(update={"round": 2, "start": start})
-    fresh_training = told.settings.training.model_copy(update={"optimizer_state": "fresh"})
-    settings = told.settings.model_copy(update={"training": fresh_training})
-    fresh_store = MemoryStore()
-    fresh_store.objects = dict(store.objects)
-    play(store, again)
-    play(fresh_store, again.model_copy(update={"settings": settings}))
-    second = "run/updates/maze/00002/" + keys.ADAPTER
-    assert store.objects[second] != fresh_store.objects[second]
-    assert kept.replace("00001", "00002") in store.objects
-    assert kept.replace("00001", "00002") not in fresh_store.objects
 
 
 def test_the_report_tells_what_the_manifest_says(
@@ -422,25 +362,6 @@ def test_another_base_model_than_the_owners_is_refused(assign: Assign) -> None:
     store.objects["run/federation.json"] = b"[]"
     with pytest.raises(Corrupt, match=r"^run/federation.json"):
         play(store, assign())
-
-
-def test_training_that_diverges_names_the_learning_rate(
-    assign: Assign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(story.adapter, "is_finite", lambda tensors: False)
-    with pytest.raises(Diverged, match=r"^spec\.training\.learningRate: got 0\.001"):
-        play(MemoryStore(), assign())
-
-
-def test_a_loss_that_is_no_number_sends_nothing_and_keeps_what_was_explored(
-    assign: Assign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = Scorer.loss
-    monkeypatch.setattr(Scorer, "loss", lambda *args: real(*args) * float("nan"))
-    store = MemoryStore()
-    with pytest.raises(Diverged, match=r"loss nan in step 1 of \d+"):
-        play(store, assign(evaluate=False))
-    assert set(store.objects) == {SHOWN, SHARD}
 
 
 def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> None:

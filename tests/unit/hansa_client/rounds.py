@@ -1,0 +1,24 @@
+"""Rounds of one client, maze, in a store that a test can look into."""
+
+from hansa import keys, logs
+from hansa.assignment import Assignment, ClientReport
+from hansa.manifest import UpdateManifest
+from hansa_client.round import Client
+from tests.memory_store import MemoryStore
+
+UPDATE = "run/updates/maze/00001/"
+SHARD = "run/experience/maze/00001.jsonl.zst"
+SHOWN = "run/experience/maze/00000.jsonl.zst"
+MEASURED = "run/evaluations/maze/00000.json"
+
+
+class Killed(BaseException):
+    """The process ends here, as by kill -9."""
+
+
+def play(store: MemoryStore, told: Assignment) -> ClientReport:
+    return Client(told, store, store, logs.get("client")).play_round()
+
+
+def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:
+    return UpdateManifest.model_validate_json(store.objects[folder + keys.MANIFEST])
