@@ -141,10 +141,10 @@ def _collect(wanted: "Wanted", only: list[str], folder: Path, place: _Place) -> 
     found = open_federations(place.namespace, place.context, place.kubeconfig).all()
     objects = {item["metadata"]["name"]: item for item in found}
     with drive.locked(folder):
-        results.read_all(folder, wanted)  # one of another spec is refused before any work
+        known = results.read_all(folder, wanted)  # one of another spec is refused
         runs = drive.pending(wanted, folder, only)
         try:
-            done, missing = cluster.collect(wanted, runs, objects, opened)
+            done, missing = cluster.collect(wanted, runs, objects, opened, known.values())
         except Unreachable as error:
             hint = forward_hint(wanted.storage.s3) if wanted.storage else error.hint
             raise Unreachable(error.message, hint=hint) from None

@@ -7,7 +7,7 @@ one silo scored in another's world, is left out: on a cluster they never leave t
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result
 from hansa.errors import InputError
 from hansa.policy import apart
-from hansa.spec import MAX_FEDERATION_NAME, Storage
+from hansa.spec import MAX_FEDERATION_NAME, Storage, differences
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
 
@@ -65,11 +65,13 @@ def collect(
     runs: Sequence[Run],
     objects: Mapping[str, Data],
     open_store: Callable[[Federation], ObjectStore],
+    known: Iterable[Result] = (),
 ) -> tuple[list[tuple[Run, Result]], dict[str, str]]:
     """Results of the runs that are over, and of the others why there is none yet.
 
-    `objects`: the namespace's Federations by name. The base model is played by every run before its
-    first round, with the same tasks and luck: its result is read there.
+    `objects`: the namespace's Federations by name; `known`: results that are there already. The
+    base model is played by every run before its first round, with the same tasks and luck: its
+    result is read there.
     """
     found: list[tuple[Run, Result]] = []
     missing: dict[str, str] = {}
@@ -82,13 +84,14 @@ def collect(
             missing[run.id] = why
             continue
         federation = _parsed(document)
+        _check_same(run, federation)
         made = _read(run, federation, open_store(federation))
         seconds = _seconds(document, federation)
         found.append((run, made.model_copy(update={"wall_seconds": seconds})))
     for run in runs:
         if not run.kind.trains:
-            others = [one for other, one in found if other.seed == run.seed]
-            base = _base(run, wanted, others)
+            all_ = [*known, *(one for _, one in found)]
+            base = _base(run, wanted, [one for one in all_ if one.seed == run.seed])
             if base is None:
                 missing[run.id] = "no other run of its seed is over"
             else:
@@ -115,6 +118,19 @@ def _parsed(document: Data) -> Federation:
             f"{name}: {where}: {first['msg']}",
             hint="the operator may be of another version than this program",
         ) from None
+
+
+def _check_same(run: Run, federation: Federation) -> None:
+    """Refuse a Federation that was applied before the comparison changed, or changed since."""
+    got = federation.spec.model_copy(update={"storage": None}).to_json()
+    changed = differences(got, run.federation.spec.to_json())
+    if changed:
+        where, theirs, ours = changed[0]
+        raise InputError(
+            f"{federation.metadata.name}: has spec.{where} {str(theirs)[:60]}, the comparison says "
+            f"{str(ours)[:60]}",
+            hint="set the field back, or delete the Federation and what is below its prefix",
+        )
 
 
 def _seconds(document: Data, federation: Federation) -> float:

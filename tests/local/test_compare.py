@@ -160,6 +160,9 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
         objects = {"small-same-7": document}
         found, missing = cluster.collect(wanted, wanted.runs, objects, lambda _: store)
     assert missing == {}
+    base, known = wanted.runs[0], [result for _, result in found if result.final]
+    later, missing = cluster.collect(wanted, [base], {}, pytest.fail, known)
+    assert missing == {} and later == [pair for pair in found if pair[0] is base]
     results = {run.method: result for run, result in found}
     assert results["same"].final == 2 and results["same"].communication.up > 0
     rates = {(row.round, row.environment): row.success for row in results["same"].rows}

@@ -79,6 +79,15 @@ def test_a_status_of_another_version_is_named(wanted: Wanted) -> None:
     assert "another version" in error.value.hint
 
 
+def test_a_federation_of_another_spec_is_named_by_its_field(wanted: Wanted) -> None:
+    (document, *_) = cluster.manifests(wanted, wanted.runs)
+    dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
+    spec = {**document["spec"], "rounds": 9}
+    ended = {**document, "metadata": dated, "spec": spec, "status": {"phase": "Succeeded"}}
+    with pytest.raises(InputError, match=r"two-fed-se-1: has spec\.rounds 9, .* says 3"):
+        cluster.collect(wanted, wanted.runs, {dated["name"]: ended}, pytest.fail)
+
+
 def test_the_manifests_are_printed_for_kubectl(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
