@@ -76,7 +76,9 @@ def test_files_lie_alike_when_every_tensor_has_the_same_place(tmp_path):
         assert file.lies_like(opened(adapter.encode(other)))
         assert not file.lies_like(opened(reversed_file(other)))
         assert not file.lies_like(opened(adapter.encode(draw(2, shapes_of(3, (5, 7))))))
-        assert not file.lies_like(TensorFile(tmp_path / "halves", FLOATS))
+        half = TensorFile(tmp_path / "halves", FLOATS)
+        assert not file.lies_like(half) and not half.lies_like(file)
+        assert not half.lies_like(TensorFile(tmp_path / "halves", FLOATS)), "a stretch is of fp32"
 
 
 def test_the_order_of_writing_does_not_change_a_byte(tmp_path):
