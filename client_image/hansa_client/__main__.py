@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from hansa import logs, program
 from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateReport
@@ -33,9 +34,11 @@ LIBRARIES = (
     "transformers.models.auto.tokenization_auto",
     "transformers.models.llama.modeling_llama",
     "peft",
-    "hansa_client.library_cache",
 )
 """What only a model from elsewhere needs beside them; they take twice as long as all the rest."""
+
+BABYAI = "babyai"
+"""The builtin world whose package takes a second to import."""
 
 
 def work(assignment: Assignment) -> ClientReport | EvaluateReport:
@@ -61,7 +64,7 @@ def warm() -> None:
 
 
 def warm_for(environ: Mapping[str, str]) -> None:
-    """Import what the model of this Job needs beside the rest, once for it and all later ones.
+    """Import what this Job's model and world need beside the rest, once for all Jobs to come.
 
     A library that cannot be imported is the Job's own affair: it says so in its log.
     """
@@ -70,6 +73,16 @@ def warm_for(environ: Mapping[str, str]) -> None:
         if not told["model"]["source"].startswith(BUILTIN):
             for name in LIBRARIES:
                 importlib.import_module(name)
+        if BABYAI in _worlds(told):
+            levels = importlib.import_module("hansa_client.worlds.babyai.levels")
+            levels.minigrid()
+
+
+def _worlds(told: dict[str, Any]) -> set[str]:
+    from hansa_client.worlds import mixed
+
+    parts = mixed.parts_of(told["options"]) if told["world"] == mixed.NAME else []
+    return {told["world"], *(part.world for part in parts)}
 
 
 def main() -> int:

@@ -34,12 +34,17 @@ def chances(states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -
     return found
 
 
+def slice_rows(weight: torch.Tensor) -> int:
+    """States whose logits, by an output layer of this weight, make one slice."""
+    return max(1, SLICE_BYTES // (4 * weight.shape[0]))
+
+
 class _Chances(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        rows = max(1, SLICE_BYTES // (4 * weight.shape[0]))
+        rows = slice_rows(weight)
         found = torch.empty(len(states), dtype=torch.float32, device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         for at in range(0, len(states), rows):

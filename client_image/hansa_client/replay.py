@@ -12,6 +12,9 @@ import torch
 
 from hansa_client.packing import Frame, Packed, Row
 
+_WARM_UPS = 1
+"""Passes before the recording, in which libraries take the memory they keep."""
+
 
 class Recorded:
     """The states that a model's output layer is given, for rows of one frame, with gradients."""
@@ -21,7 +24,7 @@ class Recorded:
         blank = Row.of([[0]], device, frame)
         made = (blank.tokens, blank.positions, blank.bounds)
         trunk = _Trunk(model, packed, frame).train()
-        self._play: Any = torch.cuda.make_graphed_callables(trunk, made)
+        self._play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=_WARM_UPS)
 
     def states(self, row: Row) -> torch.Tensor:
         """Of all tokens of a row; the next call overwrites them."""

@@ -14,6 +14,8 @@ from hansa_client import batch, head, packing, trajectory
 from hansa_client.model import Base
 from hansa_client.replay import Recorded
 
+_READ_TOKENS = 16384
+"""Tokens that are read at once where nothing is kept of them."""
 _MANY = 8
 """Rows from which on a recording, which costs about five of them, is worth it."""
 
@@ -106,6 +108,14 @@ class PackedScorer(Scorer):
         weight = self._model.get_output_embeddings().weight
         return head.chances(states, weight, row.tokens[0, wanted + 1]), rows
 
+    def entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
+        """Entropy of the next token before each of the agent's tokens, some at a time."""
+        row = packing.Row.of([sequence.tokens for sequence in sequences], self._device)
+        wanted, _ = self._wanted(sequences)
+        weight = self._model.get_output_embeddings().weight
+        for states in self._packed.states(row)[wanted].split(head.slice_rows(weight)):
+            yield _spread(states @ weight.T)
+
     def _states(self, row: packing.Row, frame: packing.Frame | None) -> torch.Tensor:
         if not frame or not self._may_record:
             return self._packed.states(row)
@@ -150,17 +160,42 @@ def scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Sc
 
 @torch.inference_mode()
 def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | None:
-    """Mean entropy of the next token where the agent wrote, in nats; one trajectory at a time."""
+    """Mean entropy of the next token where the agent wrote, in nats.
+
+    A CPU reads one trajectory at a time. A GPU waits for whoever starts its kernels, so it is given
+    many at once, packed.
+    """
+    is_packed = base.device.type == "cuda" and packing.fits(base.model) and head.fits(base.model)
+    found = _packed_entropies(base, sequences) if is_packed else _entropies(base, sequences)
     total, count = 0.0, 0
+    for each in found:
+        total += float(each.sum())
+        count += len(each)
+    return round(total / count, 6) if count else None
+
+
+def _entropies(base: Base, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
     for sequence in sequences:
         ids = torch.tensor([sequence.tokens], device=base.device)
         wanted = torch.tensor([sequence.is_agent[1:]], device=base.device)
         with _logits_where(base.model, wanted):
-            logits = base.model(input_ids=ids, use_cache=False).logits[0].float()
-        chances = logits.log_softmax(-1)
-        total -= float((chances.exp() * chances).sum())
-        count += len(chances)
-    return round(total / count, 6) if count else None
+            yield _spread(base.model(input_ids=ids, use_cache=False).logits[0])
+
+
+def _packed_entropies(
+    base: Base, sequences: Sequence[trajectory.Sequence]
+) -> Iterator[torch.Tensor]:
+    scores = PackedScorer(base.model, base.device, may_record=False)
+    lengths = [len(sequence) for sequence in sequences]
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    for part in batch.filled(order, lengths, _READ_TOKENS):
+        yield from scores.entropies([sequences[index] for index in part])
+
+
+def _spread(logits: torch.Tensor) -> torch.Tensor:
+    """Entropy of each row of logits."""
+    chances = logits.float().log_softmax(-1)
+    return -(chances.exp() * chances).sum(-1)
 
 
 def agent_tokens(sequences: Sequence[trajectory.Sequence]) -> int:

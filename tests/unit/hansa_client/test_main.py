@@ -1,5 +1,6 @@
 """The program: it can be warmed and forked, and has one way in."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,13 @@ import pytest
 from hansa.assignment import Assignment
 from hansa.errors import PermanentError
 from hansa_client import __main__ as program
+
+POOLED = {
+    "model": {"source": "builtin:tiny"},
+    "world": "mixed",
+    "options": {"worlds": [{"name": "one", "world": "maze"}, {"name": "two", "world": "babyai"}]},
+}
+"""A Job's assignment, as far as it is warmed for: a silo of two worlds."""
 
 
 @pytest.mark.slow
@@ -24,6 +32,9 @@ def test_a_warm_process_has_no_thread_and_a_fork_of_it_can_train() -> None:
         'warm_for({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "path:/some"}}\'})\n'
         "assert {'transformers', 'peft'} <= sys.modules.keys()\n"
         "warm_for({'HANSA_ASSIGNMENT': 'garbled'})\n"
+        "assert 'minigrid' not in sys.modules\n"
+        f"warm_for({{'HANSA_ASSIGNMENT': {json.dumps(POOLED)!r}}})\n"
+        "assert 'minigrid.envs.babyai' in sys.modules\n"
         "assert len(os.listdir('/proc/self/task')) == 1\n"
         "assert not torch.cuda.is_initialized()\n"
         "pid = os.fork()\n"

@@ -77,6 +77,20 @@ def test_packed_trajectories_score_as_padded_ones_do(wrapped: Any, library: Base
     )
 
 
+@pytest.mark.parametrize("room", [1, 2**20], ids=["one by one", "all at once"])
+def test_packed_trajectories_have_the_entropy_of_each_alone(
+    library: Base, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(scoring, "_READ_TOKENS", room)
+    monkeypatch.setattr(head, "SLICE_BYTES", 4 * 3 * library.model.config.vocab_size)
+    with torch.inference_mode():
+        alone = torch.cat(list(scoring._entropies(library, GIVEN)))
+        packed = torch.cat(list(scoring._packed_entropies(library, GIVEN)))
+    torch.testing.assert_close(packed.sort()[0], alone.sort()[0], rtol=1e-4, atol=1e-5)
+    assert scoring.entropy(library, GIVEN) == pytest.approx(float(packed.mean()), rel=1e-4)
+    assert scoring.entropy(library, []) is None
+
+
 def test_a_packed_trajectory_does_not_see_its_neighbours(wrapped: Any, library: Base) -> None:
     scorer = PackedScorer(wrapped, library.device)
     with torch.inference_mode():
