@@ -1,8 +1,9 @@
 """Momentum: the optimizer's state of one round kept for the next, in the silo's private store.
 
 Moments are averages of gradients of the silo's own trajectories, so they are as private as those.
-They take twice the room of an adapter, and each round's are kept: a round that is repeated from an
-earlier start finds the state that belongs there.
+They take twice the room of an adapter, and each round's are kept: a guard may go back to the
+adapter of any round, and the next round then finds the state that belongs there. Where the bucket's
+owner has deleted it, an older one is gone on from, or none.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 
 
 def find(store: ObjectStore, assignment: Assignment) -> State | None:
-    """The state after the newest round before this one, where the spec says to go on from it."""
+    """The state that belongs to the start adapter, where the spec says to go on from it.
+
+    It is that of the adapter's round, or of the newest before it in which this silo has trained.
+    States of later rounds led to adapters that were gone back from, or never merged.
+    """
     if assignment.settings.training.optimizer_state == "fresh":
         return None
     place = assignment.experience_storage or assignment.storage
     present = set(store.list(keys.experience_root(place.prefix, assignment.environment)))
-    for round_ in range(assignment.round - 1, 0, -1):
+    for round_ in range(assignment.start.round, 0, -1):
         key = _key(assignment, round_)
         if key in present:
             return _decoded(key, store.get(key))

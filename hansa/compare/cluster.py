@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from hansa import api, names
 from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run, Wanted
-from hansa.compare.results import Result
+from hansa.compare.results import Result, check_same
 from hansa.errors import InputError
 from hansa.policy import apart
-from hansa.spec import MAX_FEDERATION_NAME, Storage, differences
+from hansa.spec import MAX_FEDERATION_NAME, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
 
@@ -122,15 +122,9 @@ def _parsed(document: Data) -> Federation:
 
 def _check_same(run: Run, federation: Federation) -> None:
     """Refuse a Federation that was applied before the comparison changed, or changed since."""
-    got = federation.spec.model_copy(update={"storage": None}).to_json()
-    changed = differences(got, run.federation.spec.to_json())
-    if changed:
-        where, theirs, ours = changed[0]
-        raise InputError(
-            f"{federation.metadata.name}: has spec.{where} {str(theirs)[:60]}, the comparison says "
-            f"{str(ours)[:60]}",
-            hint="set the field back, or delete the Federation and what is below its prefix",
-        )
+    spec = federation.spec.model_copy(update={"storage": None}).to_json()
+    hint = "set the field back, or delete the Federation and what is below its prefix"
+    check_same(run, federation.metadata.name, spec, hint)
 
 
 def _seconds(document: Data, federation: Federation) -> float:

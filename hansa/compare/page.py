@@ -68,24 +68,22 @@ def _section(title: str, identifier: str, *children: Child) -> Html:
 def _table(shown: Table) -> Html:
     if not shown.lines:
         return _section("Success", "success", tag("p", "No run is over yet.", class_="empty"))
-    against = [f"macro against {shown.reference}"] if shown.reference else []
-    heads: list[Child] = ["method", *shown.environments, "macro", "micro", *against, "seeds"]
+    against = [f"against {shown.reference}"] if shown.reference else []
+    heads: list[Child] = ["method", "macro", *against, *shown.environments, "micro", "seeds"]
     rows = [_row(shown, line) for line in shown.lines]
     return _section(
         "Success on held-out tasks after the last round",
         "success",
-        table(heads, rows, label="Success by method and environment", class_="figures"),
+        table(heads, rows, label="Success by method and environment", class_="stacked"),
         tag("p", _HINT, class_="hint"),
     )
 
 
 def _row(shown: Table, line: Line) -> list[Child]:
-    figures = [line.summary.environments[name] for name in shown.environments]
-    cells: list[Child] = [tag("span", line.name, class_="named")]
-    cells += [_cell(figure) for figure in (*figures, line.summary.macro, line.summary.micro)]
-    if shown.reference:
-        cells.append(_change(line.against))
-    return [*cells, line.summary.seeds]
+    summary = line.summary
+    against = [_change(line.against)] if shown.reference else []
+    worlds = [_cell(summary.environments[name]) for name in shown.environments]
+    return [line.name, _cell(summary.macro), *against, *worlds, _cell(summary.micro), summary.seeds]
 
 
 def _cell(figure: Interval) -> Html:
@@ -214,11 +212,12 @@ def _costs(shown: Table) -> Html | None:
         ]
         for line in told
     ]
-    heads = ["method", "silos send", "MB in all rounds", "time of a run", "optimizer steps"]
+    heads = ["method", "silos send", "MB", "time", "steps"]
     shared = table(heads, rows, label="Cost of a run by method")
     hint = (
-        "MB are those of all silos together, both ways; of a centralized method the trajectories "
-        "that silos give away, compressed. Times depend on the machine and on what ran beside."
+        "MB are those of all silos and rounds together, both ways; of a centralized method the "
+        "trajectories that silos give away, compressed. Times depend on the machine and on what "
+        "ran beside; steps are the optimizer's."
     )
     return _section("What a run costs", "costs", shared, tag("p", hint, class_="hint"))
 

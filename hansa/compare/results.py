@@ -164,15 +164,21 @@ def read(out: Path, run: Run) -> Result | None:
             f"{path}: got something else than a result ({first})",
             hint="remove the file to make it again",
         ) from None
-    changed = differences(_with_defaults(result.spec), run.federation.spec.to_json())
+    hint = "remove the file to make it again, set the field back, or choose another --out"
+    check_same(run, str(path), result.spec, hint)
+    return result
+
+
+def check_same(run: Run, what: str, spec: dict[str, Any], hint: str) -> None:
+    """Refuse what was made with another spec than the run's: its figures are another run's."""
+    changed = differences(_with_defaults(spec), run.federation.spec.to_json())
     if changed:
         where, theirs, ours = changed[0]
         raise InputError(
-            f"{path}: was made with spec.{where} {_short(theirs)}, the comparison now says "
+            f"{what}: was made with spec.{where} {_short(theirs)}, the comparison now says "
             f"{_short(ours)}",
-            hint="remove the file to make it again, set the field back, or choose another --out",
+            hint=hint,
         )
-    return result
 
 
 def _with_defaults(spec: dict[str, Any]) -> dict[str, Any]:

@@ -9,21 +9,21 @@ GAP = 2
 
 
 def heads(data: Data) -> list[str]:
-    """Titles of the columns."""
+    """Titles of the columns; what decides comes first, for a narrow screen shows little more."""
     against = [f"against {data['reference']}"] if data["reference"] else []
-    return ["method", *data["environments"], "macro", "micro", *against, "MB", "time", "seeds"]
+    return ["method", "macro", *against, *data["environments"], "micro", "MB", "time", "seeds"]
 
 
 def cells(data: Data, line: Data) -> list[str]:
     """One line's cells, in per cent."""
-    figures = [line["environments"][name] for name in data["environments"]]
-    shown = [percent(figure) for figure in (*figures, line["macro"], line["micro"])]
     against = [points(line["against"])] if data["reference"] else []
     own = bool(line["shares"])
     return [
         line["name"],
-        *shown,
+        percent(line["macro"]),
         *against,
+        *(percent(line["environments"][name]) for name in data["environments"]),
+        percent(line["micro"]),
         f"{line['megabytes']:.2f}" if own else "",
         span(line["seconds"]) if own else "",
         str(line["seeds"]),

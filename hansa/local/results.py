@@ -1,7 +1,8 @@
 """What a person takes out of a run: the page, an adapter, the whole history."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from hansa.manifest import (
     FileEntry,
     GlobalManifest,
     PersonalManifest,
+    StartAdapter,
     sha256,
 )
+from hansa.policy import guard
 from hansa.program import replace
 from hansa.report import data, page
-from hansa.spec import S3
+from hansa.spec import S3, Guard
 from hansa.status import Federation, HistoryEntry
 from hansa.store.base import ObjectStore
 
@@ -144,15 +147,60 @@ def whole_history(
     federation: Federation, folder: RunDir, credentials: Path | None = None
 ) -> Federation:
     """The object with every round in its history, from the documents in the store."""
-    prefix = _s3(federation, folder).prefix
-    known = {entry.round: entry for entry in federation.status.history}
     with open_store(federation, folder, credentials) as store:
-        for round_ in range(federation.status.round + 1):
-            if round_ not in known:
-                known[round_] = _entry(federation, store, prefix, round_)
-    history = [known[round_] for round_ in sorted(known)]
+        history = every_round(federation, store, _s3(federation, folder).prefix)
     status = federation.status.model_copy(update={"history": history})
     return federation.model_copy(update={"status": status})
+
+
+def every_round(federation: Federation, store: ObjectStore, prefix: str) -> list[HistoryEntry]:
+    """Each round that is over, as the status has it, else as its documents tell it.
+
+    The guard's verdict is in no document; it is found again by the guard of today, and one that was
+    changed since may leave a rejected round as `aggregated`. One without an adapter is `failed`.
+    """
+    status, rule = federation.status, federation.spec.guard
+    known = {entry.round: entry for entry in status.history}
+    is_open = status.current is not None and status.current.kind == "round"
+    rounds = range(status.round if is_open else status.round + 1)
+    whole = [known.get(r) or _entry(federation, store, prefix, r) for r in rounds]
+    for round_ in rounds if rule and rule.acts else ():  # in order: a rejected one is no measure
+        if round_ not in known and whole[round_].adapter:
+            _mark_fall(whole, round_, rule, lambda r: _start(federation, store, prefix, r))
+    return whole
+
+
+def _mark_fall(
+    whole: list[HistoryEntry], round_: int, rule: Guard | None, start: Callable[[int], int | None]
+) -> None:
+    """Mark an adapter that was gone back from, and the round that found it worse, with the reason.
+
+    Going back alone is no fall: a federation that was done goes on from its best adapter. A fall
+    alone is none either: the guard may have come later.
+    """
+    next_ = next((entry.round for entry in whole[round_ + 1 :] if entry.adapter), round_)
+    if next_ == round_ or start(next_) == round_:
+        return
+    fall = guard.judge(rule, whole[: round_ + 1], round_)
+    if fall is None:
+        return
+    between = whole[round_ + 1 : next_]
+    began = [e.round for e in between if e.outcome == "failed" and start(e.round) == round_]
+    found = [] if any(e.outcome == "rolled-back" for e in between) else began[-1:]
+    for marked, outcome in [(round_, "rejected"), *((r, "rolled-back") for r in found)]:
+        told = {"outcome": outcome, "message": fall.message}
+        whole[marked] = whole[marked].model_copy(update=told)
+
+
+def _start(federation: Federation, store: ObjectStore, prefix: str, round_: int) -> int | None:
+    """Round of the adapter that a round began at, by its manifest or else by an update's."""
+    names = sorted(e.name for e in federation.spec.environments)
+    updates = [keys.update_folder(prefix, name, round_) for name in names]
+    for folder in (keys.global_folder(prefix, round_), *updates):
+        with suppress(NotFound):
+            document = json.loads(store.get(folder + keys.MANIFEST))
+            return StartAdapter.model_validate(document["start"]).round
+    return None
 
 
 def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int) -> HistoryEntry:
@@ -160,6 +208,7 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     success: dict[str, float] = {}
     episodes: dict[str, int] = {}
     effective: dict[str, float] = {}
+    validation: dict[str, float] = {}
     for environment in sorted(e.name for e in federation.spec.environments):
         try:
             raw = store.get(keys.evaluation(prefix, environment, round_))
@@ -171,8 +220,15 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
         worth = document.effective()
         if worth is not None:
             effective[environment] = round(worth, 2)
+        if document.validation and document.validation.ratio is not None:
+            validation[environment] = document.validation.ratio
     entry = HistoryEntry(
-        round=round_, outcome="failed", success=success, episodes=episodes, effective=effective
+        round=round_,
+        outcome="failed",
+        success=success,
+        episodes=episodes,
+        effective=effective,
+        validation=validation,
     )
     try:
         raw = store.get(keys.global_folder(prefix, round_) + keys.MANIFEST)

@@ -26,6 +26,8 @@ SHAPES = (
 )
 """One shape per series, so that they are told apart without colour."""
 _LABEL_GAP = 15
+_LABEL = 16
+"""Letters of a name beside a line; page.css leaves room for as many."""
 _TICKS = 9
 _TOPS = (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10)
 """Tops of an axis whose quarters are short figures."""
@@ -265,14 +267,32 @@ def _end_names(series: Sequence[Series], axes: Axes) -> Html:
     """Names beside the last points, pushed apart where they would lie on each other."""
     ended = [one for one in series if one.points and one.tone != "faint"]
     ended.sort(key=lambda one: axes.y(one.points[-1][1].value))
-    names, floor = [], -math.inf
-    for index, one in enumerate(ended):
-        room_below = axes.height - (len(ended) - 1 - index) * _LABEL_GAP
-        y = max(min(axes.y(one.points[-1][1].value), room_below), floor + _LABEL_GAP)
-        floor = y
-        shown = one.name if len(one.name) <= 14 else one.name[:13] + "…"
-        names.append(tag("text", shown, x="100%", dx=12, y=y + 4, class_=one.tone))
+    places = spread([axes.y(one.points[-1][1].value) for one in ended], _LABEL_GAP, axes.height)
+    names = []
+    for one, y in zip(ended, places, strict=True):
+        short = one.name if len(one.name) <= _LABEL else one.name[: _LABEL - 1] + "…"
+        names.append(tag("text", short, x="100%", dx=12, y=round(y + 4, 1), class_=one.tone))
     return tag("g", *names, class_="ends", aria_hidden="true")
+
+
+def spread(places: Sequence[float], gap: float, height: float) -> list[float]:
+    """Sorted places at least a gap apart, from 0 to a height where they fit.
+
+    A crowd stands around its own middle: pushed down only, its last names would lie beside lines
+    that they do not belong to.
+    """
+
+    def first(crowd: Sequence[float]) -> float:
+        length = (len(crowd) - 1) * gap
+        return max(0.0, min(sum(crowd) / len(crowd) - length / 2, height - length))
+
+    crowds: list[list[float]] = []
+    for place in places:
+        crowd = [place]
+        while crowds and first(crowds[-1]) + len(crowds[-1]) * gap > first(crowd):
+            crowd = crowds.pop() + crowd
+        crowds.append(crowd)
+    return [first(crowd) + index * gap for crowd in crowds for index in range(len(crowd))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from hansa.compare import page as compare_page
+from hansa.compare import table as compare_table
 from hansa.report.data import collect
 from hansa.report.facts import ReportData
 from hansa.report.page import render
 from hansa.status import Federation
+from tests.unit.hansa.compare.test_table import ENVIRONMENTS, built, make_result, make_run
 from tests.unit.hansa.report import sample
 
 CHROMIUM = next(
@@ -71,6 +74,13 @@ PROBE = """
       replays: all("[data-episode]").map((element) => ({...element.dataset,
         text: element.textContent})),
       data: JSON.parse(page.getElementById("hansa-data").textContent),
+      tables: all(".scroll").filter(seen).map((box) => {
+        const edge = box.getBoundingClientRect(), heads = [...box.querySelectorAll("thead th")];
+        const inside = heads.filter((head) => head.getBoundingClientRect().right <= edge.right);
+        box.scrollLeft = box.scrollWidth;
+        return {inside: inside.map((head) => head.textContent), scrolled: box.scrollLeft,
+          stays: heads[0].getBoundingClientRect().left - edge.left};
+      }),
       ran: view.ran === undefined ? "no" : "yes",
     });
   };
@@ -106,6 +116,13 @@ def probe(tmp_path: Path) -> Probe:
 
 def collected(given: Federation) -> ReportData:
     return collect(given, sample.fill(sample.MemoryStore(), given), now=sample.START)
+
+
+def comparison() -> compare_table.Table:
+    names = ("fed-se", "local-evolution", "success-weighted", "a-method-with-a-rather-long-name")
+    runs = [make_run(name, 1, base="fed-se") for name in names]
+    scores = [(name, 50, round_, "") for name in ENVIRONMENTS for round_ in (0, 2)]
+    return built(*((run, make_result(run, *scores)) for run in runs))
 
 
 def figure(answer: dict[str, Any], name: str, **more: str) -> dict[str, str]:
@@ -174,6 +191,21 @@ def test_nothing_is_wider_than_the_screen(probe: Probe, given: Federation, width
     answer = probe(page, width=width)
     assert answer["scroll"] <= answer["width"] <= width
     assert answer["wide"] == []
+
+
+@pytest.mark.parametrize("width", [PHONE, 400, 768])
+def test_a_comparison_fits_a_narrow_screen(probe: Probe, width: int) -> None:
+    page = compare_page.render(comparison()).replace("<details>", "<details open>")
+    answer = probe(page, width=width)
+    assert answer["scroll"] <= answer["width"] <= width
+    assert answer["wide"] == []
+
+
+def test_a_phone_shows_methods_and_macro_and_scrolls_to_the_worlds(probe: Probe) -> None:
+    first, *_ = probe(compare_page.render(comparison()), width=PHONE)["tables"]
+    assert first["inside"][:2] == ["method", "macro"]
+    assert first["scrolled"] > 0 and "wordle" not in first["inside"]
+    assert first["stays"] == pytest.approx(1), "the method is not beside its figures"
 
 
 def test_long_words_do_not_widen_a_phones_page(probe: Probe) -> None:

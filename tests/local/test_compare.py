@@ -99,7 +99,7 @@ def test_its_results_can_be_read_on_another_machine(resumed: Path, tmp_path: Pat
     assert json.loads(read.stdout) == json.loads((resumed / "compare.json").read_text())
     again = hansa("compare", file, "--out", tmp_path / "out")
     assert "every run is over" in again.stderr
-    assert again.stdout.splitlines()[0].split()[:2] == ["METHOD", "MAZE"]
+    assert again.stdout.splitlines()[0].split()[:2] == ["METHOD", "MACRO"]
     assert (tmp_path / "out/compare.html").read_text().startswith("<!doctype html>")
 
 

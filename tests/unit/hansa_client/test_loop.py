@@ -9,11 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa import adapter
+from hansa import adapter, keys
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, Diverged
 from hansa.exits import Exit
+from hansa.manifest import StartAdapter
 from hansa.spec import Adapter, Training
 from hansa_client import batch, learners, momentum
 from hansa_client.learners import Lesson, Trained, loop
@@ -185,13 +186,39 @@ def test_momentum_is_kept_in_the_private_store_for_the_next_round(
     momentum.store(store, first, state)
     assert list(store.objects) == ["mine/experience/maze/optimizer/00001.safetensors"]
     assert momentum.find(store, first) is None  # a repeated round starts as it did
-    later = first.model_copy(update={"round": 3})
-    found = momentum.find(store, later)
+    later = first.model_copy(update={"round": 3, "start": StartAdapter(round=2, sha256="a" * 64)})
+    found = momentum.find(store, later)  # this silo has not trained in round 2
     assert found is not None
     assert {n: a.tolist() for n, a in found.items()} == {"w.mean": [1, 1, 1], "w.steps": [1]}
     store.objects["mine/experience/maze/optimizer/00002.safetensors"] = b"else"
     with pytest.raises(Corrupt, match=r"00002\.safetensors: expected an optimizer's state"):
         momentum.find(store, later)
+
+
+@pytest.mark.parametrize(
+    "start, deleted, expected",
+    [
+        pytest.param(3, [], 3, id="the last round's"),
+        pytest.param(
+            1, [], 1, id="after the guard went back: those of the adapter it went back to"
+        ),
+        pytest.param(0, [], None, id="back at the base: none"),
+        pytest.param(3, [3], 2, id="deleted by the bucket's owner: older ones"),
+        pytest.param(3, [1, 2, 3], None, id="all deleted: none"),
+    ],
+)
+def test_moments_are_those_of_the_start_adapter(
+    assign: Callable[..., Assignment], start: int, deleted: list[int], expected: int | None
+) -> None:
+    store, keep = MemoryStore(), {"optimizerState": "keep"}
+    for round_ in (1, 2, 3):
+        state = {"w.steps": np.full(1, round_, dtype=np.float32)}
+        momentum.store(store, assign(training=keep, round=round_), state)
+    for round_ in deleted:
+        del store.objects[keys.optimizer_state("run", "maze", round_)]
+    begin = StartAdapter(round=start, sha256="a" * 64 if start else "")
+    found = momentum.find(store, assign(training=keep, round=4, start=begin))
+    assert (int(found["w.steps"][0]) if found else None) == expected
 
 
 def test_fresh_moments_are_neither_kept_nor_found(assign: Callable[..., Assignment]) -> None:

@@ -84,7 +84,7 @@ def test_a_federation_of_another_spec_is_named_by_its_field(wanted: Wanted) -> N
     dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
     spec = {**document["spec"], "rounds": 9}
     ended = {**document, "metadata": dated, "spec": spec, "status": {"phase": "Succeeded"}}
-    with pytest.raises(InputError, match=r"two-fed-se-1: has spec\.rounds 9, .* says 3"):
+    with pytest.raises(InputError, match=r"two-fed-se-1: was made with spec\.rounds 9, .* says 3"):
         cluster.collect(wanted, wanted.runs, {dated["name"]: ended}, pytest.fail)
 
 

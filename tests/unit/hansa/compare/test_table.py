@@ -1,6 +1,7 @@
 """The table's means, intervals and costs are those of the runs' files, checked by known numbers."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -203,11 +204,12 @@ def test_the_markdown_has_every_figure_with_its_limits() -> None:
     run = make_run("fed-se", 1)
     shown = text.markdown(table.to_data(built((run, shared(run, 50, 25, 0)))))
     head, _, line = shown.splitlines()
-    assert head.startswith(
-        "| method | babyai | maze | wordle | macro | micro | against fed-se | MB"
+    assert head == (
+        "| method | macro | against fed-se | babyai | maze | wordle | micro | MB | time | seeds |"
     )
-    assert line.startswith("| fed-se | 50.0 (40 to 59) | 25.0 (17 to 34) | 0.0 (0 to 2) | 25.0 (")
-    assert line.endswith("|  | 4.00 | 60 s | 1 |")
+    assert line.startswith("| fed-se | 25.0 (")
+    assert ") |  | 50.0 (40 to 59) | 25.0 (17 to 34) | 0.0 (0 to 2) | 25.0 (" in line
+    assert line.endswith(") | 4.00 | 60 s | 1 |")
 
 
 def test_a_narrow_terminal_gets_all_columns_in_blocks() -> None:
@@ -216,6 +218,24 @@ def test_a_narrow_terminal_gets_all_columns_in_blocks() -> None:
     narrow = text.blocks(rows, 26)
     assert [block[0] for block in narrow] == [["method", "maze"], ["method", "words", "MB"]]
     assert text.blocks(rows, 1) == [[[r[0], r[i]] for r in rows] for i in (1, 2, 3)]
+
+
+def test_the_page_shows_the_macro_average_before_the_worlds() -> None:
+    usual, other = make_run("fed-se", 1), make_run("fedit", 1)
+    made = built((usual, shared(usual, 50, 50, 50)), (other, shared(other, 30, 40, 50)))
+    shown = page.render(made).split("<tbody>")[0]
+    heads = re.findall(r'<th scope="col">(.*?)</th>', shown)
+    assert heads == ["method", "macro", "against fed-se", *ENVIRONMENTS, "micro", "seeds"]
+    _, _, line = page.render(made).split("</tbody>")[0].split("<tr>")[1:]
+    cells = re.findall(r"<b.*?>(.*?)</b>", line)
+    assert [re.sub(r"\s%", "", cell) for cell in cells] == [
+        "40.0",
+        "\u221210.0",
+        "30.0",
+        "40.0",
+        "50.0",
+        "40.0",
+    ]
 
 
 def test_the_page_is_whole_and_loads_nothing() -> None:

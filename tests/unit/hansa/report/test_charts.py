@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hansa.intervals import Interval
-from hansa.report.charts import Axes, Column, Series, columns, lines, nice_top, round_ticks
+from hansa.report.charts import Axes, Column, Series, columns, lines, nice_top, round_ticks, spread
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,21 @@ def test_round_ticks(first: int, last: int, ticks: list[int]) -> None:
 )
 def test_an_axis_ends_at_a_round_figure(value: float, top: float) -> None:
     assert nice_top(value) == pytest.approx(top)
+
+
+@pytest.mark.parametrize(
+    ("places", "spread_out"),
+    [
+        pytest.param([10, 50, 90], [10, 50, 90], id="names with room stay at their lines"),
+        pytest.param([50, 50, 52, 90], [40.67, 50.67, 60.67, 90], id="a crowd keeps its middle"),
+        pytest.param([40, 50, 51], [37, 47, 57], id="a crowd takes in who is too near"),
+        pytest.param([0, 1, 99, 100], [0, 10, 90, 100], id="nobody leaves the chart"),
+        pytest.param([50] * 13, [10 * n for n in range(13)], id="too many go on below it"),
+        pytest.param([], [], id="no names"),
+    ],
+)
+def test_names_that_would_lie_on_each_other(places: list[float], spread_out: list[float]) -> None:
+    assert spread(places, 10, 100) == pytest.approx(spread_out, abs=0.01)
 
 
 def _line(*values: float) -> Series:

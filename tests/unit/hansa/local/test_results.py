@@ -1,0 +1,146 @@
+"""Rounds that have left the status are told again as the plan had told them."""
+
+from hansa import keys
+from hansa.local import results
+from hansa.manifest import EvaluationDocument, Figures, StartAdapter, UpdateManifest
+from hansa.status import Federation, HistoryEntry
+from tests.builders import with_spec
+from tests.memory_store import MemoryStore
+from tests.unit.hansa.report import sample
+from tests.unit.hansa.test_plan import Cluster
+from tests.unit.hansa.test_plan_guard import NAMES, guarded, outcomes, play
+
+PREFIX = "run"
+DIGEST = "a" * 64
+
+
+def documents(cluster: Cluster) -> MemoryStore:
+    """What the Jobs of the cluster's rounds would have written."""
+    store = MemoryStore()
+
+    def put(key: str, document: object) -> None:
+        store.objects[key] = document.model_dump_json(by_alias=True).encode()  # type: ignore[attr-defined]
+
+    for entry in cluster.status.history:
+        for name in entry.success:
+            put(keys.evaluation(PREFIX, name, entry.round), evaluation(entry, name))
+        if entry.adapter:
+            told = sample.manifest(
+                entry.round,
+                list(NAMES),
+                start=StartAdapter(round=start(cluster, entry.round)),
+                files={keys.ADAPTER: {"sha256": entry.adapter, "size": 10}},
+            )
+            put(keys.global_folder(PREFIX, entry.round) + keys.MANIFEST, told)
+        for name in NAMES if entry.round and entry.outcome != "failed" else ():
+            folder = keys.update_folder(PREFIX, name, entry.round)
+            put(folder + keys.MANIFEST, update(cluster, entry.round, name))
+    return store
+
+
+def start(cluster: Cluster, round_: int) -> int:
+    found: int = cluster.requests[f"fed-r{round_}-{NAMES[0]}-a1"].assignment.start.round
+    return found
+
+
+def evaluation(entry: HistoryEntry, name: str) -> EvaluationDocument:
+    validated = entry.validation.get(name)
+    played = Figures(episodes=10, successes=round(10 * validated)) if validated else None
+    return EvaluationDocument(
+        program="1",
+        environment=name,
+        adapter=StartAdapter(round=entry.round),
+        fingerprint=DIGEST,
+        inputs={},
+        temperature=1.0,
+        episodes=10,
+        successes=round(10 * entry.success[name]),
+        validation=played,
+    )
+
+
+def update(cluster: Cluster, round_: int, name: str) -> UpdateManifest:
+    return UpdateManifest(
+        program="1",
+        environment=name,
+        round=round_,
+        fingerprint=DIGEST,
+        inputs={},
+        base_model=DIGEST,
+        start=StartAdapter(round=start(cluster, round_)),
+        trained=False,
+    )
+
+
+def read(federation: Federation, store: MemoryStore, *lost: int) -> list[HistoryEntry]:
+    """The whole history, read with a status that has lost some rounds."""
+    kept = [entry for entry in federation.status.history if entry.round not in lost]
+    status = federation.status.model_copy(update={"history": kept})
+    return results.every_round(federation.model_copy(update={"status": status}), store, PREFIX)
+
+
+def facts(entries: list[HistoryEntry]) -> list[tuple[object, ...]]:
+    return [(e.round, e.outcome, e.message, e.adapter, e.success, e.validation) for e in entries]
+
+
+def test_what_the_guard_rejected_is_told_with_its_reason() -> None:
+    cluster = play(guarded(rounds=8), 3, 6, 2, 6, 7, 1, 7, 8)
+    assert outcomes(cluster).count("rejected") == outcomes(cluster).count("rolled-back") == 2
+    told = cluster.status.history
+    lost = range(1, 8)
+    whole = read(cluster.federation, documents(cluster), *lost)
+    assert facts(whole) == facts(told)
+    assert "fell from 60.0% (round 1) to 20.0% (round 2)" in whole[2].message
+
+
+def test_a_round_that_failed_before_the_fall_was_found_has_failed() -> None:
+    cluster = play(guarded(rounds=6), 3, 6)
+    for name in NAMES:
+        cluster.set(f"fed-r3-{name}-a1", "failed", exit_code=42)
+    cluster.turn()
+    cluster.federation = with_spec(cluster.federation, training={"epochs": 1})
+    cluster = play(cluster.turn(), 2, 6, 7)
+    expected = ["base", "aggregated", "rejected", "failed", "rolled-back", "aggregated"]
+    assert outcomes(cluster)[:6] == expected
+    whole = read(cluster.federation, documents(cluster), *range(1, 6))
+    assert facts(whole) == facts(cluster.status.history)
+
+
+def test_a_round_that_the_status_still_has_is_left_as_it_is() -> None:
+    cluster = play(guarded(rounds=6), 3, 6, 2, 6, 7)
+    whole = read(cluster.federation, documents(cluster), 1, 2)
+    assert facts(whole) == facts(cluster.status.history)
+
+
+def test_a_fall_before_there_was_a_guard_is_no_rejection() -> None:
+    evaluation = {"validationTasks": 10}
+    cluster = play(guarded(rounds=6, guard=None, evaluation=evaluation), 3, 6, 2, 6, 7)
+    assert cluster.status.history[2].validation == {"babyai": 0.2, "maze": 0.2}
+    assert "rejected" not in outcomes(cluster)
+    federation = with_spec(cluster.federation, guard={"maxDrop": 0.1})
+    whole = read(federation, documents(cluster), *range(1, 5))
+    assert facts(whole) == facts(cluster.status.history)
+
+
+def test_going_on_from_the_best_after_the_end_is_no_rejection() -> None:
+    cluster = play(guarded(rounds=2, guard={"maxDrop": 0.3}), 3, 6, 5)
+    assert cluster.status.phase == "Succeeded" and cluster.status.adapter.round == 1
+    cluster.federation = with_spec(cluster.federation, rounds=4)
+    cluster = play(cluster.turn(), 6, 7)
+    assert start(cluster, 3) == 1
+    whole = read(cluster.federation, documents(cluster), 1, 2)
+    assert facts(whole) == facts(cluster.status.history)
+
+
+def test_a_round_that_is_open_has_not_failed() -> None:
+    cluster = play(guarded(rounds=4), 3, 6)
+    assert cluster.status.current.round == 3
+    whole = read(cluster.federation, documents(cluster), 1, 2)
+    assert [entry.round for entry in whole] == [0, 1, 2]
+
+
+def test_without_a_guard_no_update_is_read() -> None:
+    cluster = play(guarded(rounds=4, guard=None), 3, 6, 2, 6)
+    store = documents(cluster)
+    read(cluster.federation, store, 1, 2, 3)
+    assert not [key for key in store.read if key.startswith(keys.updates_root(PREFIX))]
