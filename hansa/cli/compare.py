@@ -229,7 +229,8 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     else:
         print_data(data, output)
     if made.missing:
-        say(f"missing: {', '.join(made.missing)}")
+        begun = {result.method for result in made.results}
+        say(f"missing: {text.missing(made.missing, begun)}")
     say(f"page: {folder / 'compare.html'}\ndata: {folder / 'compare.json'}")
     return int(Exit.DONE)
 

@@ -57,7 +57,8 @@ def _missing(shown: Table) -> Html | None:
     if not shown.missing:
         return None
     said = tag("strong", f"{len(shown.missing)} runs are missing: ")
-    return tag("div", tag("p", said, ", ".join(shown.missing)), class_="trouble", role="note")
+    named = text.missing(shown.missing, {result.method for result in shown.results})
+    return tag("div", tag("p", said, named), class_="trouble", role="note")
 
 
 def _section(title: str, identifier: str, *children: Child) -> Html:

@@ -1,6 +1,6 @@
 """The table as text: columns for a terminal, and Markdown for docs, from the same data."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 Data = dict[str, Any]
@@ -63,10 +63,18 @@ def blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
     return [[[row[0], *(row[column] for column in group)] for row in rows] for group in groups]
 
 
+def missing(runs: Sequence[str], begun: Collection[str]) -> str:
+    """Runs without a result; a method of which no run is over is named once, not seed by seed."""
+    methods = [run.rpartition("-")[0] for run in runs]
+    named = (run if method in begun else method for run, method in zip(runs, methods, strict=True))
+    return ", ".join(dict.fromkeys(named))
+
+
 def markdown(data: Data) -> str:
     """The table for a page of the docs; a run that is missing is named below it."""
     rows = [heads(data), ["---"] * len(heads(data)), *(cells(data, e) for e in data["table"])]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if data["missing"]:
-        lines += ["", f"Not run: {', '.join(data['missing'])}."]
+        begun = {run["method"] for run in data["runs"]}
+        lines += ["", f"Not run: {missing(data['missing'], begun)}."]
     return "\n".join(lines) + "\n"

@@ -31,9 +31,10 @@ def test_every_way_to_personalize_is_explained() -> None:
     assert [mode for mode in modes if f"| `{mode}` |" not in PAGE] == []
 
 
-def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
-    wanted = comparison.read(ROOT / "examples/compare-tiny.yaml")
-    assert {"pre-trained", "local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("compare-*.yaml")), ids=str)
+def test_each_example_is_a_comparison_of_the_methods_that_count(file: Path) -> None:
+    wanted = comparison.read(file)
+    assert {"local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
     assert len({run.seed for run in wanted.runs}) >= 3
 
 

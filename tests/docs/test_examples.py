@@ -1,6 +1,8 @@
 """The examples hold what they say: manifests that are valid, and Pods that the operator makes."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from hansa.cli.validate import summary
 from hansa.load import load
 from hansa_operator import podtemplate
 from hansa_operator.settings import Settings
+from tests.small import hansa
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,6 +27,21 @@ def test_every_manifest_is_valid_and_the_operator_takes_it(file: Path) -> None:
     federation = load(file, here=False)
     assert summary(federation)
     assert podtemplate.refusals(federation, Settings()) == []
+
+
+def test_the_figures_of_the_real_model_come_from_its_example_and_can_be_gone_on_from(
+    tmp_path: Path,
+) -> None:
+    docs = EXAMPLES.parent / "docs/results"
+    shutil.copytree(docs / "smollm2", tmp_path / "results")
+    told = hansa(
+        "compare",
+        str(EXAMPLES / "04-real-model/compare.yaml"),
+        "--report-only",
+        *("--out", str(tmp_path), "-o", "json"),
+    )
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout) == json.loads((docs / "compare-smollm2.json").read_text())
 
 
 def test_an_agentgym_server_is_a_sidecar_of_its_own_client_only() -> None:

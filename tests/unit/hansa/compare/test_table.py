@@ -172,10 +172,11 @@ def test_the_reference_is_what_others_are_compared_with() -> None:
 
 def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
     first, second = make_run("fed-se", 1), make_run("fed-se", 2)
-    made = built((first, shared(first, 50, 50, 50)), (second, None), (make_run("fedit", 1), None))
-    assert made.missing == ["fed-se-2", "fedit-1"]
+    others = [(make_run("fedit", seed), None) for seed in (1, 2)]
+    made = built((first, shared(first, 50, 50, 50)), (second, None), *others)
+    assert made.missing == ["fed-se-2", "fedit-1", "fedit-2"]
     assert [line.name for line in made.lines] == ["fed-se"]
-    assert "Not run: fed-se-2, fedit-1." in text.markdown(table.to_data(made))
+    assert "Not run: fed-se-2, fedit." in text.markdown(table.to_data(made))
 
 
 def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
