@@ -81,7 +81,8 @@ def layout(head: bytes, size: int) -> Layout:
 def check_layout(found: Layout) -> None:
     """Refuse tensors that are no LoRA adapter: other names, one of a pair, no matrix."""
     for entry in found.values():
-        _check_tensor(entry.name, np.dtype(np.float32), entry.shape)
+        side(entry.name)
+        _check_matrix(entry.name, entry.shape)
     _check_pairs(found)
 
 
@@ -246,6 +247,10 @@ def _check_tensor(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None
     side(name)
     if dtype != np.float32:
         raise AdapterError("dtype", f"{short(name)}: got {dtype}, expected float32")
+    _check_matrix(name, shape)
+
+
+def _check_matrix(name: str, shape: Sequence[int]) -> None:
     if len(shape) != 2 or min(shape) < 1:
         got = short(list(shape))
         raise AdapterError("shape", f"{short(name)}: got {got}, expected two dimensions")
