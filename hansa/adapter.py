@@ -238,9 +238,12 @@ def is_finite(tensors: Mapping[str, NDArray[np.float32]]) -> bool:
 def _uniform(stream: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
     key = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:16], "little")
     raw = np.random.Philox(key=key).random_raw(math.prod(shape))
-    unit = (raw >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
-    bound = np.float32(1.0 / math.sqrt(shape[1]))
-    return ((unit * np.float32(2) - np.float32(1)) * bound).reshape(shape)
+    raw >>= np.uint64(40)
+    values = raw.astype(np.float32)
+    values *= np.float32(2.0**-23)
+    values -= np.float32(1)  # from -1 to 1, all of it exact
+    values *= np.float32(1.0 / math.sqrt(shape[1]))
+    return values.reshape(shape)
 
 
 def _check_tensor(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
