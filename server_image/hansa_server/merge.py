@@ -20,6 +20,8 @@ from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
 
 WORKERS = min(4, os.cpu_count() or 1)
 """Layers that are made side by side; the result does not depend on it."""
+SPAN = 4 * BLOCK
+"""Values that a thread makes before it asks for more: asking takes turns with all other threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +71,15 @@ def _work(
     if plan.stretch is None:
         return [partial(_layer, task, plan, module, writer, memory) for module in task.modules]
     count = sum(math.prod(shape) for shape in shapes.values())
-    return [partial(_stretch, task, plan.stretch, writer, *ends) for ends in blocks(count, BLOCK)]
+    return [partial(_stretch, task, plan.stretch, writer, *ends) for ends in blocks(count, SPAN)]
 
 
 def _stretch(
     task: Task, make: Callable[[int, int], Array], writer: TensorWriter, begin: int, end: int
 ) -> Merged:
-    writer.write_stretch(begin, _finite(task, make(begin, end), _ROUNDED.take(end - begin)))
+    for offset, last in blocks(end - begin, BLOCK):
+        made = make(begin + offset, begin + last)
+        writer.write_stretch(begin + offset, _finite(task, made, _ROUNDED.take(last - offset)))
     return Merged(trained=_NOTHING)
 
 
