@@ -81,7 +81,8 @@ def layout(head: bytes, size: int) -> Layout:
 def check_layout(found: Layout) -> None:
     """Refuse tensors that are no LoRA adapter: other names, one of a pair, no matrix."""
     for entry in found.values():
-        _check_tensor(entry.name, np.dtype(np.float32), entry.shape)
+        side(entry.name)
+        _check_matrix(entry.name, entry.shape)
     _check_pairs(found)
 
 
@@ -237,15 +238,22 @@ def is_finite(tensors: Mapping[str, NDArray[np.float32]]) -> bool:
 def _uniform(stream: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
     key = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:16], "little")
     raw = np.random.Philox(key=key).random_raw(math.prod(shape))
-    unit = (raw >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
-    bound = np.float32(1.0 / math.sqrt(shape[1]))
-    return ((unit * np.float32(2) - np.float32(1)) * bound).reshape(shape)
+    raw >>= np.uint64(40)
+    values = raw.astype(np.float32)
+    values *= np.float32(2.0**-23)
+    values -= np.float32(1)  # from -1 to 1, all of it exact
+    values *= np.float32(1.0 / math.sqrt(shape[1]))
+    return values.reshape(shape)
 
 
 def _check_tensor(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
     side(name)
     if dtype != np.float32:
         raise AdapterError("dtype", f"{short(name)}: got {dtype}, expected float32")
+    _check_matrix(name, shape)
+
+
+def _check_matrix(name: str, shape: Sequence[int]) -> None:
     if len(shape) != 2 or min(shape) < 1:
         got = short(list(shape))
         raise AdapterError("shape", f"{short(name)}: got {got}, expected two dimensions")

@@ -112,19 +112,26 @@ def arrange(shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, Layout]:
     """The head of a file of fp32 tensors and where each lies, with names sorted.
 
     The library orders by its own rule and may change it; a byte promise needs its own writer.
+    Not to be changed: one aggregation writes several files of the same shapes.
     """
+    return _arrange(tuple((name, tuple(shapes[name])) for name in sorted(shapes)))
+
+
+@lru_cache(maxsize=4)
+def _arrange(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[bytes, Layout]:
     header: dict[str, Any] = {_METADATA: {"format": "pt"}}  # transformers refuses a file without it
+    spans: list[tuple[str, tuple[int, ...], int, int]] = []
     begin = 0
-    for name in sorted(shapes):
-        end = begin + math.prod(shapes[name]) * _SIZES["F32"]
-        shape = list(shapes[name])
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    for name, shape in shapes:
+        end = begin + math.prod(shape) * _SIZES["F32"]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": (begin, end)}
+        spans.append((name, shape, begin, end))
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGN)
     head = len(text).to_bytes(_LENGTH, "little") + text
-    del header[_METADATA]
-    return head, {name: _entry(name, value, len(head), FLOAT32) for name, value in header.items()}
+    origin = len(head)
+    return head, {n: Entry(n, "F32", shape, origin + b, origin + e) for n, shape, b, e in spans}
 
 
 class TensorFile:

@@ -3,23 +3,30 @@
 python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--minio PROGRAM]
 
 Plain downloads are boto's get_object, copied to files by as many threads, with no look at the
-bytes. The aggregation checks, hashes, measures and merges them, and stores the result. Server and
-aggregator share the machine's cores. Before each of them as much is written and removed: a virtual
-machine may have to ask its host for memory first, which takes longer than a whole download.
+bytes. `--hashed` measures them once more with a bare sha256 of each piece: what verified downloads
+can reach at most. The aggregation checks, hashes, measures and merges the updates, and stores the
+result. Server and aggregator share the machine's cores.
+
+Memory is there for all of them alike: as much as the files need is held before, and given back a
+file at a time as downloads begin. A virtual machine hands memory that nobody uses to its host after
+one or two seconds, and the first touch of it afterwards takes longer than a download: who runs
+longer would pay for that too.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import resource
 import secrets
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 from adapters import RANK, folders
@@ -106,22 +113,49 @@ def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) ->
     return Member(environment=environment, manifest=manifest.sha256(text))
 
 
-def fetch_memory(size: int) -> None:
-    """Leave as much free memory behind as files of that size need, so that nobody waits for it."""
-    with TemporaryDirectory() as made, (Path(made) / "ballast").open("wb") as file:
+class Memory:
+    """What a measurement will fill, held in the page cache and given back as it is needed."""
+
+    def __init__(self, size: int) -> None:
+        self._file = TemporaryFile(buffering=0)  # noqa: SIM115  # held as long as this object
+        self._left = size
+        self._lock = threading.Lock()
         for _ in range(0, size, 2**20):
-            file.write(bytes(2**20))
+            self._file.write(bytes(2**20))
+
+    def give(self, size: int) -> None:
+        """So much is about to be filled."""
+        with self._lock:
+            self._left = max(0, self._left - size)
+            self._file.truncate(self._left)
 
 
-def plain(s3: S3Store, assignment: Assignment) -> float:
-    """Seconds to copy all updates to files, and nothing else."""
+class Giving(S3Store):
+    """The store as the aggregator sees it; a download finds the memory that its file needs."""
+
+    def __init__(self, store: S3Store, memory: Memory) -> None:
+        super().__init__(store.s3, credentials=store._credentials)
+        self._memory = memory
+        self._client()  # made before the clock runs, as that of the plain downloads is
+
+    def download(self, key: str, path: Path, size: int, *given: Any) -> str:
+        self._memory.give(size)
+        return super().download(key, path, size, *given)
+
+
+def plain(s3: S3Store, assignment: Assignment, memory: Memory, size: int, hashed: bool) -> float:
+    """Seconds to copy all updates to files, and nothing else, or a sha256 and nothing else."""
     client = s3._client()
 
     def copy(environment: str) -> None:
+        memory.give(size)
         key = keys.update_folder(assignment.storage.prefix, environment, 1) + keys.ADAPTER
         body = client.get_object(Bucket=s3.s3.bucket, Key=key)["Body"]
-        with (Path(made) / environment).open("wb") as file:
-            for chunk in body.iter_chunks(2**20):
+        digest = hashlib.sha256()
+        with (Path(made) / environment).open("wb", buffering=0) as file:
+            for chunk in body.iter_chunks(2**19):
+                if hashed:
+                    digest.update(chunk)
                 file.write(chunk)
 
     with TemporaryDirectory() as made, ThreadPoolExecutor(PARALLEL) as pool:
@@ -130,21 +164,25 @@ def plain(s3: S3Store, assignment: Assignment) -> float:
         return time.perf_counter() - began
 
 
-def measure(s3: S3Store, given: list[Path], number: int, strategy: dict[str, Any]) -> Any:
+def measure(
+    s3: S3Store, given: list[Path], number: int, strategy: dict[str, Any], hashed: bool
+) -> Any:
     assignment = told(s3, len(given), number, strategy)
     pairs = zip(assignment.environments, given, strict=True)
     members = [send(s3, assignment, environment, folder) for environment, folder in pairs]
     assignment = assignment.model_copy(update={"members": members})
-    size = sum((folder / keys.ADAPTER).stat().st_size for folder in given)
-    fetch_memory(size)
-    first = plain(s3, assignment)
-    fetch_memory(size)
+    one = (given[0] / keys.ADAPTER).stat().st_size
+    size = one * len(given)
+    first = plain(s3, assignment, Memory(size), one, False)
+    memory = Memory(size + 2 * one)
+    store = Giving(s3, memory)
+    memory.give(2 * one)  # the start and the result
     began = time.perf_counter()
-    report = aggregate(assignment, s3, Log("server"))
+    report = aggregate(assignment, store, Log("server"))
     seconds = time.perf_counter() - began
-    fetch_memory(size)
-    again = plain(s3, assignment)
+    again = plain(s3, assignment, Memory(size), one, False)
     download = min(first, again)
+    bare = plain(s3, assignment, Memory(size), one, True) if hashed else None
     return {
         "count": len(given),
         "strategy": strategy,
@@ -154,6 +192,7 @@ def measure(s3: S3Store, given: list[Path], number: int, strategy: dict[str, Any
         "MBps": size / 1e6 / seconds,
         "phases": report.seconds,
         "shareRead": download / report.seconds["read"],
+        "shareHashed": download / bare if bare else None,
         "share": download / seconds,
         "peakMB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     }
@@ -166,13 +205,15 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--strategy", default="mean")
     parser.add_argument("--diagnostics", action="store_true")
+    parser.add_argument("--hashed", action="store_true", help="A bare sha256 too: the ceiling.")
     parser.add_argument("--minio", type=Path, help="MinIO's program; without: SeaweedFS.")
     given = parser.parse_args()
     strategy = {"strategy": given.strategy, "diagnostics": given.diagnostics}
     with minio(given.minio) if given.minio else weed() as store:
         for number, count in enumerate(map(int, given.counts.split(","))):
             paths = list(folders(given.adapters, count, given.layers))
-            print(json.dumps(measure(store, paths, number, strategy)), flush=True)
+            found = measure(store, paths, number, strategy, given.hashed)
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 """What Hansa asks of an object store: few verbs, errors told apart, everything written once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from hansa.errors import Precondition
+
+Watch = Callable[[int, bytes], None]
+"""Sees an object's bytes as they come: where a piece begins, and the piece.
+
+A try that failed begins again with byte 0; what was seen before then counts for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +48,11 @@ class ObjectStore(Protocol):
         """Write an object once; Precondition when it exists already."""
         ...
 
-    def download(self, key: str, path: Path, size: int) -> str:
+    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file, a little at a time; the sha256 of the bytes that came.
 
-        Corrupt when the object has another size; then nothing of it is read.
+        Corrupt when the object has another size; then nothing of it is read. Whoever has to look
+        at the bytes does so with `watch`, while they are in the processor's cache.
         """
         ...
 

@@ -17,14 +17,15 @@ from hansa import keys
 from hansa.errors import Corrupt, Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.manifest import sha256
 from hansa.spec import S3
-from hansa.store.base import Credentials
+from hansa.store.base import Credentials, Watch
 from hansa.store.lean import without_manuals
 from hansa.store.retry import ENV_PATIENCE, Retry
 
 __all__ = ["ENV_PATIENCE", "Retry", "S3Store", "preload"]
 
-CHUNK = 2**20
-"""Bytes of a file in memory at a time."""
+CHUNK = 2**19
+"""Bytes of a file in memory at a time: few enough to stay in a core's cache until all that looks at
+them has done so."""
 
 _T = TypeVar("_T")
 _Judge = Callable[[Exception], StoreError]
@@ -106,9 +107,9 @@ class S3Store:
         """
         self._put_if_absent(key, hashlib.sha256(data).digest(), lambda: data)
 
-    def download(self, key: str, path: Path, size: int) -> str:
+    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
         """Copy an object of that size into a file; the digest of the bytes that came."""
-        return self._read(key, lambda: self._copy(key, path, size))
+        return self._read(key, lambda: self._copy(key, path, size, watch))
 
     def upload_if_absent(self, key: str, path: Path) -> str:
         """Write a file as an object once; its digest. Precondition when it exists already."""
@@ -185,7 +186,7 @@ class S3Store:
             raise _Truncated(f"{len(data)} of {_length(answer)} bytes came")
         return data
 
-    def _copy(self, key: str, path: Path, size: int) -> str:
+    def _copy(self, key: str, path: Path, size: int, watch: Watch | None) -> str:
         answer = self._client().get_object(Bucket=self.s3.bucket, Key=key)
         digest, got = hashlib.sha256(), 0
         with contextlib.closing(answer["Body"]) as stream, path.open("wb", buffering=0) as file:
@@ -193,6 +194,8 @@ class S3Store:
                 raise Corrupt(f"{self.uri(key)}: got {_length(answer)} bytes, expected {size}")
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
+                if watch:
+                    watch(got, chunk)
                 got += file.write(chunk)
         if got != size:
             raise _Truncated(f"{got} of {size} bytes came")

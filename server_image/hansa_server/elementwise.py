@@ -1,8 +1,10 @@
 """Rules that work value by value on A and on B, in blocks that fit a processor's cache."""
 
+import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +20,28 @@ STACK = 2**21
 """Values of all members that are held at a time where a rule needs them side by side."""
 
 
+_ZERO = np.float32(0)
+_Kind = TypeVar("_Kind", np.float32, np.float64)
+
+
+class Room(threading.local, Generic[_Kind]):
+    """An array of each thread, filled again and again: fresh memory costs more than a sum in it."""
+
+    def __init__(self, kind: type[_Kind]) -> None:
+        self._array: NDArray[_Kind] = np.empty(0, kind)
+
+    def take(self, count: int) -> NDArray[_Kind]:
+        """Room for so many values, until this thread takes it again."""
+        if self._array.size < count:
+            self._array = np.empty(count, self._array.dtype)
+        return self._array[:count]
+
+
 class Rule(Protocol):
     """The aggregate of some values of a tensor, in float64."""
 
     def __call__(self, name: str, begin: int, end: int) -> Array:
-        """Values `begin` to `end` of the tensor of that name."""
+        """Values `begin` to `end` of the tensor of that name, until the same thread asks again."""
         ...
 
 
@@ -93,14 +112,20 @@ class _Mean:
     def __init__(self, task: Task, weights: Sequence[float]) -> None:
         self._members = [(u.file, w) for u, w in zip(task.updates, weights, strict=True) if w]
         self._divisor = sum(weight for _, weight in self._members)
+        self._room, self._total = Room(np.float32), Room(np.float64)
 
     def __call__(
         self, count: int, read: Callable[[TensorFile, NDArray[np.float32]], NDArray[np.float32]]
     ) -> Array:
-        total, room = np.zeros(count), np.empty(count, np.float32)
-        for file, weight in self._members:
+        total, room = self._total.take(count), self._room.take(count)
+        for index, (file, weight) in enumerate(self._members):
             values = read(file, room)
-            if weight == 1.0:
+            if index == 0:
+                np.add(values, _ZERO, out=total)  # as a sum that begins with 0: it never is -0
+                if weight != 1.0:
+                    total *= weight
+                    total += 0.0
+            elif weight == 1.0:
                 np.add(total, values, out=total)
             else:
                 total += weight * values.astype(np.float64)
@@ -153,6 +178,16 @@ def distances(task: Task) -> Array:
             gram += rows @ rows.T
     squares = np.diag(gram)
     return np.maximum(squares[:, None] + squares[None, :] - 2 * gram, 0.0)
+
+
+def is_finite(values: NDArray[np.float32]) -> bool:
+    """Whether every value is a number.
+
+    A sum of squares is finite only if they all are, and is the fastest look at many values; where
+    it overflows, each of them is asked.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        return math.isfinite(np.dot(values, values)) or bool(np.isfinite(values).all())
 
 
 def blocks(count: int, block: int) -> Iterator[tuple[int, int]]:

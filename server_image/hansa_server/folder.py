@@ -1,5 +1,6 @@
 """The global folder: the start adapter taken out of it, and the result put into it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hansa.errors import Corrupt, NotFound, Precondition
 from hansa.manifest import FileEntry, GlobalManifest
 from hansa.store.base import ObjectStore, put_once
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
-from hansa_server.merge import split, split_rank
+from hansa_server.merge import WORKERS, split, split_rank
 from hansa_server.scratch import is_finite
 
 
@@ -41,13 +42,16 @@ class Workplace:
 
 
 def make_start(assignment: Assignment, shapes: Shapes, path: Path) -> None:
-    """Write the untrained adapter of round 0, a layer at a time."""
-    with TensorWriter(path, shapes) as writer:
-        for module in adapter.target_names(shapes):
-            layer = {name: shapes[name] for name in adapter.names(module)}
+    """Write the untrained adapter of round 0, some layers at a time."""
+    with TensorWriter(path, shapes) as writer, ThreadPoolExecutor(WORKERS) as pool:
+
+        def make(module: str) -> None:
+            names = adapter.names(module)
+            layer = {name: shapes[name] for name in names}
             made = adapter.start(layer, assignment.adapter.rank, assignment.seed)
-            for name, array in made.items():
-                writer.write(name, array)
+            writer.write(names.a, made[names.a])  # B is zeros, which a new file has already
+
+        list(pool.map(make, adapter.target_names(shapes)))
 
 
 def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> None:

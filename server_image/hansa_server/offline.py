@@ -13,7 +13,7 @@ from hansa.manifest import Diagnostics
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
 from hansa_server.diagnostics import diagnose
 from hansa_server.merge import Result, merge
-from hansa_server.peftfolder import Folder, at_scale, open_folder, write_config
+from hansa_server.peftfolder import Folder, at_scale, open_folder, open_tensors, write_config
 from hansa_server.scratch import distance
 from hansa_server.strategies.flora import stacked
 from hansa_server.task import Task, Update
@@ -174,7 +174,7 @@ def _zeros(like: Folder, rank: int, path: Path) -> TensorFile:
         names = adapter.names(module)
         shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
     TensorWriter(path, shapes).close()
-    return adapter.open_file(path)
+    return open_tensors(path)
 
 
 def _diagnosed(task: Task, path: Path, scale: float) -> Diagnostics:

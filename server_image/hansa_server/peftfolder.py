@@ -64,12 +64,17 @@ def open_folder(path: Path) -> Folder:
         if config.get(feature):
             raise InputError(f"{path}: got an adapter with {name}, expected plain LoRA")
     try:
-        file = adapter.open_file(path / keys.ADAPTER, FLOATS, _check_layout)
+        file = open_tensors(path / keys.ADAPTER)
     except OSError as error:
         raise InputError(f"{path}: got no {keys.ADAPTER} ({error.strerror}), {FITS}") from None
     except adapter.AdapterError as error:
         raise InputError(f"{path / keys.ADAPTER}: {error.message}") from None
     return Folder(path, config, file)
+
+
+def open_tensors(path: Path) -> TensorFile:
+    """An adapter of anybody's; one whose head was seen shortly before is not read again."""
+    return adapter.open_file(path, FLOATS, _check_layout)
 
 
 def _config(path: Path) -> dict[str, Any]:

@@ -60,6 +60,21 @@ def test_a_file_goes_there_and_back_with_its_digest(
         store.upload_if_absent(key, tmp_path / "up")
 
 
+def test_who_watches_a_download_sees_its_bytes_once_and_in_order(
+    store: S3Store, fresh_prefix: str, tmp_path: Path
+) -> None:
+    key, data = f"{fresh_prefix}/file", os.urandom(3 * 2**20 + 17)
+    store.put_if_absent(key, data)
+    seen = bytearray()
+
+    def watch(begin: int, piece: bytes) -> None:
+        assert begin == len(seen)
+        seen.extend(piece)
+
+    assert store.download(key, tmp_path / "down", len(data), watch) == sha256(data)
+    assert seen == data == (tmp_path / "down").read_bytes()
+
+
 def test_a_file_of_another_size_or_none_is_not_copied(
     store: S3Store, fresh_prefix: str, tmp_path: Path
 ) -> None:

@@ -71,6 +71,21 @@ def test_reads_outlive_a_short_failure(
         proxy.heal()
 
 
+def test_who_watches_a_download_that_breaks_off_sees_it_from_its_first_byte_again(
+    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, tmp_path: Path
+) -> None:
+    key, data = f"{fresh_prefix}/key", DATA * 40  # several pieces, some of them before the cut
+    store.put_if_absent(key, data)
+    seen: list[tuple[int, bytes]] = []
+    proxy.fail("cut-response", times=1, methods=("GET",))
+    reader = through(patience_seconds=20)
+    got = reader.download(key, tmp_path / "copy", len(data), lambda *piece: seen.append(piece))
+    starts = [index for index, (begin, _) in enumerate(seen) if begin == 0]
+    assert len(starts) == 2
+    assert b"".join(piece for _, piece in seen[starts[-1] :]) == data
+    assert got == sha256(data) == sha256((tmp_path / "copy").read_bytes())
+
+
 @pytest.mark.parametrize("kind", ["reset", "hang", "503", "500", "cut-request"])
 def test_a_lasting_failure_is_unreachable_and_leaves_nothing_half_written(
     proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, kind: Kind

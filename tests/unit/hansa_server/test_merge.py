@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 from hansa_server import elementwise
@@ -38,3 +39,20 @@ def test_a_frozen_part_is_left_to_the_merge_by_layers() -> None:
     start, frozen = draw(0, SHAPES), draw(9, SHAPES)
     made = run(start, [draw(1, SHAPES), draw(2, SHAPES)], frozen=frozen, strategy="mean")
     assert all((made.frozen[name] == frozen[name]).all() for name in frozen)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [0.5, 2.0]], ids=["alike", "weighed"])
+def test_a_mean_of_negative_zeros_is_zero_as_a_sum_from_zero_is(weights) -> None:
+    negative = {name: np.full(shape, -0.0, np.float32) for name, shape in SHAPES.items()}
+    made = run(draw(0, SHAPES), [negative, negative], strategy="weighted-mean", weights=weights)
+    assert not any(np.signbit(array).any() for array in made.trained.values())
+
+
+def test_a_mean_is_the_sum_in_float64_from_zero_on_divided_once_and_rounded_once() -> None:
+    updates = [draw(seed, SHAPES) for seed in range(1, 6)]
+    made = run(draw(0, SHAPES), updates, strategy="mean")
+    for name, shape in SHAPES.items():
+        total = np.zeros(shape)
+        for update in updates:
+            total += update[name].astype(np.float64)
+        assert made.trained[name].tobytes() == (total / len(updates)).astype(np.float32).tobytes()

@@ -221,8 +221,8 @@ def test_a_bit_that_flipped_on_the_way_does_not_refuse_an_honest_member(monkeypa
     key = round_.key("maze", keys.ADAPTER)
     download, flipped = round_.store.download, []
 
-    def once(name: str, path: Any, size: int) -> str:
-        digest = download(name, path, size)
+    def once(name: str, path: Any, size: int, watch: Any = None) -> str:
+        digest = download(name, path, size, watch)
         if name == key and not flipped:
             flipped.append(name)
             path.write_bytes(path.read_bytes()[:-1] + b"\xff")

@@ -1,0 +1,121 @@
+"""An aggregator whose store fails while updates come: only whole, verified ones are merged."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from hansa import keys
+from hansa.assignment import AggregatorReport
+from hansa.errors import Unreachable
+from hansa.logs import Log
+from hansa.spec import S3
+from hansa.store.base import Watch
+from hansa.store.s3 import S3Store
+from hansa_server.round import aggregate
+from tests.faults import FaultyProxy, Kind
+from tests.unit.hansa_server.rounds import PREFIX, Round, full_round
+
+Through = Callable[..., S3Store]
+UPDATE = f"maze/00001/{keys.ADAPTER}"
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go; nothing else writes there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def sent(store: S3Store, fresh_prefix: str) -> Round:
+    """A round whose updates lie in the real store."""
+    round_ = full_round()
+    for key, data in round_.store.objects.items():
+        store.put_if_absent(key.replace(PREFIX, fresh_prefix, 1), data)
+    return round_
+
+
+def run(
+    round_: Round, reader: S3Store, prefix: str, fail: Callable[[], None], patch: pytest.MonkeyPatch
+) -> AggregatorReport:
+    """Aggregate; `fail` is called before the first copy of that update, after heads are read."""
+    download, armed = reader.download, []
+
+    def watched(key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+        if key.endswith(UPDATE) and not armed:
+            armed.append(key)
+            fail()
+        return download(key, path, size, watch)
+
+    patch.setattr(reader, "download", watched)
+    told = round_.assignment(storage=S3(bucket=reader.s3.bucket, prefix=prefix))
+    return aggregate(told, reader, Log("server"), lambda: 0.0)
+
+
+@pytest.mark.parametrize("kind", ["cut-response", "corrupt-response", "reset", "503"])
+def test_an_update_that_breaks_on_the_way_is_fetched_again(
+    kind: Kind, proxy, through: Through, sent: Round, fresh_prefix: str, scratch: Path, monkeypatch
+) -> None:
+    report = run(
+        sent,
+        through(patience_seconds=20),
+        fresh_prefix,
+        lambda: proxy.fail(kind, times=1, contains=UPDATE),
+        monkeypatch,
+    )
+    assert len(proxy.failed) == 1
+    assert (report.refused, report.adapter) == ([], full_round().aggregate().adapter)
+    assert not list(scratch.iterdir())
+
+
+def test_a_store_that_dies_while_an_update_comes_and_returns_changes_no_byte(
+    proxy, through: Through, sent: Round, fresh_prefix: str, scratch: Path, monkeypatch
+) -> None:
+    def die() -> None:
+        proxy.down()
+        Timer(0.5, proxy.up).start()
+
+    report = run(
+        sent,
+        through(patience_seconds=20),
+        fresh_prefix,
+        lambda: proxy.fail("cut-response", times=1, contains=UPDATE, then=die),
+        monkeypatch,
+    )
+    assert len(proxy.failed) == 1
+    assert (report.refused, report.adapter) == ([], full_round().aggregate().adapter)
+    assert not list(scratch.iterdir())
+
+
+def test_an_update_that_always_comes_with_other_bytes_is_refused_and_not_merged(
+    proxy, through: Through, sent: Round, fresh_prefix: str, scratch: Path, monkeypatch
+) -> None:
+    report = run(
+        sent,
+        through(patience_seconds=20),
+        fresh_prefix,
+        lambda: proxy.fail("corrupt-response", contains=UPDATE),
+        monkeypatch,
+    )
+    others = full_round()
+    del others.members["maze"]
+    assert report.refused == [(1, "sha256")]
+    assert report.adapter == others.aggregate().adapter
+    assert not list(scratch.iterdir())
+
+
+def test_an_update_that_never_comes_whole_ends_the_aggregation_and_leaves_no_file(
+    proxy: FaultyProxy, through: Through, sent: Round, fresh_prefix: str, scratch: Path, monkeypatch
+) -> None:
+    with pytest.raises(Unreachable):
+        run(
+            sent,
+            through(patience_seconds=0.3),
+            fresh_prefix,
+            lambda: proxy.fail("cut-response", contains=UPDATE),
+            monkeypatch,
+        )
+    assert not list(scratch.iterdir())
