@@ -12,7 +12,7 @@ from hansa.compare import comparison
 from hansa.spec import PersonalizationMode
 from tests import small
 from tests.small import hansa
-from tools import compare_tables
+from tools import compare_plot, compare_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/compare.md").read_text()
@@ -24,6 +24,13 @@ COMMANDS = re.findall(r"^\$ hansa (.*)$", HERE, flags=re.MULTILINE)
 def test_the_tables_are_generated(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()
     assert compare_tables.filled(page) == page, f"python tools/compare_tables.py docs/{name}"
+
+
+@pytest.mark.parametrize("name", ["tiny", "smollm2"])
+def test_the_pictures_are_generated(name: str) -> None:
+    data = json.loads((ROOT / f"docs/results/compare-{name}.json").read_text())
+    picture = (ROOT / f"docs/images/compare-{name}.svg").read_text()
+    assert compare_plot.drawn(data) == picture, "tools/compare_plot.py says how"
 
 
 def test_every_way_to_personalize_is_explained() -> None:
