@@ -41,7 +41,8 @@ class Finished:
                 continue
             document = EvaluationDocument.model_validate_json(raw)
             whose = name if self.is_apart and round_ else ""
-            for environment, tasks in results.by_environment(self._run, document).items():
+            split = results.by_environment(self._run, document, pooled=self._run.kind.pooled)
+            for environment, tasks in split.items():
                 yield results.row(self._run, environment, tasks, round_, whose)
 
     def chosen(self, final: int) -> list[PersonalManifest]:

@@ -132,12 +132,16 @@ def row(run: Run, environment: str, tasks: dict[str, list[int]], round_: int, of
     )
 
 
-def by_environment(run: Run, document: EvaluationDocument) -> dict[str, dict[str, list[int]]]:
-    """An evaluation's tasks by environment; those of a mixed world carry its name."""
-    known = [environment.name for environment in run.silos.spec.environments]
-    if document.environment in known:
+def by_environment(
+    run: Run, document: EvaluationDocument, *, pooled: bool
+) -> dict[str, dict[str, list[int]]]:
+    """An evaluation's tasks by environment; pooled ones carry its name.
+
+    By the name of who evaluated it cannot be told: a silo may be called as the pool is.
+    """
+    if not pooled:
         return {document.environment: document.tasks}
-    split: dict[str, dict[str, list[int]]] = {name: {} for name in known}
+    split: dict[str, dict[str, list[int]]] = {e.name: {} for e in run.silos.spec.environments}
     for task, counts in document.tasks.items():
         name, _, own = task.partition("/")
         split[name][own] = counts

@@ -24,8 +24,8 @@ from hansa.spec import Environment
 from hansa.status import RoundSettings
 from hansa.store.base import put_once
 
-BASE = "base"
-"""Whose adapter it is when it is nobody's: the untrained start."""
+BASE = "_base"
+"""Whose adapter it is when it is nobody's, the untrained start: a name that no silo can have."""
 TICK_SECONDS = 0.5
 
 

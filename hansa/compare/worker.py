@@ -106,7 +106,7 @@ def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:
         results.row(run, environment, tasks, document.adapter.round, whose)
         for name, document in scored.items()
         for whose in ["" if name == scoring.BASE else name]
-        for environment, tasks in results.by_environment(run, document).items()
+        for environment, tasks in results.by_environment(run, document, pooled=True).items()
         if tasks
     ]
 

@@ -172,3 +172,21 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
     assert [(row.round, row.success) for row in results["pre-trained"].rows] == [
         (0, rates[0, name]) for name in small.ENVIRONMENTS
     ]
+
+
+def test_silos_may_have_the_names_that_scoring_uses(tmp_path: Path) -> None:
+    names = ("base", "centre")
+    silos = [{**e, "name": n} for e, n in zip(small.SPEC["environments"], names, strict=True)]
+    methods = ["pre-trained", "local-evolution"]
+    spec = {"environments": silos}
+    file = write_comparison(
+        tmp_path, methods=methods, seeds=[1], spec=spec, reference="pre-trained"
+    )
+    with Compare(file, tmp_path / "out") as run:
+        run.finish()
+    rows = json.loads((tmp_path / "out/compare.json").read_text())["rows"]
+    ends = [row for row in rows if row["round"] or row["method"] == "pre-trained"]
+    assert {row["tasks"] for row in ends} == {4}
+    found = sorted((row["method"], row["of"], row["environment"]) for row in ends)
+    alone = [("local-evolution", whose, where) for whose in names for where in names]
+    assert found == [*alone, *(("pre-trained", "", where) for where in names)]

@@ -194,8 +194,10 @@ def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
             "tasks": {"maze/a/1": [1, 1], "maze/b": [0, 1], "wordle/c": [1, 1]},
         }
     )
-    found = results.by_environment(run, document)
+    found = results.by_environment(run, document, pooled=True)
     assert found["maze"] == {"a/1": [1, 1], "b": [0, 1]} and found["wordle"] == {"c": [1, 1]}
+    alone = results.by_environment(run, document, pooled=False)
+    assert alone == {"centre": document.tasks}, "a silo may have the name of the pool"
 
 
 # Text and page
