@@ -44,6 +44,12 @@ def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
     storage = _storage(wanted)
     made = []
     for run in runs:
+        if run.unseen:
+            raise InputError(
+                f"{run.method}: got `without`, and a cluster scores no world that takes no part, "
+                "expected a comparison on one machine",
+                hint="name the other methods with --only",
+            )
         if not run.kind.trains:
             continue
         name = name_of(wanted, run)

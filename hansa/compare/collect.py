@@ -43,7 +43,8 @@ class Finished:
             whose = name if self.is_apart and round_ else ""
             split = results.by_environment(self._run, document, pooled=self._run.kind.pooled)
             for environment, tasks in split.items():
-                yield results.row(self._run, environment, tasks, round_, whose)
+                if environment not in self._run.unseen:
+                    yield results.row(self._run, environment, tasks, round_, whose)
 
     def chosen(self, final: int) -> list[PersonalManifest]:
         """What silos serve themselves after the final round, where they choose."""
@@ -70,6 +71,10 @@ class Finished:
                 folder = keys.update_folder(self._prefix, manifest.environment, manifest.round)
                 found[manifest.environment] = manifest.round, self._store.get(folder + keys.ADAPTER)
         return found
+
+    def shared_adapter(self, final: int) -> bytes:
+        """The adapter of all silos after the final round."""
+        return self._store.get(keys.global_folder(self._prefix, final) + keys.ADAPTER)
 
     def communication(self) -> Communication:
         """Bytes sent: adapters both ways, or the trajectories that a centre must have."""

@@ -12,7 +12,8 @@ from hansa.base import Model
 from hansa.compare import methods
 from hansa.compare.methods import METHODS, Method
 from hansa.errors import InputError
-from hansa.spec import Storage
+from hansa.policy.apart import NONE
+from hansa.spec import MAX_ENVIRONMENTS, Storage
 from hansa.status import Federation
 
 REFERENCE = "fed-se"
@@ -31,6 +32,8 @@ class Entry(Model):
     """The known method that it changes."""
     spec: dict[str, Any] = Field(default_factory=dict)
     """Fields of the federation's spec that it sets."""
+    without: Annotated[list[str], Field(max_length=MAX_ENVIRONMENTS)] = Field(default_factory=list)
+    """Environments that take no part and are scored all the same: worlds never seen."""
 
 
 class Comparison(Model):
@@ -65,7 +68,9 @@ class Run:
     federation: Federation
     """What is run."""
     silos: Federation
-    """The same with every environment by itself; other than `federation` where it is pooled."""
+    """The same with every environment by itself, also those that take no part."""
+    unseen: tuple[str, ...] = ()
+    """Environments that take no part, and in which the shared adapter is scored at the end."""
 
     @property
     def kind(self) -> Method:
@@ -189,8 +194,34 @@ def _run(base: Any, spec: Any, index: int, entry: Entry, seed: int, *, here: boo
     where = f"methods[{index}] ({entry.name})"
     own = methods.applied(spec, method, entry.spec, seed)
     silos = _federation(base, own, where, here=here)
-    pooled = _federation(base, methods.pooled(own), where, here=False) if method.pooled else silos
-    return Run(method=entry.name, base=entry.base, seed=seed, federation=pooled, silos=silos)
+    _check_without(entry, silos, f"methods[{index}].without")
+    run = methods.without(own, entry.without) if entry.without else own
+    run = methods.pooled(run) if method.pooled else run
+    return Run(
+        method=entry.name,
+        base=entry.base,
+        seed=seed,
+        federation=_federation(base, run, where, here=False),
+        silos=silos,
+        unseen=tuple(entry.without),
+    )
+
+
+def _check_without(entry: Entry, silos: Federation, where: str) -> None:
+    """Refuse to leave out what is not there, all there is, or what only its own silo has."""
+    names = [environment.name for environment in silos.spec.environments]
+    for index, name in enumerate(entry.without):
+        if name not in names:
+            known = ", ".join(names)
+            raise InputError(f"{where}[{index}]: got '{name}', expected one of {known}")
+    if set(entry.without) == set(names):
+        raise InputError(f"{where}: got every environment, expected one at least to take part")
+    shares = METHODS[entry.base].trains and silos.spec.aggregation.strategy != NONE
+    if entry.without and not shares:
+        raise InputError(
+            f"{where}: got {', '.join(entry.without)}, and {entry.name} makes no adapter for all, "
+            "expected none"
+        )
 
 
 def _federation(base: Any, spec: Any, where: str, *, here: bool = True) -> Federation:

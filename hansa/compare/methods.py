@@ -4,6 +4,7 @@ What a method does not set is the manifest's, so that two methods differ in noth
 """
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,15 @@ def applied(spec: Document, method: Method, patch: Document, seed: int) -> Docum
     for each in (_FED_SE, method.patch, patch, {"seed": seed}):
         spec = merged(spec, each)
     return spec
+
+
+def without(spec: Document, names: Collection[str]) -> Document:
+    """The spec without the environments of these names, which then need not answer either."""
+    part = [each for each in spec["environments"] if each["name"] not in names]
+    participation = dict(spec.get("participation", {}))
+    if participation.get("minimumUpdates"):
+        participation["minimumUpdates"] = min(participation["minimumUpdates"], len(part))
+    return {**spec, "participation": participation, "environments": part}
 
 
 def pooled(spec: Document) -> Document:

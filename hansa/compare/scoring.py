@@ -7,6 +7,7 @@ silos' own evaluations play.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from hansa import keys, names
 from hansa.assignment import Assignment
@@ -26,6 +27,8 @@ from hansa.store.base import put_once
 
 BASE = "_base"
 """Whose adapter it is when it is nobody's, the untrained start: a name that no silo can have."""
+SHARED = "_shared"
+"""Whose adapter it is when all silos share it."""
 TICK_SECONDS = 0.5
 
 
@@ -45,12 +48,13 @@ def score(
 ) -> dict[str, EvaluationDocument]:
     """How each silo's adapter, given as (round, bytes), does in all worlds but its own.
 
-    Without adapters the base is scored, in all of them.
+    A shared one is scored in the worlds that it has not seen. Without adapters the base is scored,
+    in all of them.
     """
     told = {
         name: _assignment(run, store, name, round_, data)
         for name, (round_, data) in adapters.items()
-        if len(run.silos.spec.environments) > 1
+        if _foreign(run, name)
     }
     if not adapters:
         told = {BASE: _assignment(run, store, BASE, 0, b"")}
@@ -62,10 +66,18 @@ def score(
     }
 
 
+def _foreign(run: Run, name: str) -> list[dict[str, Any]]:
+    """Environments that an adapter of that name is foreign to."""
+    environments: list[dict[str, Any]] = run.silos.spec.to_json()["environments"]
+    if name == SHARED:
+        return [e for e in environments if e["name"] in run.unseen]
+    return [e for e in environments if e["name"] != name]
+
+
 def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes) -> Assignment:
     spec = run.silos.spec
-    others = [e for e in spec.to_json()["environments"] if e["name"] != name]
-    centre = Environment.model_validate(methods.pooled({"environments": others})["environments"][0])
+    pool = methods.pooled({"environments": _foreign(run, name)})
+    centre = Environment.model_validate(pool["environments"][0])
     prefix = keys.scores_root(store.s3.prefix, name)
     start = StartAdapter()
     if round_:

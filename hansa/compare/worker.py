@@ -90,7 +90,10 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
             finished = Finished(run, store, ended.metadata.name, ended.status.round)
             newest = apart.newest(ended.status, run.federation.spec.aggregation.strategy)
             made = result_of(run, finished, newest, machine())
-            found.append((made, finished.own_adapters()))
+            adapters = finished.own_adapters()
+            if run.unseen:
+                adapters = {scoring.SHARED: (newest, finished.shared_adapter(newest))}
+            found.append((made, adapters))
 
     options = Options(embedded=True, parallel=parallel)
     status = run_loop(run.federation, folder, options, PlainDisplay(), collect).status
@@ -105,7 +108,7 @@ def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:
     return [
         results.row(run, environment, tasks, document.adapter.round, whose)
         for name, document in scored.items()
-        for whose in ["" if name == scoring.BASE else name]
+        for whose in ["" if name in (scoring.BASE, scoring.SHARED) else name]
         for environment, tasks in results.by_environment(run, document, pooled=True).items()
         if tasks
     ]
@@ -130,6 +133,7 @@ def order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
         "seed": run.seed,
         "federation": run.federation.to_json(),
         "silos": run.silos.to_json(),
+        "unseen": run.unseen,
         "out": str(out.resolve()),
         "parallel": parallel,
         "keep": keep,
@@ -150,6 +154,7 @@ def main() -> int:
         seed=told["seed"],
         federation=federation,
         silos=silos,
+        unseen=tuple(told["unseen"]),
     )
     try:
         carry_out(run, Path(told["out"]), parallel=told["parallel"], keep=told["keep"])

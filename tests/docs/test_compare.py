@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from hansa.compare import comparison
-from hansa.spec import PersonalizationMode
+from hansa.spec import PersonalizationMode, differences
 from tests import small
 from tests.small import hansa
 from tools import compare_plot, compare_tables
@@ -17,6 +17,13 @@ from tools import compare_plot, compare_tables
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/compare.md").read_text()
 HERE, _, _ = PAGE.partition("## On a cluster")  # tests/cluster/test_compare.py types that part in
+VARIED = {
+    "aggregation.strategy",
+    "aggregation.serverStep",
+    "evaluation.everyRounds",
+    "experience.demonstrations",
+    "exploration.tasksPerRound",
+}
 COMMANDS = re.findall(r"^\$ hansa (.*)$", HERE, flags=re.MULTILINE)
 
 
@@ -38,11 +45,19 @@ def test_every_way_to_personalize_is_explained() -> None:
     assert [mode for mode in modes if f"| `{mode}` |" not in PAGE] == []
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("compare-*.yaml")), ids=str)
-def test_each_example_is_a_comparison_of_the_methods_that_count(file: Path) -> None:
-    wanted = comparison.read(file)
-    assert {"local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
+def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
+    wanted = comparison.read(ROOT / "examples/compare-tiny.yaml")
+    assert {"pre-trained", "local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
     assert len({run.seed for run in wanted.runs}) >= 3
+
+
+@pytest.mark.parametrize("name", ["few", "related", "unseen"])
+def test_the_other_settings_are_those_of_the_example_but_for_what_they_vary(name: str) -> None:
+    usual = comparison.read(ROOT / "examples/compare-tiny.yaml").runs[0].silos.spec.to_json()
+    for run in comparison.read(ROOT / f"examples/compare-{name}.yaml").runs:
+        spec = {**run.silos.spec.to_json(), "seed": usual["seed"]}
+        varied = {path for path, _, _ in differences(usual, spec)}
+        assert varied <= {*VARIED, "environments"}, varied
 
 
 @pytest.mark.slow

@@ -190,3 +190,18 @@ def test_silos_may_have_the_names_that_scoring_uses(tmp_path: Path) -> None:
     found = sorted((row["method"], row["of"], row["environment"]) for row in ends)
     alone = [("local-evolution", whose, where) for whose in names for where in names]
     assert found == [*alone, *(("pre-trained", "", where) for where in names)]
+
+
+def test_a_world_that_took_no_part_is_scored_with_what_the_others_made(tmp_path: Path) -> None:
+    maze, webshop = small.ENVIRONMENTS
+    unseen = {"name": "unseen", "without": [webshop]}
+    file = write_comparison(tmp_path, methods=["pre-trained", unseen], seeds=[1])
+    with Compare(file, tmp_path / "out", "--keep-runs") as run:
+        run.finish()
+    data = json.loads((tmp_path / "out/compare.json").read_text())
+    mine = [row for row in data["rows"] if row["method"] == "unseen"]
+    found = sorted((row["environment"], row["round"], row["tasks"], row["of"]) for row in mine)
+    assert found == [(maze, 0, 4, ""), (maze, 1, 4, ""), (webshop, 1, 4, "")]
+    assert [line["name"] for line in data["table"]] == ["pre-trained", "unseen"]
+    federation = RunDir(tmp_path / "out/runs/unseen-1").load()
+    assert [environment.name for environment in federation.spec.environments] == [maze]

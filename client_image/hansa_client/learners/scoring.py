@@ -113,8 +113,9 @@ class PackedScorer(Scorer):
         row = packing.Row.of([sequence.tokens for sequence in sequences], self._device)
         wanted, _ = self._wanted(sequences)
         weight = self._model.get_output_embeddings().weight
-        for states in self._packed.states(row)[wanted].split(head.slice_rows(weight)):
-            yield _spread(states @ weight.T)
+        states, rows = self._packed.states(row)[wanted], head.slice_rows(weight)
+        for at in range(0, len(states), rows):
+            yield _spread(states[at : at + rows] @ weight.T)
 
     def _states(self, row: packing.Row, frame: packing.Frame | None) -> torch.Tensor:
         if not frame or not self._may_record:

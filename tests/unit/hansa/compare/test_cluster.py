@@ -18,11 +18,11 @@ from tests.unit.hansa.compare.test_comparison import FEDERATION
 METHODS = ["pre-trained", "fed-se", {"name": "fed-se+x"}, {"name": "fed-se.x"}, "centralized"]
 
 
-def write(folder: Path, **spec: Any) -> Path:
+def write(folder: Path, methods: list[Any] = METHODS, **spec: Any) -> Path:
     federation = {**FEDERATION, "spec": {**FEDERATION["spec"], **spec}}
     (folder / "federation.yaml").write_text(json.dumps(federation))
     path = folder / "compare.yaml"
-    told = {"federation": "federation.yaml", "seeds": [1, 2], "methods": METHODS}
+    told = {"federation": "federation.yaml", "seeds": [1, 2], "methods": methods}
     path.write_text(json.dumps(told))
     return path
 
@@ -54,6 +54,13 @@ def test_without_a_store_there_is_nowhere_to_run(tmp_path: Path) -> None:
     wanted = comparison.read(write(tmp_path, storage=None), here=False)
     with pytest.raises(InputError, match=r"spec\.storage: got nothing, expected storage\.s3"):
         cluster.manifests(wanted, wanted.runs)
+
+
+def test_worlds_that_take_no_part_are_not_for_a_cluster(tmp_path: Path) -> None:
+    entry = {"name": "unseen", "without": ["maze"]}
+    unseen = comparison.read(write(tmp_path, methods=[entry]), here=False)
+    with pytest.raises(InputError, match="unseen: got `without`, and a cluster scores no world"):
+        cluster.manifests(unseen, unseen.runs)
 
 
 def test_what_is_not_over_says_how_far_it_is(wanted: Wanted) -> None:

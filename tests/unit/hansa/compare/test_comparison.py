@@ -102,6 +102,19 @@ def test_a_centre_has_all_worlds_under_their_own_names(read: Read) -> None:
     assert [e.name for e in run.silos.spec.environments] == ["maze", "words"]
 
 
+@pytest.mark.parametrize("base", ["fed-se", "centralized"])
+def test_an_environment_may_be_left_out_and_is_scored_all_the_same(read: Read, base: str) -> None:
+    run = one(read, {"name": "unseen", "base": base, "without": ["words"]})
+    whole = one(read, base)
+    assert run.unseen == ("words",)
+    assert run.silos == whole.silos
+    played = run.federation.spec.environments
+    if base == "centralized":
+        played = played[0].options["worlds"]
+    assert [getattr(e, "name", None) or e["name"] for e in played] == ["maze"]
+    assert run.federation.spec.participation.minimum_updates in (1, None)
+
+
 def test_runs_come_seed_by_seed_and_never_use_the_manifests_store(read: Read) -> None:
     wanted = read(seeds=[1, 2], methods=["fed-se", "fedit"], spec={"rounds": 9})
     ids = [run.id for run in wanted.runs]
@@ -174,6 +187,21 @@ def test_a_patch_changes_mappings_field_by_field_and_lists_as_a_whole() -> None:
         pytest.param({"spec": {"round": 3}}, "spec.round: unknown field", id="patch for all"),
         pytest.param(
             {"reference": "fedit"}, "reference: got 'fedit', expected one of fed-se", id="reference"
+        ),
+        pytest.param(
+            {"methods": [{"name": "x", "without": ["maze", "wordle"]}]},
+            "methods[0].without[1]: got 'wordle', expected one of maze, words",
+            id="without a world that is no environment",
+        ),
+        pytest.param(
+            {"methods": [{"name": "x", "without": ["maze", "words"]}]},
+            "methods[0].without: got every environment, expected one at least",
+            id="without anybody",
+        ),
+        pytest.param(
+            {"methods": [{"name": "x", "base": "local-evolution", "without": ["maze"]}]},
+            "methods[0].without: got maze, and x makes no adapter for all, expected none",
+            id="without, and nothing is shared",
         ),
         pytest.param({"federation": "none.yaml"}, "none.yaml: got no such file", id="no manifest"),
     ],
