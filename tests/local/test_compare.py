@@ -20,6 +20,8 @@ from tests.small import hansa
 pytestmark = pytest.mark.slow
 
 METHODS = ("fed-se", "local-evolution")
+NAMES = ("base", "centre")
+"""What scoring calls the base and a pool of worlds."""
 
 
 class Compare(small.Run):
@@ -174,34 +176,36 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
     ]
 
 
-def test_silos_may_have_the_names_that_scoring_uses(tmp_path: Path) -> None:
-    names = ("base", "centre")
-    silos = [{**e, "name": n} for e, n in zip(small.SPEC["environments"], names, strict=True)]
-    methods = ["pre-trained", "local-evolution"]
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison of silos with the names that scoring uses, one of which is left out once."""
+    folder = tmp_path_factory.mktemp("scored")
+    silos = [{**e, "name": n} for e, n in zip(small.SPEC["environments"], NAMES, strict=True)]
+    methods = ["pre-trained", "local-evolution", {"name": "unseen", "without": NAMES[1:]}]
     spec = {"environments": silos}
-    file = write_comparison(
-        tmp_path, methods=methods, seeds=[1], spec=spec, reference="pre-trained"
-    )
-    with Compare(file, tmp_path / "out") as run:
+    file = write_comparison(folder, methods=methods, seeds=[1], spec=spec, reference="pre-trained")
+    with Compare(file, folder / "out", "--keep-runs") as run:
         run.finish()
-    rows = json.loads((tmp_path / "out/compare.json").read_text())["rows"]
-    ends = [row for row in rows if row["round"] or row["method"] == "pre-trained"]
-    assert {row["tasks"] for row in ends} == {4}
-    found = sorted((row["method"], row["of"], row["environment"]) for row in ends)
-    alone = [("local-evolution", whose, where) for whose in names for where in names]
-    assert found == [*alone, *(("pre-trained", "", where) for where in names)]
+    return folder / "out"
 
 
-def test_a_world_that_took_no_part_is_scored_with_what_the_others_made(tmp_path: Path) -> None:
-    maze, webshop = small.ENVIRONMENTS
-    unseen = {"name": "unseen", "without": [webshop]}
-    file = write_comparison(tmp_path, methods=["pre-trained", unseen], seeds=[1])
-    with Compare(file, tmp_path / "out", "--keep-runs") as run:
-        run.finish()
-    data = json.loads((tmp_path / "out/compare.json").read_text())
-    mine = [row for row in data["rows"] if row["method"] == "unseen"]
-    found = sorted((row["environment"], row["round"], row["tasks"], row["of"]) for row in mine)
-    assert found == [(maze, 0, 4, ""), (maze, 1, 4, ""), (webshop, 1, 4, "")]
-    assert [line["name"] for line in data["table"]] == ["pre-trained", "unseen"]
-    federation = RunDir(tmp_path / "out/runs/unseen-1").load()
-    assert [environment.name for environment in federation.spec.environments] == [maze]
+def rows(out: Path, method: str) -> list[tuple[str, str, int]]:
+    found = json.loads((out / "compare.json").read_text())["rows"]
+    mine = [row for row in found if row["method"] == method]
+    assert {row["tasks"] for row in mine} == {4}
+    return sorted((row["of"], row["environment"], row["round"]) for row in mine)
+
+
+def test_silos_may_have_the_names_that_scoring_uses(scored: Path) -> None:
+    assert rows(scored, "pre-trained") == [("", name, 0) for name in NAMES]
+    alone = [row for row in rows(scored, "local-evolution") if row[2]]
+    assert alone == [(whose, where, 1) for whose in NAMES for where in NAMES]
+
+
+def test_a_world_that_took_no_part_is_scored_with_what_the_others_made(scored: Path) -> None:
+    seen, unseen = NAMES
+    assert rows(scored, "unseen") == [("", seen, 0), ("", seen, 1), ("", unseen, 1)]
+    federation = RunDir(scored / "runs/unseen-1").load()
+    assert [environment.name for environment in federation.spec.environments] == [seen]
+    table = json.loads((scored / "compare.json").read_text())["table"]
+    assert [line["name"] for line in table if line["shares"] == "adapters"] == ["unseen"]
