@@ -1,10 +1,13 @@
 """Personalisation: after the last round a silo chooses what it serves, by tasks of its own.
 
 Averaging worlds that differ costs each of them something. So the silo compares the global adapter
-with its own last update, with mixes of both, and with the global adapter trained once more on its
-own experience, on validation tasks that nobody trains on or reports. The global adapter is always
-among them and wins a tie. The choice is kept in the private store and never sent; what is reported
-is its success on the held-out tasks that all adapters are measured by.
+with its own last update, with mixes of both, and with the global adapter trained further on its own
+experience, on validation tasks that nobody trains on or reports. The global adapter is always among
+them and wins a tie. The choice is kept in the private store and never sent; what is reported is its
+success on the held-out tasks that all adapters are measured by.
+
+One training is one round's worth: far less than a silo that trains alone all along has had. So it
+goes on while that helps, as many times as there were rounds at most.
 
 Limits: the choice is as sure as the validation tasks are many, and the best of several candidates
 looks a little better on them than it is.
@@ -12,7 +15,7 @@ looks a little better on them than it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +25,7 @@ from pydantic import ValidationError
 import hansa
 from hansa import adapter, keys, program
 from hansa.adapter import Tensors
-from hansa.errors import Corrupt, NotFound
+from hansa.errors import Corrupt, Diverged, NotFound
 from hansa.manifest import (
     EvaluationDocument,
     Figures,
@@ -43,10 +46,17 @@ if TYPE_CHECKING:
     from hansa.assignment import Assignment
     from hansa.store.base import ObjectStore
     from hansa_client.agent import Agent
+    from hansa_client.learners import Lesson
     from hansa_client.round import Client
 
+See = Callable[[str, Tensors], float]
+"""Tries a candidate of that name; its success."""
 SHARES = (25, 50, 75)
 """Per cent of the silo's own update in a mix."""
+GLOBAL = "global"
+"""The candidate that is always there."""
+PATIENCE = 2
+"""Trainings in a row that may bring nothing; the last of them cost time, and no success."""
 _PURPOSE = "personal"
 
 
@@ -67,19 +77,16 @@ def find(private: ObjectStore, told: Assignment) -> PersonalManifest | None:
 
 def choose(client: Client, agent: Agent, evaluation: EvaluationDocument) -> PersonalManifest:
     """Try all candidates on validation tasks, keep the best one, and measure it."""
-    told = client.told
-    wanted = told.settings.evaluation.validation_tasks or told.settings.evaluation.tasks
-    figures: dict[str, Figures] = {}
-    best, kept = "", agent.whole
-    for name, tensors in _candidates(client, agent):
-        played = client.play_held_out(agent, "validation", wanted, tensors)
-        figures[name] = Figures(episodes=len(played.episodes), successes=played.successes)
-        client.log.info("tried", candidate=name, successes=played.successes)
-        if not best or (figures[name].ratio or 0.0) > (figures[best].ratio or 0.0):
-            best, kept = name, tensors
+    told, trial = client.told, Trial(client, agent)
+    mode = told.settings.personalization
+    if mode in ("interpolate", "best"):
+        for name, tensors in _mixes(client, agent):
+            trial.see(name, tensors)
+    if mode in ("finetune", "best"):
+        while_it_helps(trial.see, trial.ratio(GLOBAL), _finetuned(client, agent))
     tasks = evaluation.tasks
-    if best != "global":
-        tasks = evaluate.by_task(client.play_held_out(agent, "test", tensors=kept).episodes)
+    if trial.best != GLOBAL:
+        tasks = evaluate.by_task(client.play_held_out(agent, "test", tensors=trial.kept).episodes)
     client.lap("personal")
     made = PersonalManifest(
         program=hansa.__version__,
@@ -87,27 +94,58 @@ def choose(client: Client, agent: Agent, evaluation: EvaluationDocument) -> Pers
         adapter=told.start,
         fingerprint=fingerprint(_inputs(told)),
         inputs=_inputs(told),
-        choice=best,
-        validation=figures,
-        files={} if best == "global" else _store(client.private, told, kept),
+        choice=trial.best,
+        validation=trial.figures,
+        files={} if trial.best == GLOBAL else _store(client.private, told, trial.kept),
         tasks=tasks,
     )
     data = put_once(client.private, _folder(told) + keys.MANIFEST, canonical(made.to_json()))
     return _parsed(told, data)
 
 
-def _candidates(client: Client, agent: Agent) -> Iterator[tuple[str, Tensors]]:
-    """What may be served, one at a time: they need not all be in memory."""
-    mode = client.told.settings.personalization
-    yield "global", agent.whole
-    own = _own(client) if mode in ("interpolate", "best") else None
+class Trial:
+    """Candidates on validation tasks: how each did, and the best so far with its tensors."""
+
+    def __init__(self, client: Client, agent: Agent) -> None:
+        measured = client.told.settings.evaluation
+        self._client, self._agent = client, agent
+        self._tasks = measured.validation_tasks or measured.tasks
+        self.figures: dict[str, Figures] = {}
+        """How each did."""
+        self.best, self.kept = GLOBAL, agent.whole
+        self.see(GLOBAL, agent.whole)
+
+    def see(self, name: str, tensors: Tensors) -> float:
+        """Try one more; its success."""
+        played = self._client.play_held_out(self._agent, "validation", self._tasks, tensors)
+        self.figures[name] = Figures(episodes=len(played.episodes), successes=played.successes)
+        self._client.log.info("tried", candidate=name, successes=played.successes)
+        if self.ratio(name) > self.ratio(self.best):
+            self.best, self.kept = name, tensors
+        return self.ratio(name)
+
+    def ratio(self, name: str) -> float:
+        """Success of one that was tried; nothing where no episode was played to its end."""
+        return self.figures[name].ratio or 0.0
+
+
+def while_it_helps(see: See, best: float, trained: Iterator[Tensors]) -> None:
+    """Try one training after another, until some in a row were no better than the best so far."""
+    since = 0
+    for number, tensors in enumerate(trained, start=1):
+        success = see(f"finetuned-{number}", tensors)
+        best, since = (success, 0) if success > best else (best, since + 1)
+        if since == PATIENCE:
+            return
+
+
+def _mixes(client: Client, agent: Agent) -> Iterator[tuple[str, Tensors]]:
+    """The silo's own update and mixes, one at a time: they need not all be in memory."""
+    own = _own(client)
     if own:
         yield "own", own
         for share in SHARES:
             yield f"mix-{share}", mix(agent.whole, own, share / 100)
-    tuned = _finetuned(client, agent) if mode in ("finetune", "best") else None
-    if tuned:
-        yield "finetuned", tuned
 
 
 def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
@@ -152,22 +190,38 @@ def _frozen(client: Client, round_: int) -> Tensors:
     return adapter.split(whole, client.told.adapter.rank).frozen
 
 
-def _finetuned(client: Client, agent: Agent) -> Tensors | None:
-    """The global adapter after one more training on the silo's own experience."""
+def _finetuned(client: Client, agent: Agent) -> Iterator[Tensors]:
+    """The global adapter after one, two and more trainings on the silo's own experience.
+
+    Each is stored before it is tried, so that an attempt after a kill need not train it again.
+    """
     told = client.told
     # Shards of earlier rounds are asked for who they belong to, not for this Job's settings.
     shards = Shards(client.private, told.model_copy(update={"round": told.round + 1}))
     found = [shard for round_ in shards.rounds() if (shard := shards.find(round_))]
     lesson = client.choose(agent, found)
-    if not lesson.sequences:
-        return None
-    seed = seeds.derive(told.seed, told.environment, told.round, _PURPOSE)
-    trained = learners.get(lesson.training.learner)(
-        agent.base, replace(lesson, half="both", seed=seed, optimizer=None), _progress
-    )
-    if not adapter.is_finite(trained.tensors):
-        return None  # the global adapter is there, so nothing is lost
-    return adapter.join(agent.frozen, trained.tensors)
+    for number in range(1, told.start.round + 1) if lesson.sequences else ():
+        try:
+            trained = _trained(client, agent, lesson, number)
+        except Diverged as diverged:  # those before are there, and the global adapter
+            client.log.warning("finetuning_ended", trainings=number, message=diverged.message)
+            return
+        lesson = replace(lesson, start=trained)
+        yield adapter.join(agent.frozen, trained)
+
+
+def _trained(client: Client, agent: Agent, lesson: Lesson, number: int) -> Tensors:
+    told = client.told
+    key = f"{_folder(told)}finetuned-{number:05d}.safetensors"
+    try:
+        return adapter.decode(client.private.get(key))
+    except NotFound:
+        seed = seeds.derive(told.seed, told.environment, told.round + number - 1, _PURPOSE)
+        again = replace(lesson, half="both", seed=seed, optimizer=None)
+        made = learners.get(lesson.training.learner)(agent.base, again, _progress).tensors
+        if not adapter.is_finite(made):
+            raise Diverged("a weight is no number after the last step") from None
+        return adapter.decode(put_once(client.private, key, adapter.encode(made)))
 
 
 def _progress(done: int, total: int) -> None:

@@ -9,12 +9,14 @@ import pytest
 from hansa import adapter, keys, logs
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment, EvaluateReport
+from hansa.errors import Diverged
 from hansa.manifest import PersonalManifest, sha256
-from hansa_client import personal
+from hansa_client import learners, personal
 from hansa_client.round import Client
 from hansa_client.worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
 from tests.merging import draw, shapes_of
+from tests.unit.hansa_client.rounds import Killed
 
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
@@ -32,11 +34,13 @@ def play(told: Assignment, stores: Stores) -> Any:
     return client.play_round() if told.role == "client" else client.evaluate_only()
 
 
-def last(assign: Assign, data: bytes, mode: str = "best", **fields: Any) -> Assignment:
+def last(
+    assign: Assign, data: bytes, mode: str = "best", round_: int = 1, **fields: Any
+) -> Assignment:
     """The evaluate-only Job after a round whose global adapter is this."""
     settings = {**assign(**SMALL).settings.to_json(), "personalization": mode}
-    start = {"round": 1, "sha256": sha256(data)}
-    told = assign(**SMALL, role="evaluate", start=start, **fields)
+    start = {"round": round_, "sha256": sha256(data)}
+    told = assign(**SMALL, role="evaluate", round=round_, start=start, **fields)
     return told.model_copy(update={"settings": type(told.settings).model_validate(settings)})
 
 
@@ -59,8 +63,8 @@ def after_round(assign: Assign, cache: dict[str, Any]) -> tuple[Stores, bytes]:
     return stores, own
 
 
-def share(stores: Stores, data: bytes) -> None:
-    stores[0].objects[keys.global_folder("run", 1) + keys.ADAPTER] = data
+def share(stores: Stores, data: bytes, round_: int = 1) -> None:
+    stores[0].objects[keys.global_folder("run", round_) + keys.ADAPTER] = data
 
 
 def broken(own: bytes) -> bytes:
@@ -84,7 +88,7 @@ def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     before = set(stores[0].objects)
     report: EvaluateReport = play(last(assign, harmful), stores)
     made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + keys.MANIFEST])
-    assert set(made.validation) == {"global", "own", "mix-25", "mix-50", "mix-75", "finetuned"}
+    assert set(made.validation) == {"global", "own", "mix-25", "mix-50", "mix-75", "finetuned-1"}
     assert (made.validation[made.choice].ratio or 0) > (made.validation["global"].ratio or 0)
     assert report.serves == made.choice != "global"
     assert report.personal is not None and report.personal.successes > report.evaluation.successes
@@ -108,6 +112,77 @@ def test_a_tie_is_the_global_adapters_and_a_second_job_finds_the_choice(
     again = play(told, stores)
     assert [list(store.written) for store in stores] == written
     assert (again.serves, again.personal) == (first.serves, first.personal)
+
+
+@pytest.mark.slow
+def test_a_silo_trains_on_after_a_kill_without_training_twice_and_serves_the_same(
+    assign: Assign, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = []
+    for dies in (False, True):
+        stores, own = after_round(assign, trained)
+        share(stores, own, 3)
+        told = last(assign, own, "finetune", 3)
+        if dies:
+            with monkeypatch.context() as patch:
+                patch.setattr(personal, "while_it_helps", killed_at_the_second)
+                with pytest.raises(Killed):
+                    play(told, stores)
+            begun = [key for key in stores[1].objects if "finetuned" in key]
+            assert len(begun) == 2
+        play(told, stores)
+        chosen.append(dict(stores[1].objects))
+        assert len(stores[1].written) == len(set(stores[1].written))
+    assert chosen[0] == chosen[1]
+    folder = keys.personal_folder("silo", "maze", 3)
+    made = PersonalManifest.model_validate_json(chosen[0][folder + keys.MANIFEST])
+    assert set(made.validation) >= {"global", "finetuned-1", "finetuned-2"}
+
+
+def killed_at_the_second(_see: Any, _best: float, trainings: Any) -> None:
+    next(trainings), next(trainings)
+    raise Killed
+
+
+@pytest.mark.parametrize(
+    "successes, tried",
+    [
+        pytest.param([0.2, 0.3, 0.4, 0.5, 0.6], 5, id="each helps"),
+        pytest.param([0.05, 0.02, 0.9], 2, id="none helps"),
+        pytest.param([0.05, 0.2, 0.2, 0.3, 0.3, 0.1, 0.9], 6, id="some do not help at once"),
+    ],
+)
+def test_a_silo_trains_on_until_two_trainings_in_a_row_bring_nothing(
+    successes: list[float], tried: int
+) -> None:
+    seen: list[str] = []
+
+    def see(name: str, _tensors: Tensors) -> float:
+        seen.append(name)
+        return successes[len(seen) - 1]
+
+    personal.while_it_helps(see, 0.1, iter([{}] * len(successes)))
+    assert seen == [f"finetuned-{number}" for number in range(1, tried + 1)]
+
+
+@pytest.mark.slow
+def test_a_training_that_diverges_ends_the_search_and_loses_nothing(
+    assign: Assign, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, own = after_round(assign, trained)
+    share(stores, own, 3)
+    train = learners.get("success-sft")
+    calls: list[Any] = []
+
+    def diverges(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise Diverged.at(1, 2, "loss nan", 5e-3)
+        return train(*given)
+
+    monkeypatch.setattr(learners, "get", lambda _name: diverges)
+    report = play(last(assign, own, "finetune", 3), stores)
+    assert len(calls) == 2 and report.serves in ("global", "finetuned-1")
 
 
 @pytest.mark.parametrize(
