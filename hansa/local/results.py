@@ -19,6 +19,7 @@ from hansa.manifest import (
     GlobalManifest,
     PersonalManifest,
     StartAdapter,
+    UpdateManifest,
     sha256,
 )
 from hansa.policy import guard
@@ -157,7 +158,8 @@ def every_round(federation: Federation, store: ObjectStore, prefix: str) -> list
     """Each round that is over, as the status has it, else as its documents tell it.
 
     The guard's verdict is in no document; it is found again by the guard of today, and one that was
-    changed since may leave a rejected round as `aggregated`. One without an adapter is `failed`.
+    changed since may leave a rejected round as `aggregated`. One without an adapter is `apart` or
+    `empty` by what the silos sent and the spec of today, else `failed`.
     """
     status, rule = federation.status, federation.spec.guard
     known = {entry.round: entry for entry in status.history}
@@ -233,12 +235,30 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     try:
         raw = store.get(keys.global_folder(prefix, round_) + keys.MANIFEST)
     except NotFound:
-        return entry
+        told = _unmerged(federation, store, prefix, round_) if round_ else {}
+        return entry.model_copy(update=told)
     manifest = GlobalManifest.model_validate_json(raw)
     updates = f"{len(manifest.members)}/{len(federation.spec.environments)}"
     adapter = manifest.files[keys.ADAPTER].sha256
     made = {"outcome": "aggregated", "updates": updates, "adapter": adapter}
     return entry.model_copy(update=made)
+
+
+def _unmerged(
+    federation: Federation, store: ObjectStore, prefix: str, round_: int
+) -> dict[str, str]:
+    """What is known of a round without a global adapter, where that is no failure."""
+    spec, trained = federation.spec, list[bool]()
+    for environment in spec.environments:
+        with suppress(NotFound):
+            raw = store.get(keys.update_folder(prefix, environment.name, round_) + keys.MANIFEST)
+            trained.append(UpdateManifest.model_validate_json(raw).trained)
+    shares = spec.aggregation.strategy != "none"
+    minimum = spec.participation.minimum_updates or len(spec.environments)
+    if len(trained) < minimum or (shares and any(trained)):
+        return {}
+    outcome = "apart" if any(trained) else "empty"
+    return {"outcome": outcome, "updates": f"{sum(trained)}/{len(spec.environments)}"}
 
 
 def _s3(federation: Federation, folder: RunDir) -> S3:

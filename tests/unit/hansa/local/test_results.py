@@ -34,7 +34,7 @@ def documents(cluster: Cluster) -> MemoryStore:
             put(keys.global_folder(PREFIX, entry.round) + keys.MANIFEST, told)
         for name in NAMES if entry.round and entry.outcome != "failed" else ():
             folder = keys.update_folder(PREFIX, name, entry.round)
-            put(folder + keys.MANIFEST, update(cluster, entry.round, name))
+            put(folder + keys.MANIFEST, update(cluster, entry, name))
     return store
 
 
@@ -59,16 +59,16 @@ def evaluation(entry: HistoryEntry, name: str) -> EvaluationDocument:
     )
 
 
-def update(cluster: Cluster, round_: int, name: str) -> UpdateManifest:
+def update(cluster: Cluster, entry: HistoryEntry, name: str) -> UpdateManifest:
     return UpdateManifest(
         program="1",
         environment=name,
-        round=round_,
+        round=entry.round,
         fingerprint=DIGEST,
         inputs={},
         base_model=DIGEST,
-        start=StartAdapter(round=start(cluster, round_)),
-        trained=False,
+        start=StartAdapter(round=start(cluster, entry.round)),
+        trained=entry.outcome != "empty",
     )
 
 
@@ -144,3 +144,15 @@ def test_without_a_guard_no_update_is_read() -> None:
     store = documents(cluster)
     read(cluster.federation, store, 1, 2, 3)
     assert not [key for key in store.read if key.startswith(keys.updates_root(PREFIX))]
+
+
+def test_a_round_in_which_nobody_learned_or_nothing_was_shared_has_not_failed() -> None:
+    empty = Cluster(*NAMES, rounds=2).turn()
+    empty.answer(*empty.active(), trained=False).turn()
+    alone = Cluster(*NAMES, rounds=2, aggregation={"strategy": "none"}).turn()
+    alone.answer(*alone.active()).turn()
+    for cluster, outcome in ((empty, "empty"), (alone, "apart")):
+        assert outcomes(cluster) == ["base", outcome]
+        whole = read(cluster.federation, documents(cluster), 1)
+        assert facts(whole) == facts(cluster.status.history)
+        assert whole[1].updates == cluster.status.history[1].updates
