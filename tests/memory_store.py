@@ -21,6 +21,7 @@ class MemoryStore:
         self.objects: dict[str, bytes] = {}
         self.written: list[str] = []
         self.read: list[str] = []
+        self.ranges: list[tuple[str, int, int]] = []
         self.before_put: Callable[[str], None] = lambda key: None
 
     def get(self, key: str) -> bytes:
@@ -28,6 +29,7 @@ class MemoryStore:
         return self._object(key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        self.ranges.append((key, start, length))
         return self._object(key)[start : start + length]
 
     def size(self, key: str) -> int:

@@ -112,7 +112,7 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
 def check_manifest_size(size: int) -> None:
     """A manifest holds numbers; a large one is an attack on the server's memory."""
     if size > MAX_MANIFEST:
-        raise Refused("manifest-malformed", f"got {size} bytes, expected at most {MAX_MANIFEST}")
+        raise Refused("manifest-malformed", f"got more than {MAX_MANIFEST} bytes, expected no more")
 
 
 def check_manifest_hash(data: bytes, member: Member) -> None:

@@ -14,6 +14,7 @@ from hansa.logs import Log
 from hansa.spec import S3
 from hansa.store.base import Watch
 from hansa.store.s3 import S3Store
+from hansa_server.gate import MAX_MANIFEST
 from hansa_server.round import aggregate
 from tests.faults import FaultyProxy, Kind
 from tests.unit.hansa_server.rounds import PREFIX, Round, full_round
@@ -33,9 +34,13 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def sent(store: S3Store, fresh_prefix: str) -> Round:
     """A round whose updates lie in the real store."""
     round_ = full_round()
-    for key, data in round_.store.objects.items():
-        store.put_if_absent(key.replace(PREFIX, fresh_prefix, 1), data)
+    send(round_, store, fresh_prefix)
     return round_
+
+
+def send(round_: Round, store: S3Store, prefix: str) -> None:
+    for key, data in round_.store.objects.items():
+        store.put_if_absent(key.replace(PREFIX, prefix, 1), data)
 
 
 def run(
@@ -69,6 +74,37 @@ def test_an_update_that_breaks_on_the_way_is_fetched_again(
     assert len(proxy.failed) == 1
     assert (report.refused, report.adapter) == ([], full_round().aggregate().adapter)
     assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["cut-response", "corrupt-response", "reset", "503"])
+def test_a_manifest_that_breaks_on_the_way_is_read_again(
+    kind: Kind, proxy, through: Through, sent: Round, fresh_prefix: str, monkeypatch
+) -> None:
+    reader = through(patience_seconds=20)
+    proxy.fail(kind, times=1, contains=f"maze/00001/{keys.MANIFEST}")
+    report = run(sent, reader, fresh_prefix, lambda: None, monkeypatch)
+    assert len(proxy.failed) == 1
+    assert (report.refused, report.adapter) == ([], full_round().aggregate().adapter)
+
+
+@pytest.mark.parametrize(
+    "data, reason",
+    [
+        pytest.param(None, "manifest-missing", id="none"),
+        pytest.param(b"", "manifest-malformed", id="no bytes"),
+        pytest.param(b" " * (MAX_MANIFEST + 1), "manifest-malformed", id="too many bytes"),
+    ],
+)
+def test_a_member_without_a_fit_manifest_in_a_real_store_is_refused(
+    data: bytes | None, reason: str, store: S3Store, fresh_prefix: str, monkeypatch
+) -> None:
+    round_ = full_round()
+    round_.send_manifest("maze", data or b"")
+    if data is None:
+        del round_.store.objects[round_.key("maze", keys.MANIFEST)]
+    send(round_, store, fresh_prefix)
+    report = run(round_, store, fresh_prefix, lambda: None, monkeypatch)
+    assert (report.members, report.refused) == ([0, 2], [(1, reason)])
 
 
 def test_a_store_that_dies_while_an_update_comes_and_returns_changes_no_byte(

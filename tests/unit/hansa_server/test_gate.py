@@ -162,6 +162,47 @@ def test_a_manifest_that_was_replaced_after_the_freeze_is_refused():
     assert refusal_of_maze(round_) == "manifest-hash"
 
 
+def test_a_manifest_is_read_by_one_request():
+    round_ = full_round()
+    round_.aggregate()
+    manifests = {round_.key(name, keys.MANIFEST) for name in round_.environments}
+    asked = [key for key, *_ in round_.store.ranges if key in manifests]
+    assert sorted(asked) == sorted(manifests)
+    assert not manifests & set(round_.store.read)
+
+
+def test_a_manifest_with_a_bit_flipped_on_the_way_is_read_again(monkeypatch):
+    round_ = full_round()
+    key, whole = round_.key("maze", keys.MANIFEST), round_.store.get_range
+
+    def flipped(asked: str, start: int, length: int) -> bytes:
+        data = bytearray(whole(asked, start, length))
+        data[len(data) // 2] ^= asked == key
+        return bytes(data)
+
+    monkeypatch.setattr(round_.store, "get_range", flipped)
+    assert round_.aggregate().members == [0, 1, 2]
+    assert round_.store.read.count(key) == 1
+
+
+def test_of_an_oversized_manifest_no_more_than_the_bound_is_read():
+    round_ = full_round()
+    key = round_.key("maze", keys.MANIFEST)
+    round_.send_manifest("maze", b" " * (3 * gate.MAX_MANIFEST))
+    assert refusal_of_maze(round_) == "manifest-malformed"
+    assert [asked for asked in round_.store.ranges if asked[0] == key] == [
+        (key, 0, gate.MAX_MANIFEST + 1)
+    ]
+    assert key not in round_.store.read
+
+
+def test_a_manifest_of_the_most_bytes_is_read():
+    round_ = full_round()
+    data = round_.store.objects[round_.key("maze", keys.MANIFEST)]
+    round_.send_manifest("maze", data.ljust(gate.MAX_MANIFEST))
+    assert round_.aggregate().members == [0, 1, 2]
+
+
 @pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
 def test_an_adapter_that_is_not_there_is_missing(first_round):
     round_ = full_round() if first_round else later_round()

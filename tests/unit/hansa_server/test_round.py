@@ -133,9 +133,11 @@ def test_a_second_run_finds_the_first_one_and_reads_no_update():
     first = round_.aggregate()
     before = dict(round_.store.objects)
     round_.store.read.clear()
+    round_.store.ranges.clear()
     assert round_.aggregate() == first
     assert round_.store.objects == before
     assert not [key for key in round_.store.read if "updates/" in key]
+    assert not [key for key, *_ in round_.store.ranges if "updates/" in key]
 
 
 @pytest.mark.parametrize("step", range(4))
