@@ -26,6 +26,9 @@ __all__ = ["ENV_PATIENCE", "Retry", "S3Store", "preload"]
 CHUNK = 2**19
 """Bytes of a file in memory at a time: few enough to stay in a core's cache until all that looks at
 them has done so."""
+CONNECTIONS = 16
+"""Connections that are kept, as many as a program uses at a time: one too many is closed after its
+request, and the next has to open another."""
 
 _T = TypeVar("_T")
 _Judge = Callable[[Exception], StoreError]
@@ -336,6 +339,7 @@ class S3Store:
             region_name=self.s3.region,
             connect_timeout=min(self.retry.connect_seconds, limit),
             read_timeout=min(self.retry.read_seconds, limit),
+            max_pool_connections=CONNECTIONS,
             retries={"total_max_attempts": 1, "mode": "standard"},
             s3={"addressing_style": self.s3.addressing_style},
             request_checksum_calculation="when_required",

@@ -1,7 +1,6 @@
 """The members of a round: their offers, the checks on them, and their files once they passed."""
 
 import json
-import os
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import TypeVar
 from hansa import adapter, keys
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.errors import NotFound, TooFewUpdates
+from hansa.local.capacity import usable_cores
 from hansa.logs import Log
 from hansa.manifest import Member, sha256
 from hansa.spec import Aggregation
@@ -23,8 +23,15 @@ from hansa_server.task import Update
 
 FIRST_READ = 64 * 2**10
 """Bytes of an update read to learn its shapes; most headers fit."""
-PARALLEL = min(8, 2 * (os.cpu_count() or 1))
-"""Requests to the store at a time; more than the cores can follow only get in each other's way."""
+
+
+def parallel(cores: int) -> int:
+    """Requests to the store at a time; more than the cores can follow only hold each other up."""
+    return min(16, 2 * cores)
+
+
+PARALLEL = parallel(usable_cores())
+"""Those of this machine."""
 
 _T = TypeVar("_T")
 

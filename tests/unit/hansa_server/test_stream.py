@@ -1,0 +1,27 @@
+"""How many requests the aggregator has at a time."""
+
+import pytest
+
+from hansa.spec import S3
+from hansa.store.base import Credentials
+from hansa.store.s3 import S3Store
+from hansa_server.stream import parallel
+
+
+@pytest.mark.parametrize(
+    "cores, expected",
+    [
+        pytest.param(1, 2, id="one core: one comes while the other is looked at"),
+        pytest.param(2, 4, id="two a core"),
+        pytest.param(8, 16, id="the most"),
+        pytest.param(96, 16, id="no more on more cores"),
+    ],
+)
+def test_parallel(cores: int, expected: int) -> None:
+    assert parallel(cores) == expected
+
+
+def test_the_store_keeps_a_connection_for_each_of_them() -> None:
+    nobody = Credentials(access_key="nobody", secret_key="nobody")
+    client = S3Store(S3(bucket="nowhere"), credentials=nobody)._client()
+    assert client.meta.config.max_pool_connections >= parallel(1000)
