@@ -134,6 +134,11 @@ def _arrange(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[bytes, La
     return head, {n: Entry(n, "F32", shape, origin + b, origin + e) for n, shape, b, e in spans}
 
 
+def data_size(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Bytes of fp32 tensors of those shapes, without a head."""
+    return sum(math.prod(shape) for shape in shapes.values()) * _FLOAT.itemsize
+
+
 class TensorFile:
     """A file whose tensors are read by ranges, so that memory does not grow with its size."""
 

@@ -12,8 +12,8 @@ from hansa.errors import Corrupt, NotFound, Precondition
 from hansa.manifest import FileEntry, GlobalManifest
 from hansa.store.base import ObjectStore, put_once
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
-from hansa_server.merge import WORKERS, split, split_rank
-from hansa_server.scratch import is_finite
+from hansa_server.merge import WORKERS, Parts, part_shapes, split, split_rank
+from hansa_server.scratch import is_finite, read_head
 
 
 class Workplace:
@@ -41,6 +41,34 @@ class Workplace:
         """What the strategy will remember."""
 
 
+def open_start(
+    store: ObjectStore,
+    assignment: Assignment,
+    agreed: Shapes | None,
+    place: Workplace,
+    files: ExitStack,
+) -> Parts:
+    """The adapter that the round starts from: made of the shapes agreed on, or else copied."""
+    if agreed is None:
+        read_start(store, assignment, place)
+    else:
+        make_start(assignment, agreed, place.whole)
+    return open_parts(place.whole, assignment.adapter.rank, place.start, place.frozen, files)
+
+
+def glance_at_start(store: ObjectStore, assignment: Assignment) -> Shapes | None:
+    """Shapes of the trainable part of the stored start adapter; None where its head tells none.
+
+    Nothing has verified these bytes: they bound what is read of updates, and serve for no more.
+    """
+    key = start_key(assignment)
+    try:
+        shapes = adapter.shapes(read_head(store, key), store.size(key))
+    except (NotFound, adapter.AdapterError):  # whoever reads all of it knows what is wrong
+        return None
+    return part_shapes(shapes, assignment.adapter.rank)
+
+
 def make_start(assignment: Assignment, shapes: Shapes, path: Path) -> None:
     """Write the untrained adapter of round 0, some layers at a time."""
     with TensorWriter(path, shapes) as writer, ThreadPoolExecutor(WORKERS) as pool:
@@ -56,8 +84,7 @@ def make_start(assignment: Assignment, shapes: Shapes, path: Path) -> None:
 
 def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> None:
     """Copy the adapter that the round starts from."""
-    start = assignment.start
-    key = keys.global_folder(assignment.storage.prefix, start.round) + keys.ADAPTER
+    key, start = start_key(assignment), assignment.start
     try:
         got = store.download(key, place.whole, store.size(key))
     except NotFound:
@@ -66,9 +93,12 @@ def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> 
         raise Corrupt(f"{key}: got sha256 {got}, expected {start.sha256}")
 
 
-def open_parts(
-    whole: Path, rank: int, trained: Path, frozen: Path, files: ExitStack
-) -> tuple[TensorFile, TensorFile | None]:
+def start_key(assignment: Assignment) -> str:
+    """Where the adapter lies that a later round starts from."""
+    return keys.global_folder(assignment.storage.prefix, assignment.start.round) + keys.ADAPTER
+
+
+def open_parts(whole: Path, rank: int, trained: Path, frozen: Path, files: ExitStack) -> Parts:
     """The trainable and the frozen part of an adapter's file, which are split only if need be."""
     file = files.enter_context(adapter.open_file(whole))
     if split_rank(file, rank) == 0:

@@ -248,22 +248,6 @@ def check_norm_ratio(norm: float, median: float, ratio: float | None) -> None:
         raise Refused("norm", f"got {norm:.6g}, expected at most {limit}")
 
 
-def head_size(first: bytes) -> int:
-    """Bytes to read of an update before its shapes are known."""
-    try:
-        return adapter.head_size(first)
-    except adapter.AdapterError as error:
-        raise refusal(error) from None
-
-
-def read_shapes(head: bytes, size: int) -> adapter.Shapes:
-    """Shapes from the head of an update's file."""
-    try:
-        return adapter.shapes(head, size)
-    except adapter.AdapterError as error:
-        raise refusal(error) from None
-
-
 def open_update(path: Path) -> TensorFile:
     """The update's file, to be read by ranges."""
     try:

@@ -20,6 +20,8 @@ from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
 
 WORKERS = min(4, os.cpu_count() or 1)
 """Layers that are made side by side; the result does not depend on it."""
+Parts = tuple[TensorFile, TensorFile | None]
+"""The trainable and the frozen part of a global adapter; as a rule there is no frozen one."""
 SPAN = 4 * BLOCK
 """Values that a thread makes before it asks for more: asking takes turns with all other threads."""
 
@@ -108,16 +110,19 @@ def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:
         for path, begin, end in ((frozen, 0, extra), (trained, extra, extra + rank)):
             if begin == end:
                 continue
-            part = {n: _part_shape(sides[n], shapes[n], end - begin) for n in shapes}
-            writer = files.enter_context(TensorWriter(path, part))
+            writer = files.enter_context(TensorWriter(path, part_shapes(shapes, end - begin)))
             for name, side in sides.items():
                 whole = file.read(name)
                 writer.write(name, whole[begin:end] if side == "A" else whole[:, begin:end])
     return extra
 
 
-def _part_shape(side: str, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    return (rank, shape[1]) if side == "A" else (shape[0], rank)
+def part_shapes(shapes: Shapes, rank: int) -> Shapes:
+    """Shapes of a part of that rank of a global adapter."""
+    return {
+        name: (rank, shape[1]) if adapter.side(name) == "A" else (shape[0], rank)
+        for name, shape in shapes.items()
+    }
 
 
 def _memory(files: ExitStack, task: Task, plan: Merge, path: Path) -> TensorWriter | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -81,14 +82,10 @@ def gather(
     files: ExitStack,
 ) -> Task:
     """Start adapter and updates on this machine's disk, with all that the gate lets through."""
-    if assignment.start.round == 0:
-        folder_.make_start(assignment, members.agree_on_shapes(), place.whole)
-    else:
-        folder_.read_start(store, assignment, place)
-    start, frozen = folder_.open_parts(
-        place.whole, assignment.adapter.rank, place.start, place.frozen, files
-    )
-    members.fetch(start, place.updates)
+    agreed = members.agree_on_shapes() if assignment.start.round == 0 else None
+    shapes = agreed or folder_.glance_at_start(store, assignment)
+    prepare = partial(folder_.open_start, store, assignment, agreed, place, files)
+    start, frozen = members.fetch(shapes, prepare, place.updates)
     state = folder_.read_state(store, assignment, place.state)
     if state:
         files.callback(state.close)

@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -16,13 +16,11 @@ from hansa.logs import Log
 from hansa.manifest import Member, sha256
 from hansa.spec import Aggregation
 from hansa.store.base import ObjectStore
-from hansa.tensorfile import Shapes, TensorFile
+from hansa.tensorfile import Shapes, TensorFile, data_size
 from hansa_server import gate, scratch
 from hansa_server.gate import Offer, RefusalReason, Refused
+from hansa_server.merge import Parts
 from hansa_server.task import Update
-
-FIRST_READ = 64 * 2**10
-"""Bytes of an update read to learn its shapes; most headers fit."""
 
 
 def parallel(cores: int) -> int:
@@ -64,7 +62,8 @@ class Members:
         """Learn what each member offers; nothing large is read yet."""
         members = sorted(self._assignment.members, key=lambda member: member.environment)
         named = {member.environment: member for member in members}
-        self.offers = self._each(named, lambda name: self._offer(named[name]))
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            self.offers = self._each(pool, named, lambda name: self._offer(named[name]))
         self.require_enough()
 
     def agree_on_base_model(self, known: str | None) -> str:
@@ -79,27 +78,36 @@ class Members:
 
     def agree_on_shapes(self) -> Shapes:
         """The adapter's shapes where no global adapter tells them: what most headers say."""
-        found = self._each(self.offers, lambda name: self._read_shapes(self.offers[name]))
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            found = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
         self.require_enough()
         texts = [json.dumps(shapes) for shapes in found.values()]
         said = dict(zip(texts, found.values(), strict=True))
         return said[gate.most_common(texts)]
 
-    def fetch(self, start: TensorFile, folder: Path) -> None:
-        """Copy every update into the folder, in parallel, and check what is in it."""
-        limit = sum(entry.end - entry.begin for entry in start.layout.values()) + adapter.MAX_HEADER
-        paths = {name: folder / f"{name}.safetensors" for name in self.offers}
+    def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:
+        """Copy every update into the folder, in parallel, and check what is in it.
 
-        def work(name: str) -> tuple[TensorFile, float]:
-            offer = self.offers[name]
-            gate.check_size(offer, offer.entry.size, limit)
-            finite = scratch.copy(self._store, self._adapter_key(offer), offer, paths[name])
-            return self._examine(paths[name], start, finite)
+        The start adapter is prepared beside them, for only a copy has to be compared with it; its
+        parts are returned. No file is copied that is larger than `shapes` need; where they are not
+        known, all wait for the start's.
+        """
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            ready = pool.submit(prepare)  # first: whoever waits for it holds a thread
+            limit = data_size(shapes or ready.result()[0].shapes) + adapter.MAX_HEADER
 
-        for name, (file, norm) in self._each(self.offers, work).items():
-            self._files[name], self._norms[name] = file, norm
+            def work(name: str) -> tuple[TensorFile, float]:
+                offer, path = self.offers[name], folder / f"{name}.safetensors"
+                gate.check_size(offer, offer.entry.size, limit)
+                finite = scratch.copy(self._store, self._adapter_key(offer), offer, path)
+                return self._examine(path, ready, finite)
+
+            for name, (file, norm) in self._each(pool, self.offers, work).items():
+                self._files[name], self._norms[name] = file, norm
+        parts = ready.result()  # without a start no update is to blame for the round's end
         self.require_enough()
         self._check_norms()
+        return parts
 
     def _check_norms(self) -> None:
         """Refuse updates that moved too far, by the spec's bound and then by the others' median."""
@@ -152,18 +160,19 @@ class Members:
         index = self._assignment.environments.index
         return sorted((index(name), str(reason)) for name, reason in self.refused.items())
 
-    def _each(self, names: Iterable[str], work: Callable[[str], _T]) -> dict[str, _T]:
+    def _each(
+        self, pool: ThreadPoolExecutor, names: Iterable[str], work: Callable[[str], _T]
+    ) -> dict[str, _T]:
         """Work on many members at a time; refusals are noted in the order of their names."""
         done: dict[str, _T] = {}
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            futures = {name: pool.submit(work, name) for name in names}
-            try:
-                for name, future in futures.items():
-                    with self._gated(name):
-                        done[name] = future.result()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        futures = {name: pool.submit(work, name) for name in names}
+        try:
+            for name, future in futures.items():
+                with self._gated(name):
+                    done[name] = future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
         return done
 
     @contextmanager
@@ -201,27 +210,26 @@ class Members:
         """By the length that the manifest gives; a file of another one is refused when copied."""
         key = self._adapter_key(offer)
         try:
-            head = self._store.get_range(key, 0, FIRST_READ)
-            needed = gate.head_size(head)
-            if needed > len(head):
-                head = self._store.get_range(key, 0, needed)
+            shapes = adapter.shapes(scratch.read_head(self._store, key), offer.entry.size)
         except NotFound:
             raise Refused("file-missing", key) from None
-        shapes = gate.read_shapes(head[:needed], offer.entry.size)  # equal heads are read once
+        except adapter.AdapterError as error:
+            raise gate.refusal(error) from None
         gate.check_shapes(shapes, self._assignment)
         return shapes
 
-    def _examine(self, path: Path, start: TensorFile, finite: bool) -> tuple[TensorFile, float]:
+    def _examine(self, path: Path, ready: Future[Parts], finite: bool) -> tuple[TensorFile, float]:
         file = gate.open_update(path)
         path.unlink()  # an open file stays readable, and a kill leaves nothing behind
         try:
+            start, _ = ready.result()
             if file.layout is not start.layout:  # as a rule it is, for equal heads are read once
                 gate.check_shapes(file.shapes, self._assignment)
                 gate.check_same_shapes(file.shapes, start.shapes)
             gate.check_finite(finite)
             gate.check_half(self._half, scratch.changed_half(file, start, self._half))
             norm = scratch.distance(file, start) if self._measures else 0.0
-        except Refused:
+        except BaseException:
             file.close()
             raise
         return file, norm

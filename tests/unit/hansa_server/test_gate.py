@@ -234,6 +234,17 @@ def test_a_file_far_larger_than_the_adapter_is_refused_unread():
     assert round_.key("maze", keys.ADAPTER) not in round_.store.read
 
 
+def test_a_frozen_part_leaves_no_room_for_larger_updates():
+    before = full_round(aggregation={"strategy": "flora", "max_rank": 3 * RANK})
+    start = StartAdapter(round=1, sha256=before.aggregate().adapter)
+    round_ = full_round(number=2, start=start, store=before.store, aggregation=before.aggregation)
+    trained = sum(array.nbytes for array in tensors(1).values())
+    assert sum(array.nbytes for array in before.result().values()) == 4 * trained
+    round_.send("maze", bytes(trained + adapter.MAX_HEADER + 1))
+    assert refusal_of_maze(round_) == "size"
+    assert round_.key("maze", keys.ADAPTER) not in round_.store.read
+
+
 def test_the_base_model_of_the_majority_is_the_federations():
     round_ = full_round()
     round_.send("babyai", tensors(0), baseModel="a" * 64)
@@ -278,7 +289,7 @@ def test_layers_that_the_spec_does_not_name_are_refused(targets, refused):
 
 
 def test_a_header_longer_than_the_first_read_is_read_whole(monkeypatch):
-    monkeypatch.setattr("hansa_server.stream.FIRST_READ", 16)
+    monkeypatch.setattr("hansa_server.scratch.FIRST_READ", 16)
     assert full_round().aggregate().members == [0, 1, 2]
 
 
