@@ -1,11 +1,12 @@
 """A whole aggregation from an S3 server on this machine, beside plain downloads of the same bytes.
 
-python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--minio PROGRAM]
+python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--round 2] [--minio PROGRAM]
 
 Plain downloads are boto's get_object, copied to files by as many threads, with no look at the
 bytes. `--hashed` measures them once more with a bare sha256 of each piece: what verified downloads
 can reach at most. The aggregation checks, hashes, measures and merges the updates, and stores the
-result. Server and aggregator share the machine's cores.
+result. Server and aggregator share the machine's cores. In a first round it makes the adapter that
+the round starts from; in a later one (`--round 2`) that is one more download, here and there.
 
 Memory is there for all of them alike: as much as the files need is held before, and given back a
 file at a time as downloads begin. A virtual machine hands memory that nobody uses to its host after
@@ -72,8 +73,11 @@ def minio(program: Path) -> Iterator[S3Store]:
             server.wait()
 
 
-def told(store: S3Store, count: int, number: int, strategy: dict[str, Any]) -> Assignment:
-    """An aggregator's assignment, without its members."""
+def told(
+    store: S3Store, count: int, number: int, round_: int, start: Path, strategy: dict[str, Any]
+) -> Assignment:
+    """An aggregator's assignment, without its members; a later round starts from that file."""
+    before = {"round": round_ - 1, "sha256": manifest.sha256(start.read_bytes())}
     return Assignment.model_validate(
         {
             "role": "aggregator",
@@ -81,8 +85,8 @@ def told(store: S3Store, count: int, number: int, strategy: dict[str, Any]) -> A
             "seed": 7,
             "model": {"source": "builtin:tiny"},
             "adapter": {"rank": RANK, "alpha": 16},
-            "round": 1,
-            "start": {},
+            "round": round_,
+            "start": before if round_ > 1 else {},
             "settings": {"aggregation": strategy},
             "storage": {**store.s3.to_json(), "prefix": f"k{count}-{number}"},
             "environments": [f"e{index:03d}" for index in range(count)],
@@ -92,7 +96,7 @@ def told(store: S3Store, count: int, number: int, strategy: dict[str, Any]) -> A
 
 def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) -> Member:
     """An update as a client commits it."""
-    place = keys.update_folder(assignment.storage.prefix, environment, 1)
+    place = keys.update_folder(assignment.storage.prefix, environment, assignment.round)
     s3.upload_if_absent(place + keys.ADAPTER, folder / keys.ADAPTER)
     data = (folder / keys.ADAPTER).read_bytes()
     changes = {"role": "client", "environment": environment, "world": "maze"}
@@ -100,7 +104,7 @@ def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) ->
     document = UpdateManifest(
         program="bench",
         environment=environment,
-        round=1,
+        round=assignment.round,
         fingerprint=manifest.fingerprint(inputs),
         inputs=inputs,
         base_model="b" * 64,
@@ -143,16 +147,23 @@ class Giving(S3Store):
         return super().download(key, path, size, *given)
 
 
-def plain(s3: S3Store, assignment: Assignment, memory: Memory, size: int, hashed: bool) -> float:
-    """Seconds to copy all updates to files, and nothing else, or a sha256 and nothing else."""
+def files(assignment: Assignment) -> list[str]:
+    """Keys of all adapters that the aggregation reads, the start's first."""
+    prefix, start = assignment.storage.prefix, assignment.start.round
+    updates = [keys.update_folder(prefix, e, assignment.round) for e in assignment.environments]
+    folders = [keys.global_folder(prefix, start), *updates] if start else updates
+    return [folder + keys.ADAPTER for folder in folders]
+
+
+def plain(s3: S3Store, wanted: list[str], memory: Memory, size: int, hashed: bool) -> float:
+    """Seconds to copy those objects to files, and nothing else, or a sha256 and nothing else."""
     client = s3._client()
 
-    def copy(environment: str) -> None:
+    def copy(key: str) -> None:
         memory.give(size)
-        key = keys.update_folder(assignment.storage.prefix, environment, 1) + keys.ADAPTER
         body = client.get_object(Bucket=s3.s3.bucket, Key=key)["Body"]
         digest = hashlib.sha256()
-        with (Path(made) / environment).open("wb", buffering=0) as file:
+        with (Path(made) / key.replace("/", "-")).open("wb", buffering=0) as file:
             for chunk in body.iter_chunks(2**19):
                 if hashed:
                     digest.update(chunk)
@@ -160,31 +171,42 @@ def plain(s3: S3Store, assignment: Assignment, memory: Memory, size: int, hashed
 
     with TemporaryDirectory() as made, ThreadPoolExecutor(PARALLEL) as pool:
         began = time.perf_counter()
-        list(pool.map(copy, assignment.environments))
+        list(pool.map(copy, wanted))
         return time.perf_counter() - began
 
 
 def measure(
-    s3: S3Store, given: list[Path], number: int, strategy: dict[str, Any], hashed: bool
+    s3: S3Store,
+    given: list[Path],
+    number: int,
+    round_: int,
+    strategy: dict[str, Any],
+    hashed: bool,
 ) -> Any:
-    assignment = told(s3, len(given), number, strategy)
+    start = given[-1] / keys.ADAPTER
+    assignment = told(s3, len(given), number, round_, start, strategy)
     pairs = zip(assignment.environments, given, strict=True)
     members = [send(s3, assignment, environment, folder) for environment, folder in pairs]
     assignment = assignment.model_copy(update={"members": members})
     one = (given[0] / keys.ADAPTER).stat().st_size
-    size = one * len(given)
-    first = plain(s3, assignment, Memory(size), one, False)
-    memory = Memory(size + 2 * one)
+    wanted = files(assignment)
+    if assignment.start.round:
+        s3.upload_if_absent(wanted[0], start)
+    size = one * len(wanted)
+    own = one if assignment.start.round else 2 * one  # the result, and a start that is made
+    first = plain(s3, wanted, Memory(size), one, False)
+    memory = Memory(size + own)
     store = Giving(s3, memory)
-    memory.give(2 * one)  # the start and the result
+    memory.give(own)
     began = time.perf_counter()
     report = aggregate(assignment, store, Log("server"))
     seconds = time.perf_counter() - began
-    again = plain(s3, assignment, Memory(size), one, False)
+    again = plain(s3, wanted, Memory(size), one, False)
     download = min(first, again)
-    bare = plain(s3, assignment, Memory(size), one, True) if hashed else None
+    bare = plain(s3, wanted, Memory(size), one, True) if hashed else None
     return {
         "count": len(given),
+        "round": assignment.round,
         "strategy": strategy,
         "plainSeconds": download,
         "plainMBps": size / 1e6 / download,
@@ -203,6 +225,7 @@ def main() -> None:
     parser.add_argument("--adapters", type=Path, required=True)
     parser.add_argument("--counts", default="5")
     parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--round", type=int, default=1, help="2: the start adapter is stored too.")
     parser.add_argument("--strategy", default="mean")
     parser.add_argument("--diagnostics", action="store_true")
     parser.add_argument("--hashed", action="store_true", help="A bare sha256 too: the ceiling.")
@@ -212,7 +235,7 @@ def main() -> None:
     with minio(given.minio) if given.minio else weed() as store:
         for number, count in enumerate(map(int, given.counts.split(","))):
             paths = list(folders(given.adapters, count, given.layers))
-            found = measure(store, paths, number, strategy, given.hashed)
+            found = measure(store, paths, number, given.round, strategy, given.hashed)
             print(json.dumps(found), flush=True)
 
 
