@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = (8.0, 16.0, 32.0)
 """Server steps, one of which is too large for the small federation."""
-EVALUATION = {"tasks": 40, "validationTasks": 40}
+EVALUATION = {"tasks": 8, "validationTasks": 40}
 
 
 def run(folder: Path, step: float, **changes: Any) -> Path:
