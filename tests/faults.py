@@ -77,6 +77,7 @@ class FaultyProxy:
         self._guard = threading.Lock()
         self._healed = threading.Event()
         self._listener: socket.socket | None = None
+        self._kept: socket.socket | None = None
         self._port = 0
         self._open: set[socket.socket] = set()
         self.requests: list[str] = []
@@ -91,6 +92,8 @@ class FaultyProxy:
     def __exit__(self, *_: object) -> None:
         self.heal()
         self.down()
+        if self._kept:
+            self._kept.close()
 
     @property
     def endpoint(self) -> str:
@@ -128,21 +131,30 @@ class FaultyProxy:
 
     def up(self) -> None:
         """Listen, again at the same port after down()."""
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self._port))
+        listener = self._kept or self._bind()
+        self._kept = None
         listener.listen(128)
         self._port = listener.getsockname()[1]
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
+    def _bind(self) -> socket.socket:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", self._port))
+        return bound
+
     def down(self) -> None:
-        """Refuse connections and break the open ones, as a dead server does."""
+        """Refuse connections and break the open ones, as a dead server does.
+
+        Its port stays bound: a connection of a test beside this one could have it meanwhile.
+        """
         if self._listener:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             self._listener = None
+            self._kept = self._bind()
         with self._guard:
             for client in list(self._open):
                 _reset(client)
