@@ -6,6 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from hansa import keys
 from hansa.errors import Corrupt, InputError, NotFound
 from hansa.local.credentials import of_reader, read_credentials
@@ -250,7 +252,7 @@ def _unmerged(
     """What is known of a round without a global adapter, where that is no failure."""
     spec, trained = federation.spec, list[bool]()
     for environment in spec.environments:
-        with suppress(NotFound):
+        with suppress(NotFound, ValidationError):  # a silo may write anything: that is no answer
             raw = store.get(keys.update_folder(prefix, environment.name, round_) + keys.MANIFEST)
             trained.append(UpdateManifest.model_validate_json(raw).trained)
     shares = spec.aggregation.strategy != "none"

@@ -139,6 +139,14 @@ def test_a_round_that_is_open_has_not_failed() -> None:
     assert [entry.round for entry in whole] == [0, 1, 2]
 
 
+def test_an_update_that_is_no_manifest_is_no_answer() -> None:
+    cluster = Cluster(*NAMES, rounds=2).turn()
+    cluster.answer(*cluster.active(), trained=False).turn()
+    store = documents(cluster)
+    store.objects[keys.update_folder(PREFIX, NAMES[0], 1) + keys.MANIFEST] = b"{}"
+    assert [entry.outcome for entry in read(cluster.federation, store, 1)] == ["base", "failed"]
+
+
 def test_without_a_guard_no_update_is_read() -> None:
     cluster = play(guarded(rounds=4, guard=None), 3, 6, 2, 6)
     store = documents(cluster)
