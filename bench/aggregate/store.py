@@ -4,9 +4,11 @@ python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--round 
 
 Plain downloads are boto's get_object, copied to files by as many threads, with no look at the
 bytes. `--hashed` measures them once more with a bare sha256 of each piece: what verified downloads
-can reach at most. The aggregation checks, hashes, measures and merges the updates, and stores the
-result. Server and aggregator share the machine's cores. In a first round it makes the adapter that
-the round starts from; in a later one (`--round 2`) that is one more download, here and there.
+can reach at most. Beside them, as many threads that call boto3's own `download_file`, as it comes
+and with no threads inside each call. The aggregation checks, hashes, measures and merges the
+updates, and stores the result. Server and aggregator share the machine's cores. In a first round it
+makes the adapter that the round starts from; in a later one (`--round 2`) that is one more
+download, here and there.
 
 Memory is there for all of them alike: as much as the files need is held before, and given back a
 file at a time as downloads begin. A virtual machine hands memory that nobody uses to its host after
@@ -24,13 +26,15 @@ import secrets
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 from adapters import RANK, folders
+from boto3.s3.transfer import S3Transfer, TransferConfig
 
 from hansa import keys, manifest
 from hansa.assignment import Assignment
@@ -39,6 +43,7 @@ from hansa.local.ports import free_ports
 from hansa.logs import Log
 from hansa.manifest import FileEntry, Member, UpdateManifest
 from hansa.spec import S3
+from hansa.store import s3 as s3module
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 from hansa_server.round import aggregate
@@ -155,23 +160,35 @@ def files(assignment: Assignment) -> list[str]:
     return [folder + keys.ADAPTER for folder in folders]
 
 
-def plain(s3: S3Store, wanted: list[str], memory: Memory, size: int, hashed: bool) -> float:
-    """Seconds to copy those objects to files, and nothing else, or a sha256 and nothing else."""
-    client = s3._client()
+def plain(s3: S3Store, key: str, path: Path, hashed: bool = False) -> None:
+    """Copy an object to a file, and nothing else, or a sha256 and nothing else."""
+    body = s3._client().get_object(Bucket=s3.s3.bucket, Key=key)["Body"]
+    digest = hashlib.sha256()
+    with path.open("wb", buffering=0) as file:
+        for chunk in body.iter_chunks(2**19):
+            if hashed:
+                digest.update(chunk)
+            file.write(chunk)
 
-    def copy(key: str) -> None:
+
+def boto3(s3: S3Store, key: str, path: Path, use_threads: bool = True) -> None:
+    """What `client.download_file` does: ranges of 8 MB, by ten threads of its own if it may."""
+    config: Any = TransferConfig(use_threads=use_threads)  # boto3 names another type than it takes
+    with S3Transfer(s3._client(), config) as transfer:
+        transfer.download_file(s3.s3.bucket, key, str(path))
+
+
+def seconds(s3: S3Store, wanted: list[str], size: int, copy: Callable[..., None]) -> float:
+    """How long it takes to copy those objects to files, several at a time."""
+    memory = Memory(size * len(wanted))
+
+    def work(key: str) -> None:
         memory.give(size)
-        body = client.get_object(Bucket=s3.s3.bucket, Key=key)["Body"]
-        digest = hashlib.sha256()
-        with (Path(made) / key.replace("/", "-")).open("wb", buffering=0) as file:
-            for chunk in body.iter_chunks(2**19):
-                if hashed:
-                    digest.update(chunk)
-                file.write(chunk)
+        copy(s3, key, Path(made) / key.replace("/", "-"))
 
     with TemporaryDirectory() as made, ThreadPoolExecutor(PARALLEL) as pool:
         began = time.perf_counter()
-        list(pool.map(copy, wanted))
+        list(pool.map(work, wanted))
         return time.perf_counter() - began
 
 
@@ -194,28 +211,32 @@ def measure(
         s3.upload_if_absent(wanted[0], start)
     size = one * len(wanted)
     own = one if assignment.start.round else 2 * one  # the result, and a start that is made
-    first = plain(s3, wanted, Memory(size), one, False)
+    first = seconds(s3, wanted, one, plain)
     memory = Memory(size + own)
     store = Giving(s3, memory)
     memory.give(own)
     began = time.perf_counter()
     report = aggregate(assignment, store, Log("server"))
-    seconds = time.perf_counter() - began
-    again = plain(s3, wanted, Memory(size), one, False)
-    download = min(first, again)
-    bare = plain(s3, wanted, Memory(size), one, True) if hashed else None
+    whole = time.perf_counter() - began
+    download = min(first, seconds(s3, wanted, one, plain))
+    bare = seconds(s3, wanted, one, partial(plain, hashed=True)) if hashed else None
+    peer = seconds(s3, wanted, one, boto3)
+    calm = seconds(s3, wanted, one, partial(boto3, use_threads=False))
+    read = report.seconds["read"]
     return {
         "count": len(given),
         "round": assignment.round,
         "strategy": strategy,
         "plainSeconds": download,
         "plainMBps": size / 1e6 / download,
-        "seconds": seconds,
-        "MBps": size / 1e6 / seconds,
+        "seconds": whole,
+        "MBps": size / 1e6 / whole,
         "phases": report.seconds,
-        "shareRead": download / report.seconds["read"],
+        "shareRead": download / read,
         "shareHashed": download / bare if bare else None,
-        "share": download / seconds,
+        "share": download / whole,
+        "boto3": {"seconds": peer, "shareRead": peer / read, "share": peer / whole},
+        "boto3NoThreads": {"seconds": calm, "shareRead": calm / read, "share": calm / whole},
         "peakMB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     }
 
@@ -232,6 +253,7 @@ def main() -> None:
     parser.add_argument("--minio", type=Path, help="MinIO's program; without: SeaweedFS.")
     given = parser.parse_args()
     strategy = {"strategy": given.strategy, "diagnostics": given.diagnostics}
+    s3module.CONNECTIONS = 10 * PARALLEL  # boto3 opens ten for each file, and should keep them
     with minio(given.minio) if given.minio else weed() as store:
         for number, count in enumerate(map(int, given.counts.split(","))):
             paths = list(folders(given.adapters, count, given.layers))

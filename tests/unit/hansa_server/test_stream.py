@@ -13,8 +13,8 @@ from hansa_server.stream import parallel
     [
         pytest.param(1, 2, id="one core: one comes while the other is looked at"),
         pytest.param(2, 4, id="two a core"),
-        pytest.param(8, 16, id="the most"),
-        pytest.param(96, 16, id="no more on more cores"),
+        pytest.param(4, 8, id="the most"),
+        pytest.param(96, 8, id="no more on more cores"),
     ],
 )
 def test_parallel(cores: int, expected: int) -> None:
