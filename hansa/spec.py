@@ -206,7 +206,7 @@ class FederationSpec(Model):
     """Who must take part, and for how long the others wait."""
     personalization: PersonalizationMode = "none"
     """What a silo serves after the last round, chosen by its own validation tasks: the global
-    adapter, a mix with its own update (`interpolate`), that trained on (`finetune`), or `best`."""
+    adapter, a mix with its own update (`interpolate`), that evolved alone (`finetune`), `best`."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None

@@ -222,7 +222,7 @@ class EnvironmentStatus(Model):
     personal: str = ""
     """Success of what it serves by spec.personalization, on the tasks of `success`."""
     serves: str = ""
-    """What that is: global, own, mix-25 to mix-75 (per cent of its own), finetuned-N (N times)."""
+    """What that is: global, own, mix-25 to mix-75 (per cent of its own), finetuned-N (rounds)."""
     explored: Count = 0
     """Episodes played in its last finished round."""
     succeeded: Count = 0

@@ -1,12 +1,13 @@
 """Personalisation: after the last round a silo chooses what it serves, by tasks of its own.
 
 Averaging worlds that differ costs each of them something. So the silo compares the global adapter
-with its own last update, with mixes of both, and with the global adapter trained further on its own
-experience, on validation tasks that nobody trains on or reports. The global adapter is always among
-them and wins a tie. The choice is kept in the private store and never sent; what is reported is its
-success on the held-out tasks that all adapters are measured by.
+with its own last update, with mixes of both, and with the global adapter evolved further alone, on
+validation tasks that nobody trains on or reports. The global adapter is always among them and wins
+a tie. The choice is kept in the private store and never sent; what is reported is its success on
+the held-out tasks that all adapters are measured by.
 
-One training is one round's worth: far less than a silo that trains alone all along has had. So it
+Evolving alone is what it was in the federation, without the averaging: explore, remember, train on
+all that was kept. One such round is far less than a silo that is alone all along has had. So it
 goes on while that helps, as many times as there were rounds at most.
 
 Limits: the choice is as sure as the validation tasks are many, and the best of several candidates
@@ -56,13 +57,19 @@ SHARES = (25, 50, 75)
 GLOBAL = "global"
 """The candidate that is always there."""
 PATIENCE = 2
-"""Trainings in a row that may bring nothing; the last of them cost time, and no success."""
+"""Rounds alone in a row that may bring nothing; the last of them cost time, and no success."""
 _PURPOSE = "personal"
 
 
 def is_wanted(told: Assignment) -> bool:
     """Whether the silo chooses; one that shares nothing has only its own adapter."""
     return told.settings.personalization != "none" and not told.own_start
+
+
+def explores(told: Assignment) -> bool:
+    """Whether the silo plays training tasks for it, as it did in the rounds."""
+    evolves = told.settings.personalization in ("finetune", "best")
+    return is_wanted(told) and evolves and bool(told.settings.exploration.tasks_per_round)
 
 
 def find(private: ObjectStore, told: Assignment) -> PersonalManifest | None:
@@ -83,7 +90,7 @@ def choose(client: Client, agent: Agent, evaluation: EvaluationDocument) -> Pers
         for name, tensors in _mixes(client, agent):
             trial.see(name, tensors)
     if mode in ("finetune", "best"):
-        while_it_helps(trial.see, trial.ratio(GLOBAL), _finetuned(client, agent))
+        while_it_helps(trial.see, trial.ratio(GLOBAL), _evolved(client, agent))
     tasks = evaluation.tasks
     if trial.best != GLOBAL:
         tasks = evaluate.by_task(client.play_held_out(agent, "test", tensors=trial.kept).episodes)
@@ -130,7 +137,7 @@ class Trial:
 
 
 def while_it_helps(see: See, best: float, trained: Iterator[Tensors]) -> None:
-    """Try one training after another, until some in a row were no better than the best so far."""
+    """Try one round alone after another, until some in a row were no better than the best."""
     since = 0
     for number, tensors in enumerate(trained, start=1):
         success = see(f"finetuned-{number}", tensors)
@@ -190,24 +197,40 @@ def _frozen(client: Client, round_: int) -> Tensors:
     return adapter.split(whole, client.told.adapter.rank).frozen
 
 
-def _finetuned(client: Client, agent: Agent) -> Iterator[Tensors]:
-    """The global adapter after one, two and more trainings on the silo's own experience.
+def _evolved(client: Client, agent: Agent) -> Iterator[Tensors]:
+    """The global adapter after one, two and more rounds that the silo plays alone.
 
-    Each is stored before it is tried, so that an attempt after a kill need not train it again.
+    What each explores and trains is stored before it is tried, so that an attempt after a kill need
+    not do it again. It lies apart from the experience: a federation that goes on knows nothing of
+    it.
     """
     told = client.told
     # Shards of earlier rounds are asked for who they belong to, not for this Job's settings.
-    shards = Shards(client.private, told.model_copy(update={"round": told.round + 1}))
-    found = [shard for round_ in shards.rounds() if (shard := shards.find(round_))]
-    lesson = client.choose(agent, found)
-    for number in range(1, told.start.round + 1) if lesson.sequences else ():
+    shared = Shards(client.private, told.model_copy(update={"round": told.round + 1}))
+    known = [shard for round_ in shared.rounds() if (shard := shared.find(round_))]
+    start, whole = agent.start, agent.whole
+    for number in range(1, told.start.round + 1):
+        alone = client.in_round(told.round + number)
+        if explores(told):
+            known.append(alone.explore_alone(agent, whole, _shards(client)))
+        lesson = replace(alone.choose(agent, known), start=start, half="both", optimizer=None)
+        if not lesson.sequences:
+            return
         try:
-            trained = _trained(client, agent, lesson, number)
+            start = _trained(client, agent, lesson, number)
         except Diverged as diverged:  # those before are there, and the global adapter
             client.log.warning("finetuning_ended", trainings=number, message=diverged.message)
             return
-        lesson = replace(lesson, start=trained)
-        yield adapter.join(agent.frozen, trained)
+        whole = adapter.join(agent.frozen, start)
+        yield whole
+
+
+def _shards(client: Client) -> Shards:
+    """What rounds alone have played, beside what they have trained."""
+    told = client.told
+    place = told.experience_storage or told.storage
+    folder = place.model_copy(update={"prefix": _folder(told).rstrip("/")})
+    return Shards(client.private, told.model_copy(update={"experience_storage": folder}))
 
 
 def _trained(client: Client, agent: Agent, lesson: Lesson, number: int) -> Tensors:
@@ -217,7 +240,7 @@ def _trained(client: Client, agent: Agent, lesson: Lesson, number: int) -> Tenso
         return adapter.decode(client.private.get(key))
     except NotFound:
         seed = seeds.derive(told.seed, told.environment, told.round + number - 1, _PURPOSE)
-        again = replace(lesson, half="both", seed=seed, optimizer=None)
+        again = replace(lesson, seed=seed)
         made = learners.get(lesson.training.learner)(agent.base, again, _progress).tensors
         if not adapter.is_finite(made):
             raise Diverged("a weight is no number after the last step") from None

@@ -158,6 +158,8 @@ class Client:
                 explore.tasks(part, world, "validation")
             if plays:
                 self._check_part(part, world, shown=shown)
+            elif part.evaluate and personal.explores(part):
+                explore.tasks(part, world, "train")
 
     def _check_part(self, part: Assignment, world: World, *, shown: bool) -> None:
         settings, file = part.settings, None
@@ -277,9 +279,20 @@ class Client:
             inputs = file.inputs() if file else inputs
         return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
 
-    def _explore(self, agent: Agent, shards: Shards) -> Shard:
+    def in_round(self, round_: int) -> "Client":
+        """The same client as it would be in another round."""
+        told = self.told.model_copy(update={"round": round_})
+        return Client(told, self.exchange, self.private, self.log, self._clock)
+
+    def explore_alone(self, agent: Agent, tensors: adapter.Tensors, shards: Shards) -> Shard:
+        """This round's shard among those, played with an adapter that nobody else has."""
+        return shards.find(self.told.round) or self._explore(agent, shards, tensors)
+
+    def _explore(
+        self, agent: Agent, shards: Shards, tensors: adapter.Tensors | None = None
+    ) -> Shard:
         how = self._how(agent, "exploration")
-        played = agent.play(self._tasks_to_explore(), how, "explore")
+        played = agent.play(self._tasks_to_explore(), how, "explore", tensors)
         self._tell_broken("explore", played.broken)
         self.log.info(
             "explored",

@@ -51,10 +51,21 @@ def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
     assert len({run.seed for run in wanted.runs}) >= 3
 
 
-@pytest.mark.parametrize("name", ["few", "related", "unseen"])
-def test_the_other_settings_are_those_of_the_example_but_for_what_they_vary(name: str) -> None:
-    usual = comparison.read(ROOT / "examples/compare-tiny.yaml").runs[0].silos.spec.to_json()
-    for run in comparison.read(ROOT / f"examples/compare-{name}.yaml").runs:
+@pytest.mark.parametrize(
+    "example, name",
+    [
+        ("compare-tiny", "compare-few"),
+        ("compare-tiny", "compare-related"),
+        ("compare-tiny", "compare-unseen"),
+        ("04-real-model/compare", "04-real-model/few"),
+        ("04-real-model/compare", "04-real-model/related"),
+    ],
+)
+def test_the_other_settings_are_those_of_the_example_but_for_what_they_vary(
+    example: str, name: str
+) -> None:
+    usual = comparison.read(ROOT / f"examples/{example}.yaml").runs[0].silos.spec.to_json()
+    for run in comparison.read(ROOT / f"examples/{name}.yaml").runs:
         spec = {**run.silos.spec.to_json(), "seed": usual["seed"]}
         varied = {path for path, _, _ in differences(usual, spec)}
         assert varied <= {*VARIED, "environments"}, varied

@@ -12,8 +12,9 @@ from hansa.assignment import Assignment, EvaluateReport
 from hansa.errors import Diverged
 from hansa.manifest import PersonalManifest, sha256
 from hansa_client import learners, personal
+from hansa_client.experience import Shards, decode, encode
 from hansa_client.round import Client
-from hansa_client.worlds import DEMO_OPTIONS
+from hansa_client.worlds import DEMO_OPTIONS, make
 from tests.memory_store import MemoryStore
 from tests.merging import draw, shapes_of
 from tests.unit.hansa_client.rounds import Killed
@@ -115,18 +116,24 @@ def test_a_tie_is_the_global_adapters_and_a_second_job_finds_the_choice(
 
 
 @pytest.mark.slow
-def test_a_silo_trains_on_after_a_kill_without_training_twice_and_serves_the_same(
+def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_the_same(
     assign: Assign, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen, trainings, train = [], list[int](), learners.get("success-sft")
+    chosen, done = [], list[list[str]]()
+    train, explore = learners.get("success-sft"), Client._explore
 
     def counted(*given: Any) -> Any:
-        trainings[-1] += 1
+        done[-1].append("train")
         return train(*given)
 
+    def explored(*given: Any) -> Any:
+        done[-1].append("explore")
+        return explore(*given)
+
     monkeypatch.setattr(learners, "get", lambda _name: counted)
+    monkeypatch.setattr(Client, "_explore", explored)
     for dies in (False, True):
-        trainings.append(0)
+        done.append([])
         stores, own = after_round(assign, trained)
         share(stores, own, 3)
         told = last(assign, own, "finetune", 3)
@@ -135,14 +142,61 @@ def test_a_silo_trains_on_after_a_kill_without_training_twice_and_serves_the_sam
                 patch.setattr(personal, "while_it_helps", killed_at_the_second)
                 with pytest.raises(Killed):
                     play(told, stores)
-            begun = [key for key in stores[1].objects if "finetuned" in key]
-            assert len(begun) == 2
+            assert done[-1] == ["explore", "train"] * 2
         play(told, stores)
         chosen.append(dict(stores[1].objects))
-    assert chosen[0] == chosen[1] and trainings[0] == trainings[1]
+    assert chosen[0] == chosen[1] and done[0] == done[1]
     folder = keys.personal_folder("silo", "maze", 3)
     made = PersonalManifest.model_validate_json(chosen[0][folder + keys.MANIFEST])
     assert set(made.validation) >= {"global", "finetuned-1", "finetuned-2"}
+
+
+@pytest.mark.slow
+def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experience(
+    assign: Assign, trained: dict[str, Any]
+) -> None:
+    stores, own = after_round(assign, trained)
+    share(stores, own)
+    before = set(stores[1].objects)
+    told = last(assign, own, "finetune")
+    play(told, stores)
+    shard = keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
+    assert shard in set(stores[1].objects) - before
+    assert Shards(stores[1], told.model_copy(update={"round": 9})).rounds() == [0, 1]
+    explored = decode(stores[1].objects[shard], shard)
+    assert explored.header.episodes == told.settings.exploration.tasks_per_round
+    training = {task.id for task in make(told.world, told.options).tasks("train")}
+    assert {episode.task for episode in explored.episodes} <= training
+
+    blind, _ = after_round(assign, trained)
+    share(blind, own)
+    blind[1].objects[shard] = encode(explored.header.model_copy(update={"episodes": 0}), [])
+    play(told, blind)
+    learned = [
+        objects[FOLDER + "finetuned-00001.safetensors"] for objects in objects_of(stores, blind)
+    ]
+    assert any(e.success for e in explored.episodes) and learned[0] != learned[1]
+
+
+@pytest.mark.slow
+def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
+    assign: Assign, trained: dict[str, Any]
+) -> None:
+    stores, own = after_round(assign, trained)
+    share(stores, own)
+    before = set(stores[1].objects)
+    told = last(assign, own, "finetune")
+    settings = told.settings
+    shows = settings.exploration.model_copy(update={"tasks_per_round": 0})
+    settings = settings.model_copy(update={"exploration": shows})
+    play(told.model_copy(update={"settings": settings}), stores)
+    made = {key.removeprefix(FOLDER) for key in set(stores[1].objects) - before}
+    assert made >= {"finetuned-00001.safetensors", keys.MANIFEST}
+    assert not [key for key in made if key.endswith(".zst")]
+
+
+def objects_of(*stores: Stores) -> list[dict[str, bytes]]:
+    return [private.objects for _, private in stores]
 
 
 def killed_at_the_second(_see: Any, _best: float, trainings: Any) -> None:
