@@ -16,6 +16,7 @@ looks a little better on them than it is.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -208,11 +209,14 @@ def _evolved(client: Client, agent: Agent) -> Iterator[Tensors]:
     # Shards of earlier rounds are asked for who they belong to, not for this Job's settings.
     shared = Shards(client.private, told.model_copy(update={"round": told.round + 1}))
     known = [shard for round_ in shared.rounds() if (shard := shared.find(round_))]
+    own = _shards(client)
     start, whole = agent.start, agent.whole
     for number in range(1, told.start.round + 1):
-        alone = client.in_round(told.round + number)
+        alone = copy.copy(client)
+        alone.told = told.model_copy(update={"round": told.round + number})
         if explores(told):
-            known.append(alone.explore_alone(agent, whole, _shards(client)))
+            played = own.find(alone.told.round) or alone.play_training(agent, own, whole)
+            known.append(played)
         lesson = replace(alone.choose(agent, known), start=start, half="both", optimizer=None)
         if not lesson.sequences:
             return

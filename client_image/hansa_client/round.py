@@ -253,7 +253,7 @@ class Client:
         """All shards that may be learned from; demonstrations and this round are made if absent."""
         shards = Shards(self.private, self.told)
         shown = shards.find(DEMONSTRATIONS) or self._demonstrate(agent, shards)
-        explored = shards.find(self.told.round) or self._explore(agent, shards)
+        explored = shards.find(self.told.round) or self.play_training(agent, shards)
         earlier = [
             shard
             for round_ in shards.rounds()
@@ -279,18 +279,10 @@ class Client:
             inputs = file.inputs() if file else inputs
         return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
 
-    def in_round(self, round_: int) -> "Client":
-        """The same client as it would be in another round."""
-        told = self.told.model_copy(update={"round": round_})
-        return Client(told, self.exchange, self.private, self.log, self._clock)
-
-    def explore_alone(self, agent: Agent, tensors: adapter.Tensors, shards: Shards) -> Shard:
-        """This round's shard among those, played with an adapter that nobody else has."""
-        return shards.find(self.told.round) or self._explore(agent, shards, tensors)
-
-    def _explore(
+    def play_training(
         self, agent: Agent, shards: Shards, tensors: adapter.Tensors | None = None
     ) -> Shard:
+        """Explore and keep it there, with the start adapter or with the one given."""
         how = self._how(agent, "exploration")
         played = agent.play(self._tasks_to_explore(), how, "explore", tensors)
         self._tell_broken("explore", played.broken)

@@ -120,7 +120,7 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
     assign: Assign, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen, done = [], list[list[str]]()
-    train, explore = learners.get("success-sft"), Client._explore
+    train, explore = learners.get("success-sft"), Client.play_training
 
     def counted(*given: Any) -> Any:
         done[-1].append("train")
@@ -131,7 +131,7 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
         return explore(*given)
 
     monkeypatch.setattr(learners, "get", lambda _name: counted)
-    monkeypatch.setattr(Client, "_explore", explored)
+    monkeypatch.setattr(Client, "play_training", explored)
     for dies in (False, True):
         done.append([])
         stores, own = after_round(assign, trained)
