@@ -16,7 +16,13 @@ from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
 from hansa.policy import apart, deadline, guard, quorum
-from hansa.spec import immutable_changes, immutable_fields
+from hansa.spec import (
+    MAX_SECONDS,
+    FederationSpec,
+    Participation,
+    immutable_changes,
+    immutable_fields,
+)
 from hansa.status import (
     CurrentRound,
     FailedRound,
@@ -107,7 +113,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         opened_at=draft.now,
         start=start,
         settings=RoundSettings.of(spec, status.step_factor),
-        participation=spec.participation,
+        participation=_participation(spec, kind, start.round),
         guard=spec.guard,
         environments=[
             RoundEnvironment(
@@ -120,6 +126,15 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
             for e in sorted(spec.environments, key=lambda e: e.name)
         ],
     )
+
+
+def _participation(spec: FederationSpec, kind: Kind, newest: int) -> Participation:
+    """Where silos may evolve on alone after the last round, there is time for as many rounds."""
+    rules = spec.participation
+    if kind == "round" or spec.personalization not in ("finetune", "best"):
+        return rules
+    seconds = min(rules.round_timeout_seconds * (1 + newest), MAX_SECONDS)
+    return rules.model_copy(update={"round_timeout_seconds": seconds})
 
 
 def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:

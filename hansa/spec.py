@@ -22,7 +22,9 @@ RESERVED_ENVIRONMENT_NAMES = frozenset({"aggregator"})
 DnsName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
 ]
-Seconds = Annotated[int, Field(ge=1, le=30 * 24 * 3600)]
+MAX_SECONDS = 30 * 24 * 3600
+"""The longest wait."""
+Seconds = Annotated[int, Field(ge=1, le=MAX_SECONDS)]
 FileSource = Annotated[
     str, Field(pattern=r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$", max_length=500)
 ]

@@ -211,6 +211,11 @@ def test_the_deadline_is_that_of_the_open_round_not_of_a_later_edit() -> None:
     assert build(request, edited, Settings())["spec"]["activeDeadlineSeconds"] == 3600 + 600
 
 
+def test_a_silo_that_evolves_on_alone_may_take_as_long_as_all_rounds() -> None:
+    job = build_job(make_federation(rounds=2, personalization="best"), role="evaluate")
+    assert job["spec"]["activeDeadlineSeconds"] == 3 * 3600 + 600
+
+
 def test_a_new_attempt_uses_the_newest_pod_template() -> None:
     ready, request = advance(make_federation(), "client")
     edited = ready.model_copy(
