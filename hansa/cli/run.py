@@ -115,6 +115,9 @@ def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
         first, last = mean(evaluated[0].success), mean(evaluated[-1].success)
         rounds = "1 round" if status.completed == 1 else f"{status.completed} rounds"
         say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({rounds})")
+    for line in status.environments:
+        if line.serves and line.personal:
+            say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")

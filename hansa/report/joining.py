@@ -1,11 +1,17 @@
-"""The page's question for each silo: does joining pay, or would its own update do better alone?"""
+"""The page's question for each silo: does joining pay, and what does it serve itself?"""
 
 from hansa.intervals import difference
 from hansa.report.facts import ReportData, Round, Score
 from hansa.report.markup import Child, Html, percent, points, table, tag
+from hansa.status import EnvironmentStatus
 
 
 def sections(data: ReportData) -> list[Html]:
+    """What a silo is told about itself, as far as it was measured."""
+    return [*_joining(data), *_served(data)]
+
+
+def _joining(data: ReportData) -> list[Html]:
     """The comparison, where environments measured their own updates (evaluation.ownUpdate)."""
     rows = [row for name in data.environments if (row := _row(data, name))]
     if not rows:
@@ -50,3 +56,44 @@ def _own(entry: Round, name: str) -> Score:
     """Measured on the tasks of the global adapter, so it is worth as many episodes."""
     shared = entry.scores[name]
     return Score(ratio=entry.own[name], episodes=shared.episodes, effective=shared.effective)
+
+
+def _served(data: ReportData) -> list[Html]:
+    """What silos chose for themselves after the last round (personalization)."""
+    lines = [line for line in data.federation.status.environments if line.serves and line.personal]
+    rows = [row for line in lines if (row := _served_row(data, line))]
+    if not rows:
+        return []
+    heads = ["environment", "serves", "global adapter", "what it serves", "difference"]
+    lead = (
+        "After the last round each silo chose, by validation tasks of its own. Here is what that "
+        "does on the held-out tasks that the global adapter is measured by."
+    )
+    return [
+        tag(
+            "section",
+            tag("h2", "What each silo serves", id="serves"),
+            tag("p", lead, class_="lead"),
+            table(heads, rows, label="Global adapter and what silos serve", class_="figures"),
+            aria_labelledby="serves",
+        )
+    ]
+
+
+def _served_row(data: ReportData, line: EnvironmentStatus) -> list[Child] | None:
+    shared = data.last.scores.get(line.name) if data.last else None
+    if shared is None:
+        return None
+    change = points(float(line.personal) - shared.ratio)
+    served = percent(float(line.personal))
+    return [line.name, in_words(line.serves), percent(shared.ratio), served, change]
+
+
+def in_words(choice: str) -> str:
+    """What a silo serves, for people."""
+    kind, _, number = choice.partition("-")
+    if kind == "mix":
+        return f"a mix with {number}\u202f% of its own update"
+    if kind == "finetuned":
+        return f"evolved alone for {number} more round{'' if number == '1' else 's'}"
+    return {"global": "the global adapter", "own": "its own last update"}.get(choice, choice)

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa import keys
+from hansa.report import joining
 from hansa.report.data import collect
 from hansa.report.page import render
 from hansa.report.reference import snippet, spec_yaml
-from hansa.status import Federation
+from hansa.status import EnvironmentStatus, Federation
 from tests.unit.hansa.report import sample
 from tests.unit.hansa.report.sample import PREFIX, MemoryStore
 
@@ -131,6 +132,38 @@ def test_what_joining_brings_is_told_where_own_updates_were_measured() -> None:
     assert f"{shared * 100:.1f}" in section  # the newest round that has both
     assert f"+{shared * 100:.1f}" in section
     assert "10.0" in section
+
+
+def test_what_each_silo_serves_is_told_where_they_chose() -> None:
+    given = sample.federation(2, 2)
+    assert "What each silo serves" not in page_of(given)
+    names = sample.names(2)
+    first = EnvironmentStatus(
+        name=names[0], state="Updated", serves="finetuned-3", personal="0.937"
+    )
+    second = EnvironmentStatus(name=names[1], state="Updated")
+    given.status.environments[:] = [first, second]
+    page = page_of(given)
+    begin = page.index("What each silo serves")
+    section = page[begin : page.index("</section>", begin)]
+    shared = given.status.history[2].success[first.name]
+    assert "evolved alone for 3 more rounds" in section and "93.7" in section
+    assert f"{100 * (0.937 - shared):+.1f}".replace("-", "\u2212") in section
+    assert second.name not in section
+
+
+@pytest.mark.parametrize(
+    "choice, words",
+    [
+        ("global", "the global adapter"),
+        ("own", "its own last update"),
+        ("mix-75", "a mix with 75\u202f% of its own update"),
+        ("finetuned-1", "evolved alone for 1 more round"),
+        ("something-new", "something-new"),
+    ],
+)
+def test_a_choice_in_words(choice: str, words: str) -> None:
+    assert joining.in_words(choice) == words
 
 
 def test_a_round_that_the_guard_rejected_says_why() -> None:
