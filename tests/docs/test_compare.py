@@ -64,8 +64,9 @@ def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
 def test_the_other_settings_are_those_of_the_example_but_for_what_they_vary(
     example: str, name: str
 ) -> None:
-    usual = comparison.read(ROOT / f"examples/{example}.yaml").runs[0].silos.spec.to_json()
-    for run in comparison.read(ROOT / f"examples/{name}.yaml").runs:
+    own = comparison.read(ROOT / f"examples/{example}.yaml", here=False)
+    usual = own.runs[0].silos.spec.to_json()
+    for run in comparison.read(ROOT / f"examples/{name}.yaml", here=False).runs:
         spec = {**run.silos.spec.to_json(), "seed": usual["seed"]}
         varied = {path for path, _, _ in differences(usual, spec)}
         assert varied <= {*VARIED, "environments"}, varied

@@ -29,19 +29,23 @@ def test_every_manifest_is_valid_and_the_operator_takes_it(file: Path) -> None:
     assert podtemplate.refusals(federation, Settings()) == []
 
 
+@pytest.mark.parametrize(
+    "file, results",
+    [("compare", "smollm2"), ("few", "smollm2-few"), ("related", "smollm2-related")],
+)
 def test_the_figures_of_the_real_model_come_from_its_example_and_can_be_gone_on_from(
-    tmp_path: Path,
+    tmp_path: Path, file: str, results: str
 ) -> None:
     docs = EXAMPLES.parent / "docs/results"
-    shutil.copytree(docs / "smollm2", tmp_path / "results")
+    shutil.copytree(docs / results, tmp_path / "results")
     told = hansa(
         "compare",
-        str(EXAMPLES / "04-real-model/compare.yaml"),
+        str(EXAMPLES / f"04-real-model/{file}.yaml"),
         "--report-only",
         *("--out", str(tmp_path), "-o", "json"),
     )
     assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout) == json.loads((docs / "compare-smollm2.json").read_text())
+    assert json.loads(told.stdout) == json.loads((docs / f"compare-{results}.json").read_text())
 
 
 def test_an_agentgym_server_is_a_sidecar_of_its_own_client_only() -> None:
