@@ -67,12 +67,6 @@ def is_wanted(told: Assignment) -> bool:
     return told.settings.personalization != "none" and not told.own_start
 
 
-def explores(told: Assignment) -> bool:
-    """Whether the silo plays training tasks for it, as it did in the rounds."""
-    evolves = told.settings.personalization in ("finetune", "best")
-    return is_wanted(told) and evolves and bool(told.settings.exploration.tasks_per_round)
-
-
 def find(private: ObjectStore, told: Assignment) -> PersonalManifest | None:
     """What an earlier attempt has chosen."""
     if not is_wanted(told):
@@ -214,7 +208,7 @@ def _evolved(client: Client, agent: Agent) -> Iterator[Tensors]:
     for number in range(1, told.start.round + 1):
         alone = copy.copy(client)
         alone.told = told.model_copy(update={"round": told.round + number})
-        if explores(told):
+        if told.settings.exploration.tasks_per_round:
             played = own.find(alone.told.round) or alone.play_training(agent, own, whole)
             known.append(played)
         lesson = replace(alone.choose(agent, known), start=start, half="both", optimizer=None)

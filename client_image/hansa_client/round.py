@@ -158,8 +158,6 @@ class Client:
                 explore.tasks(part, world, "validation")
             if plays:
                 self._check_part(part, world, shown=shown)
-            elif part.evaluate and personal.explores(part):
-                explore.tasks(part, world, "train")
 
     def _check_part(self, part: Assignment, world: World, *, shown: bool) -> None:
         settings, file = part.settings, None

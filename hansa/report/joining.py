@@ -22,17 +22,13 @@ def _joining(data: ReportData) -> list[Html]:
         "merged, and the global adapter that came of it, on the same held-out tasks."
     )
     hint = "In brackets: 95\u202f% intervals (Newcombe), in percentage points."
-    heading = tag("h2", "Does joining pay?", id="joining")
-    return [
-        tag(
-            "section",
-            heading,
-            tag("p", lead, class_="lead"),
-            table(heads, rows, label="Global adapter and own update", class_="figures"),
-            tag("p", hint, class_="hint"),
-            aria_labelledby="joining",
-        )
-    ]
+    shown = table(heads, rows, label="Global adapter and own update", class_="figures")
+    return [_section("joining", "Does joining pay?", lead, shown, tag("p", hint, class_="hint"))]
+
+
+def _section(name: str, title: str, lead: str, *children: Child) -> Html:
+    heading = tag("h2", title, id=name)
+    return tag("section", heading, tag("p", lead, class_="lead"), *children, aria_labelledby=name)
 
 
 def _row(data: ReportData, name: str) -> list[Child] | None:
@@ -69,15 +65,8 @@ def _served(data: ReportData) -> list[Html]:
         "After the last round each silo chose, by validation tasks of its own. Here is what that "
         "does on the held-out tasks that the global adapter is measured by."
     )
-    return [
-        tag(
-            "section",
-            tag("h2", "What each silo serves", id="serves"),
-            tag("p", lead, class_="lead"),
-            table(heads, rows, label="Global adapter and what silos serve", class_="figures"),
-            aria_labelledby="serves",
-        )
-    ]
+    shown = table(heads, rows, label="Global adapter and what silos serve", class_="figures")
+    return [_section("serves", "What each silo serves", lead, shown)]
 
 
 def _served_row(data: ReportData, line: EnvironmentStatus) -> list[Child] | None:

@@ -29,6 +29,8 @@ def test_the_status_says_what_each_silo_serves(run: Path) -> None:
     assert set(serves) == set(small.ENVIRONMENTS)
     shown = hansa("status", "--out", run).stdout
     assert all(f"{name}: serves {choice}, " in shown for name, choice in serves.items())
+    said = run.with_name("run.stderr").read_text()
+    assert all(f"{name} serves {choice}: " in said for name, choice in serves.items())
     page = (run / "report.html").read_text()
     told = page[page.index("What each silo serves") :].partition("</section>")[0]
     assert all(in_words(choice) in told for choice in serves.values())

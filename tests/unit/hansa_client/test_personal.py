@@ -22,6 +22,7 @@ from tests.unit.hansa_client.rounds import Killed
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
 FOLDER = keys.personal_folder("silo", "maze", 1)
+FINETUNED = FOLDER + "finetuned-00001.safetensors"
 SMALL: dict[str, Any] = {
     "options": {**DEMO_OPTIONS["maze"], "max_turns": 4},
     "experience_storage": {"bucket": "bucket", "prefix": "silo"},
@@ -155,10 +156,8 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
 def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experience(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
-    share(stores, own)
+    stores, told = shared(assign, trained)
     before = set(stores[1].objects)
-    told = last(assign, own, "finetune")
     play(told, stores)
     shard = keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
     assert shard in set(stores[1].objects) - before
@@ -168,13 +167,10 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
     training = {task.id for task in make(told.world, told.options).tasks("train")}
     assert {episode.task for episode in explored.episodes} <= training
 
-    blind, _ = after_round(assign, trained)
-    share(blind, own)
+    blind, _ = shared(assign, trained)
     blind[1].objects[shard] = encode(explored.header.model_copy(update={"episodes": 0}), [])
     play(told, blind)
-    learned = [
-        objects[FOLDER + "finetuned-00001.safetensors"] for objects in objects_of(stores, blind)
-    ]
+    learned = [private.objects[FINETUNED] for _, private in (stores, blind)]
     assert any(e.success for e in explored.episodes) and learned[0] != learned[1]
 
 
@@ -182,21 +178,22 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
 def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
-    share(stores, own)
+    stores, told = shared(assign, trained)
     before = set(stores[1].objects)
-    told = last(assign, own, "finetune")
     settings = told.settings
     shows = settings.exploration.model_copy(update={"tasks_per_round": 0})
     settings = settings.model_copy(update={"exploration": shows})
     play(told.model_copy(update={"settings": settings}), stores)
-    made = {key.removeprefix(FOLDER) for key in set(stores[1].objects) - before}
-    assert made >= {"finetuned-00001.safetensors", keys.MANIFEST}
+    made = set(stores[1].objects) - before
+    assert made >= {FINETUNED, FOLDER + keys.MANIFEST}
     assert not [key for key in made if key.endswith(".zst")]
 
 
-def objects_of(*stores: Stores) -> list[dict[str, bytes]]:
-    return [private.objects for _, private in stores]
+def shared(assign: Assign, cache: dict[str, Any]) -> tuple[Stores, Assignment]:
+    """Stores whose global adapter is the silo's own update, and the Job that evolves on from it."""
+    stores, own = after_round(assign, cache)
+    share(stores, own)
+    return stores, last(assign, own, "finetune")
 
 
 def killed_at_the_second(_see: Any, _best: float, trainings: Any) -> None:
