@@ -85,10 +85,12 @@ def is_enough(writing: dict[int, Writing], patience: int) -> bool:
 def portions(asks: Sequence[Ask], most: int) -> Iterator[list[Ask]]:
     """The asks in groups of so many tokens; one that is longer goes alone."""
     group: list[Ask] = []
+    size = 0
     for ask in asks:
-        if group and sum(len(one.tokens) for one in group) + len(ask.tokens) > most:
+        if group and size + len(ask.tokens) > most:
             yield group
-            group = []
+            group, size = [], 0
         group.append(ask)
+        size += len(ask.tokens)
     if group:
         yield group

@@ -1,6 +1,6 @@
 """The table of a comparison: a line per method, made from the files of its runs alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ class Table:
 def build(wanted: Wanted, found: dict[str, Result]) -> Table:
     """The table of what is there."""
     done = [found[run.id] for run in wanted.runs if run.id in found]
-    reference = _last([r for r in done if r.method == wanted.reference], wanted)
+    reference = last([r for r in done if r.method == wanted.reference], wanted.environments)
     lines: list[Line] = []
     for method in wanted.methods:
         mine = [result for result in done if result.method == method]
@@ -84,7 +84,7 @@ def build(wanted: Wanted, found: dict[str, Result]) -> Table:
 def _lines(
     method: str, mine: Sequence[Result], wanted: Wanted, reference: dict[int, Sample]
 ) -> list[Line]:
-    home = _last(mine, wanted)
+    home = last(mine, wanted.environments)
     if not home:
         return []
     about = METHODS[wanted.bases[method]].about
@@ -127,17 +127,17 @@ def _against(
     return statistics.difference(samples, reference)
 
 
-def _last(mine: Iterable[Result], wanted: Wanted) -> dict[int, Sample]:
+def last(mine: Iterable[Result], environments: Collection[str]) -> dict[int, Sample]:
     """Each seed's rates after its last round; adapters of their own are those at home."""
     samples = {}
     for result in mine:
-        sample = _sample(result.rows, wanted, result.final)
+        sample = _sample(result.rows, environments, result.final)
         if sample:
             samples[result.seed] = sample
     return samples
 
 
-def _sample(rows: Sequence[Row], wanted: Wanted, round_: int) -> Sample | None:
+def _sample(rows: Sequence[Row], environments: Collection[str], round_: int) -> Sample | None:
     """The rates of the newest adapters up to a round; nothing where an environment has none."""
     newest: dict[str, Row] = {}
     for row in rows:
@@ -145,7 +145,7 @@ def _sample(rows: Sequence[Row], wanted: Wanted, round_: int) -> Sample | None:
             known = newest.get(row.environment)
             if known is None or known.round <= row.round:
                 newest[row.environment] = row
-    if newest.keys() != wanted.environments.keys():
+    if newest.keys() != set(environments):
         return None
     return {name: _rate([row]) for name, row in newest.items()}
 
@@ -183,7 +183,7 @@ def _curves(
     macro: list[tuple[int, Interval]] = []
     each: dict[str, list[tuple[int, Interval]]] = {name: [] for name in wanted.environments}
     for round_ in rounds if len(rounds) > 1 else ():
-        found = {r.seed: s for r in mine if (s := _sample(r.rows, wanted, round_))}
+        found = {r.seed: s for r in mine if (s := _sample(r.rows, wanted.environments, round_))}
         if not found:
             continue
         summary = statistics.summarize(found)

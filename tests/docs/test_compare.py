@@ -3,12 +3,16 @@
 import json
 import re
 import shlex
+from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from hansa.compare import comparison
+from hansa.compare import comparison, statistics, table, text
+from hansa.compare.results import Result
 from hansa.spec import PersonalizationMode, differences
 from tests import small
 from tests.small import hansa
@@ -24,6 +28,8 @@ VARIED = {
     "experience.demonstrations",
     "exploration.tasksPerRound",
 }
+SIGNED = r"[+-]\d+(?:\.\d)?"
+DIFFERENCE = rf"(?:({SIGNED})[^+\d-]{{0,20}})?([+-]\d+) to ([+-]\d+)"
 COMMANDS = re.findall(r"^\$ hansa (.*)$", HERE, flags=re.MULTILINE)
 
 
@@ -38,6 +44,38 @@ def test_the_pictures_are_generated(name: str) -> None:
     data = json.loads((ROOT / f"docs/results/compare-{name}.json").read_text())
     picture = (ROOT / f"docs/images/compare-{name}.svg").read_text()
     assert compare_plot.drawn(data) == picture, "tools/compare_plot.py says how"
+
+
+def test_the_text_gives_only_differences_that_the_results_have() -> None:
+    page = (ROOT / "docs/results.md").read_text()
+    sections = re.findall(r"<!-- table: (\S+) -->.*?<!-- end -->(.*?)(?=\n#|\Z)", page, re.DOTALL)
+    claimed = {
+        name: set(re.findall(DIFFERENCE, " ".join(prose.split()))) for name, prose in sections
+    }
+    assert sum(map(len, claimed.values())) > 20
+    wrong = {name: claims - set(_differences(name)) for name, claims in claimed.items() if claims}
+    assert not any(wrong.values()), wrong
+
+
+def _differences(name: str) -> Iterator[tuple[str, str, str]]:
+    """How much better each method is than each other one, as value and limits, or limits alone."""
+    data: dict[str, Any] = json.loads((ROOT / f"docs/results/{name}.json").read_text())
+    runs: dict[str, list[Result]] = {}
+    for run in data["runs"]:
+        own = [row for row in data["rows"] if (row["method"], row["seed"]) == _key(run)]
+        result = Result.model_validate({**run, "spec": {}, "rows": own})
+        runs.setdefault(run["method"], []).append(result)
+    samples = {method: table.last(mine, data["environments"]) for method, mine in runs.items()}
+    for one, other in permutations(samples, 2):
+        found = statistics.difference(samples[one], samples[other])
+        assert found
+        value, low, high = re.findall(SIGNED, text.points([found.low, found.value, found.high]))
+        yield value, low, high
+        yield "", low, high
+
+
+def _key(run: dict[str, Any]) -> tuple[str, int]:
+    return run["method"], run["seed"]
 
 
 def test_every_way_to_personalize_is_explained() -> None:
