@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from tests.cluster.kube import GIVEN, PROBE, SCRIPT, Cluster, Manifest
 
 FEDERATIONS = ("evolves", "disturbed", "rules", "rules2", "other")
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""
-COMPONENT = "app.kubernetes.io/component"
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +99,7 @@ def defined(devkube: Cluster) -> Cluster:
 @pytest.fixture(scope="module")
 def unattended(defined: Cluster) -> Iterator[Cluster]:
     """The cluster while no operator acts, so that a test can write what one would write."""
-    chosen = f"app.kubernetes.io/name=hansa,{COMPONENT}=operator"
+    chosen = "app.kubernetes.io/name=hansa,app.kubernetes.io/component=operator"
     listed = defined.kubectl("get", "deployments", "-A", "-l", chosen, "-o", "json")
     found = json.loads(listed.stdout)["items"]
     for each in found:
@@ -110,20 +110,9 @@ def unattended(defined: Cluster) -> Iterator[Cluster]:
 
 
 def scale(cluster: Cluster, deployment: Manifest, replicas: int) -> None:
-    """Give a Deployment so many Pods, and wait until it has them."""
+    """Give a Deployment of any namespace so many Pods."""
     meta = deployment["metadata"]
-    own = Cluster(state=cluster.state, namespace=meta["namespace"])
-    done = own.kubectl("scale", "deployment", meta["name"], f"--replicas={replicas}")
-    assert done.returncode == 0, done.stderr
-
-    def is_so() -> bool:
-        status = own.get("deployment", meta["name"]).get("status", {"replicas": -1})
-        # One that is being stopped is no replica any more, and may still act.
-        pods = own.list("pod", f"{COMPONENT}=operator")
-        ready = status.get("readyReplicas", 0)
-        return bool(status.get("replicas", 0) == ready == len(pods) == replicas)
-
-    own.until(is_so, f"{meta['name']} has {replicas} Pods")
+    replace(cluster, namespace=meta["namespace"]).scale(meta["name"], replicas)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.small import FILES, SPEC
 
 NAMESPACE = "hansa"
 RELEASE = "hansa"
+OPERATOR = f"{RELEASE}-operator"
 BUCKET = "hansa"
 WORLDS = ("maze", "webshop")
 LONG_SECONDS = 420.0
@@ -125,8 +126,11 @@ class Hansa:
 
     def settle(self) -> None:
         """Wait until the cluster answers and the operator is ready, as after a fault."""
-        wait = ("rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=60s")
-        self.cluster.until(lambda: self.cluster.kubectl(*wait).returncode == 0, "the operator")
+        self.cluster.settle(OPERATOR)
+
+    def scale(self, replicas: int) -> None:
+        """Let the operator rest, work again, or work with a second one that waits."""
+        self.cluster.scale(OPERATOR, replicas)
 
     def story(self, name: str) -> str:
         """Everything that tells why a federation is where it is."""
@@ -134,7 +138,7 @@ class Hansa:
             ("get", "hfed,jobs,pods", "-o", "wide"),
             ("get", "hfed", name, "-o", "jsonpath={.status.conditions}"),
             ("get", "events", "--sort-by=.lastTimestamp"),
-            ("logs", f"deployment/{RELEASE}-operator", "--tail=40", "--all-containers"),
+            ("logs", f"deployment/{OPERATOR}", "--tail=40", "--all-containers"),
             ("logs", "-l", f"{api.LABEL_FEDERATION}={name}", "--tail=15", "--prefix"),
         ]
         told = [self.cluster.kubectl(*part) for part in parts]
@@ -196,7 +200,7 @@ class Hansa:
 
     def metrics(self) -> str:
         """What the operator's Service answers."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-operator:metrics/proxy/metrics"
+        path = f"/api/v1/namespaces/{NAMESPACE}/services/{OPERATOR}:metrics/proxy/metrics"
         return self.cluster.kubectl("get", "--raw", path).stdout
 
 
@@ -233,7 +237,7 @@ def install(cluster: Cluster, federations: tuple[str, ...], **more: Any) -> Hans
     own = Cluster(state=cluster.state, namespace=NAMESPACE)
     hansa = Hansa(cluster=own, federations=federations)
     # A cluster that ran before has Pods of an older image of the same tag.
-    own.kubectl("rollout", "restart", f"deployment/{RELEASE}-operator")
+    own.kubectl("rollout", "restart", f"deployment/{OPERATOR}")
     hansa.settle()
     return hansa
 

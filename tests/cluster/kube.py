@@ -35,6 +35,7 @@ PATHS = {
     "secret": ("/api/v1", "secrets"),
     "serviceaccount": ("/api/v1", "serviceaccounts"),
     "lease": ("/apis/coordination.k8s.io/v1", "leases"),
+    "deployment": ("/apis/apps/v1", "deployments"),
 }
 """Where the kinds are that tests look at often."""
 
@@ -108,6 +109,31 @@ class Cluster:
             assert time.monotonic() < deadline, f"waited in vain: {what}"
             time.sleep(0.3)
 
+    def scale(self, deployment: str, replicas: int) -> None:
+        """Give a Deployment so many Pods, and wait until it has these and no others."""
+        done = self.kubectl("scale", "deployment", deployment, f"--replicas={replicas}")
+        assert done.returncode == 0, done.stderr
+        self.settle(deployment)
+
+    def settle(self, deployment: str) -> None:
+        """Wait until a Deployment's Pods are those that it wants, each of them ready.
+
+        `kubectl rollout status` leaves out a Pod that is being stopped, which may still act.
+        """
+        self.until(lambda: self._is_settled(deployment), f"{deployment} has the Pods it wants")
+
+    def _is_settled(self, deployment: str) -> bool:
+        found = self.get("deployment", deployment)
+        if not found:
+            return False
+        spec, status = found["spec"], found.get("status", {})
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return False
+        labels = spec["selector"]["matchLabels"].items()
+        pods = self.list("pod", ",".join(f"{key}={value}" for key, value in labels))
+        count = status.get("replicas", 0), status.get("updatedReplicas", 0), len(pods)
+        return set(count) == {spec["replicas"]} and all(map(_is_ready, pods))
+
     def finished(self, pod: str) -> str:
         """The log of a Pod once it has ended, whichever way."""
         self.until(lambda: self.phase(pod) in ("Succeeded", "Failed"), f"{pod} ends")
@@ -130,6 +156,12 @@ def _given(args: tuple[str, ...]) -> list[str]:
     if verb in ("up", "status"):
         return ["true"]
     pytest.skip(f"{verb} is devkube's, and {GIVEN} gives another cluster")
+
+
+def _is_ready(pod: Manifest) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 @cache

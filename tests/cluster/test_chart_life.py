@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hansa import api
-from tests.cluster.installed import RELEASE, Hansa, values
+from tests.cluster.installed import Hansa, values
 from tests.cluster.kube import ROOT, Cluster, Manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -33,28 +33,19 @@ def second(hansa: Hansa) -> Iterator[Hansa]:
     metadata = {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
     own.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     own.cluster.apply(*(copy(hansa.cluster.get("secret", name)) for name in SECRETS))
-    scale(hansa, 0)
+    hansa.scale(0)
     try:
         install(own)
         yield own
     finally:
         own.cluster.kubectl("delete", "namespace", NAMESPACE)
-        scale(hansa, 1)
+        hansa.scale(1)
         hansa.wipe(NAME)
 
 
 def copy(secret: Manifest) -> Manifest:
     """The same Secret for another namespace."""
     return {**secret, "metadata": {"name": secret["metadata"]["name"]}}
-
-
-def scale(hansa: Hansa, replicas: int) -> None:
-    """Let the session's operator rest, or work again."""
-    deployment = f"deployment/{RELEASE}-operator"
-    done = hansa.cluster.kubectl("scale", deployment, f"--replicas={replicas}")
-    assert done.returncode == 0, done.stderr
-    hansa.cluster.until(lambda: len(hansa.operators()) == replicas, f"{replicas} operators")
-    hansa.settle()
 
 
 def helm(own: Hansa, *arguments: str, given: dict[str, Any] | None = None) -> str:

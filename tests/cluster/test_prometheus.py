@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from hansa.local.ports import free_ports
-from tests.cluster.installed import RELEASE, Hansa
+from tests.cluster.installed import OPERATOR, Hansa
 from tests.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -73,7 +73,7 @@ class Prometheus:
 @pytest.fixture
 def prometheus(hansa: Hansa, tmp_path: Path) -> Iterator[Prometheus]:
     """Prometheus on this machine, which reaches the cluster's Services."""
-    address = hansa.cluster.get("service", f"{RELEASE}-operator")["spec"]["clusterIP"]
+    address = hansa.cluster.get("service", OPERATOR)["spec"]["clusterIP"]
     server = Prometheus(tmp_path, f"{address}:8080")
     yield server
     server.process.kill()

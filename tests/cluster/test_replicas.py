@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import audit, kills
-from tests.cluster.installed import RELEASE, Hansa
+from tests.cluster.installed import OPERATOR, Hansa
 from tests.cluster.kills import processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -18,21 +18,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 @pytest.fixture
 def pair(hansa: Hansa) -> Iterator[Hansa]:
     """Hansa with two replicas, both ready."""
-    scale(hansa, 2)
+    hansa.scale(2)
     yield hansa
-    scale(hansa, 1)
-
-
-def scale(hansa: Hansa, replicas: int) -> None:
-    deployment = f"deployment/{RELEASE}-operator"
-    hansa.cluster.kubectl("scale", deployment, f"--replicas={replicas}")
-    hansa.cluster.until(lambda: len(hansa.operators()) == replicas, f"{replicas} replicas")
-    hansa.settle()
+    hansa.scale(1)
 
 
 def leader(hansa: Hansa) -> str:
     """Name of the Pod that holds the Lease."""
-    holder = hansa.cluster.get("lease", f"{RELEASE}-operator").get("spec", {})
+    holder = hansa.cluster.get("lease", OPERATOR).get("spec", {})
     return str(holder.get("holderIdentity") or "").rpartition("_")[0]
 
 
