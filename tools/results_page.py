@@ -1,0 +1,172 @@
+"""docs/results.md, made of docs/results.md.j2: words are written there, figures come from results.
+
+    cp runs/demo-compare/compare.json docs/results/compare-tiny.json
+    python -m tools.results_page
+
+Nobody types a figure, so none can be another run's. Wordings stay the author's: read them again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from hansa.compare import statistics, table, text
+from hansa.compare.results import Result
+from hansa.compare.statistics import Sample
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, TEMPLATE = DOCS / "results.md", DOCS / "results.md.j2"
+NOTE = "<!-- made by tools/results_page.py of results.md.j2: change that -->\n"
+
+
+class Figures:
+    """The results of one comparison, as a text asks for them: in per cent and points."""
+
+    def __init__(self, name: str) -> None:
+        self._data: dict[str, Any] = json.loads((DOCS / f"results/{name}.json").read_text())
+        self._lines = {line["name"]: line for line in self._data["table"]}
+
+    # -- whole ------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> str:
+        """The table and where its runs were made."""
+        machines = sorted({run["machine"] for run in self._data["runs"]})
+        models = sorted({row["model"] for row in self._data["rows"]})
+        seeds = sorted({run["seed"] for run in self._data["runs"]})
+        told = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
+        return f"{text.markdown(self._data)}\n{told}"
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+        return len(self._data["runs"])
+
+    def minutes(self, at_a_time: int) -> str:
+        """How long all runs take, so many at a time."""
+        seconds = sum(run["wallSeconds"] for run in self._data["runs"])
+        return f"{seconds / 60 / at_a_time:.0f}"
+
+    # -- success ----------------------------------------------------------------------------------
+
+    def success(self, *lines: str, world: str = "macro", places: int = 0) -> str:
+        """Success after the last round, of one line of the table, or from the least to the most."""
+        return span((100 * self._mean(line, world) for line in lines), places)
+
+    def mean_success(self, *places: tuple[str, str]) -> str:
+        """The mean of several lines, each in a world of its own."""
+        return f"{100 * fmean(self._mean(line, world) for line, world in places):.0f}"
+
+    def points(
+        self, *lines: str, over: str = "", under: str = "", world: str = "macro", places: int = 0
+    ) -> str:
+        """How many points lines are over another one, or under it; the words must be right."""
+        sign, other = (1, self._mean(over, world)) if over else (-1, self._mean(under, world))
+        found = [100 * sign * (self._mean(line, world) - other) for line in lines]
+        assert min(found) >= 0, f"{lines} are not {'over' if over else 'under'} {over or under}"
+        return span(found, places)
+
+    def difference(self, method: str, other: str) -> str:
+        """How much better a method is than another, with its limits: +4.7, +1 to +8."""
+        found = statistics.difference(self._samples[method], self._samples[other])
+        assert found, f"{method} and {other} have no seed in common"
+        value, _, limits = text.points([found.low, found.value, found.high]).partition(" ")
+        return f"{value}, {limits.strip('()')}"
+
+    def limits(self, method: str, other: str) -> str:
+        """The limits of that difference alone: +1 to +8."""
+        return self.difference(method, other).partition(", ")[2]
+
+    def most_in_a_seed(self, method: str, other: str, world: str) -> str:
+        """By how many points it is better in the seed that likes it best."""
+        ours, theirs = self._samples[method], self._samples[other]
+        best = max(ours[seed][world].success - theirs[seed][world].success for seed in ours)
+        return f"{100 * best:.0f}"
+
+    def gain(self, *methods: str, since: int) -> str:
+        """Points between a round and the last one."""
+        return span(100 * (self._at(m)[max(self._at(m))] - self._at(m)[since]) for m in methods)
+
+    # -- work -------------------------------------------------------------------------------------
+
+    def won(self, *methods: str) -> str:
+        """Explored episodes that succeeded, from the least seed to the best."""
+        work = [run["work"] for run in self._data["runs"] if run["method"] in methods]
+        return span(100 * each["succeeded"] / each["explored"] for each in work)
+
+    def times_the_tokens(self, method: str, other: str) -> str:
+        """How many times the tokens of another method it trained on."""
+        return span(self._tokens(method, other))
+
+    def fewer_tokens(self, method: str, other: str) -> str:
+        """By how much per cent it trained on fewer tokens than another method."""
+        return span(100 * (1 - ratio) for ratio in self._tokens(method, other))
+
+    def rounds_alone(self, method: str) -> str:
+        """After how many rounds more, alone, silos chose what they serve; not all of them did."""
+        tuned = [c for c in self._served(method) if c.startswith("finetuned-")]
+        return span(int(choice.removeprefix("finetuned-")) for choice in tuned)
+
+    def served_own(self, method: str) -> str:
+        """How many silos serve their own update, or a mix with it."""
+        chosen = self._served(method)
+        own = [choice for choice in chosen if choice == "own" or choice.startswith("mix-")]
+        return f"{len(own)} of {len(chosen)}"
+
+    # -- where they come from ---------------------------------------------------------------------
+
+    @cached_property
+    def _samples(self) -> dict[str, dict[int, Sample]]:
+        runs: dict[str, list[Result]] = {}
+        for run in self._data["runs"]:
+            key = run["method"], run["seed"]
+            own = [row for row in self._data["rows"] if (row["method"], row["seed"]) == key]
+            result = Result.model_validate({**run, "spec": {}, "rows": own})
+            runs.setdefault(run["method"], []).append(result)
+        return {name: table.last(mine, self._data["environments"]) for name, mine in runs.items()}
+
+    def _mean(self, line: str, world: str) -> float:
+        found = self._lines[line]
+        return float((found["macro"] if world == "macro" else found["environments"][world])[1])
+
+    def _at(self, method: str) -> dict[int, float]:
+        return {round_: value for round_, _, value, _ in self._lines[method]["curve"]}
+
+    def _tokens(self, method: str, other: str) -> list[float]:
+        ours, theirs = (
+            {run["seed"]: run["work"]["tokens"] for run in self._data["runs"] if run["method"] == m}
+            for m in (method, other)
+        )
+        return [ours[seed] / theirs[seed] for seed in ours]
+
+    def _served(self, method: str) -> list[str]:
+        runs = [run["serves"] for run in self._data["runs"] if run["method"] == method]
+        return [choice for run in runs for choice in run.values()]
+
+
+def span(values: Iterable[float], places: int = 0) -> str:
+    """One value, or the least and the greatest of several: 11 to 22."""
+    shown = [f"{value:.{places}f}" for value in sorted(values)]
+    return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
+
+
+def filled(template: str) -> str:
+    """A text with its figures."""
+    engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
+    return engine.from_string(template).render(results=Figures)
+
+
+def page() -> str:
+    """docs/results.md as it should be."""
+    return NOTE + filled(TEMPLATE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
