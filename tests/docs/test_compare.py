@@ -23,6 +23,8 @@ VARIED = {
     "evaluation.everyRounds",
     "experience.demonstrations",
     "exploration.tasksPerRound",
+    "personalization",
+    "rounds",
 }
 FIGURE = r"\d[\d.]* ?%|(?<![\w-])[+-]\d[\d.]*|\d[\d.]* points?|\d[\d.]* to [+-]?\d"
 TINY = '{% set r = results("compare-tiny") %}'
@@ -102,6 +104,7 @@ def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
     [
         ("compare-tiny", "compare-few"),
         ("compare-tiny", "compare-related"),
+        ("compare-tiny", "compare-rounds"),
         ("compare-tiny", "compare-unseen"),
         ("04-real-model/compare", "04-real-model/few"),
         ("04-real-model/compare", "04-real-model/related"),
