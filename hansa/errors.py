@@ -12,6 +12,7 @@ HansaError
     ├── Denied          the credentials may not do this
     ├── Precondition    the object exists already
     ├── Corrupt         stored bytes are not what their manifest says
+    │   └── Garbled     a document is too long, or not of its kind
     └── Unreachable     the store did not answer in time (exit 44)
 """
 
@@ -99,6 +100,10 @@ class Corrupt(StoreError):
     """Stored bytes are not what their manifest says."""
 
     exit = Exit.PERMANENT
+
+
+class Garbled(Corrupt):
+    """A document is too long, or not of its kind."""
 
 
 class Unreachable(StoreError):

@@ -1,15 +1,12 @@
 """What a person takes out of a run: the page, an adapter, the whole history."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from hansa import keys
-from hansa.errors import Corrupt, InputError, NotFound
+from hansa.errors import Corrupt, Garbled, InputError, NotFound
 from hansa.local.credentials import of_reader, read_credentials
 from hansa.local.executor import now
 from hansa.local.loop import embedded_spec, open_embedded, own_store
@@ -20,7 +17,6 @@ from hansa.manifest import (
     FileEntry,
     GlobalManifest,
     PersonalManifest,
-    StartAdapter,
     UpdateManifest,
     sha256,
 )
@@ -29,6 +25,7 @@ from hansa.program import replace
 from hansa.report import data, page
 from hansa.spec import S3, Guard
 from hansa.status import Federation, HistoryEntry
+from hansa.store import documents
 from hansa.store.base import ObjectStore
 
 
@@ -200,10 +197,11 @@ def _start(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     """Round of the adapter that a round began at, by its manifest or else by an update's."""
     names = sorted(e.name for e in federation.spec.environments)
     updates = [keys.update_folder(prefix, name, round_) for name in names]
+    made: type[GlobalManifest] | type[UpdateManifest] = GlobalManifest
     for folder in (keys.global_folder(prefix, round_), *updates):
-        with suppress(NotFound):
-            document = json.loads(store.get(folder + keys.MANIFEST))
-            return StartAdapter.model_validate(document["start"]).round
+        with suppress(NotFound, Garbled):  # a silo may write anything: that is no answer
+            return documents.read(made, store, folder + keys.MANIFEST).start.round
+        made = UpdateManifest
     return None
 
 
@@ -214,11 +212,11 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     effective: dict[str, float] = {}
     validation: dict[str, float] = {}
     for environment in sorted(e.name for e in federation.spec.environments):
+        key = keys.evaluation(prefix, environment, round_)
         try:
-            raw = store.get(keys.evaluation(prefix, environment, round_))
-        except NotFound:
+            document = documents.read(EvaluationDocument, store, key)
+        except (NotFound, Garbled):
             continue
-        document = EvaluationDocument.model_validate_json(raw)
         success[environment] = round(document.successes / max(1, document.episodes), 4)
         episodes[environment] = document.episodes
         worth = document.effective()
@@ -252,9 +250,9 @@ def _unmerged(
     """What is known of a round without a global adapter, where that is no failure."""
     spec, trained = federation.spec, list[bool]()
     for environment in spec.environments:
-        with suppress(NotFound, ValidationError):  # a silo may write anything: that is no answer
-            raw = store.get(keys.update_folder(prefix, environment.name, round_) + keys.MANIFEST)
-            trained.append(UpdateManifest.model_validate_json(raw).trained)
+        with suppress(NotFound, Garbled):  # a silo may write anything: that is no answer
+            key = keys.update_folder(prefix, environment.name, round_) + keys.MANIFEST
+            trained.append(documents.read(UpdateManifest, store, key).trained)
     shares = spec.aggregation.strategy != "none"
     minimum = spec.participation.minimum_updates or len(spec.environments)
     if len(trained) < minimum or (shares and any(trained)):

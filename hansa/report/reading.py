@@ -2,15 +2,15 @@
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from hansa.errors import Denied, NotFound, StoreError, Unreachable
-from hansa.spec import Model
+from hansa.errors import Denied, Garbled, NotFound, StoreError, Unreachable
+from hansa.store import documents
 from hansa.store.base import ObjectStore
+from hansa.store.documents import Document
 
-Document = TypeVar("Document", bound=Model)
+Found = TypeVar("Found")
 
 _SHOWN_SUBJECTS = 4
 
@@ -52,12 +52,21 @@ class Reader:
         self._store = store
         self._notes = notes
 
-    def get(self, key: str, what: str, subject: str, limit: int | None = None) -> bytes | None:
-        """An object's bytes, or its first `limit` ones; None when there are none to be had."""
+    def get(self, key: str, what: str, subject: str, limit: int) -> bytes | None:
+        """The first bytes of an object; None when there are none to be had."""
+        return self._asked(
+            lambda store: store.get_range(key, 0, min(limit, store.size(key))), what, subject
+        )
+
+    def document(self, kind: type[Document], key: str, what: str, subject: str) -> Document | None:
+        """A document of the bucket; None when it is not there or not what it should be."""
+        return self._asked(lambda store: documents.read(kind, store, key), what, subject)
+
+    def _asked(self, ask: Callable[[ObjectStore], Found], what: str, subject: str) -> Found | None:
         if self._store is None:
             return None
         try:
-            return self._fetch(self._store, key, limit)
+            return ask(self._store)
         except NotFound:
             return None
         except Denied:
@@ -65,26 +74,11 @@ class Reader:
         except Unreachable:
             self._notes.add(what, subject, "the object store did not answer")
             self._store = None
+        except Garbled:
+            self._notes.add(what, subject, "its document is garbled or of another version")
         except StoreError as error:
             self._notes.add(what, subject, error.message)
         return None
-
-    @staticmethod
-    def _fetch(store: ObjectStore, key: str, limit: int | None) -> bytes:
-        if limit is None:
-            return store.get(key)
-        return store.get_range(key, 0, min(limit, store.size(key)))
-
-    def document(self, kind: type[Document], key: str, what: str, subject: str) -> Document | None:
-        """A document of the bucket; None when it is not there or not what it should be."""
-        data = self.get(key, what, subject)
-        if data is None:
-            return None
-        try:
-            return kind.model_validate_json(data)
-        except (ValidationError, ValueError):
-            self._notes.add(what, subject, "its document is garbled or of another version")
-            return None
 
 
 def number(value: Any) -> float | None:

@@ -1,9 +1,12 @@
 """Rounds that have left the status are told again as the plan had told them."""
 
+import pytest
+
 from hansa import keys
 from hansa.local import results
 from hansa.manifest import EvaluationDocument, Figures, StartAdapter, UpdateManifest
 from hansa.status import Federation, HistoryEntry
+from hansa.store.documents import MOST_BYTES
 from tests.builders import with_spec
 from tests.memory_store import MemoryStore
 from tests.unit.hansa.report import sample
@@ -147,11 +150,31 @@ def test_an_update_that_is_no_manifest_is_no_answer() -> None:
     assert [entry.outcome for entry in read(cluster.federation, store, 1)] == ["base", "failed"]
 
 
+@pytest.mark.parametrize("case", ["another document", "not JSON", "too long"])
+def test_what_a_silo_writes_instead_of_its_documents_spoils_no_other_line(case: str) -> None:
+    cluster = play(guarded(rounds=4), 3, 4, 5, 6)
+    honest, store = read(cluster.federation, documents(cluster), 1, 2), documents(cluster)
+    evaluated = keys.evaluation(PREFIX, NAMES[0], 1)
+    sent = [key for key in store.objects if key.startswith(keys.updates_root(PREFIX))]
+    own = [key for key in sent if f"/{NAMES[0]}/" in key]
+    assert own
+    for key in (evaluated, *own):
+        padded = store.objects[key] + b" " * MOST_BYTES  # would be read, were it not so long
+        store.objects[key] = {"another document": b"{}", "not JSON": b"\xff["}.get(case, padded)
+    whole = read(cluster.federation, store, 1, 2)
+    assert NAMES[0] in honest[1].success
+    assert whole[1].success == {k: v for k, v in honest[1].success.items() if k != NAMES[0]}
+    assert facts(whole[2:]) == facts(honest[2:])
+    assert max(length for _, _, length in store.ranges) <= MOST_BYTES + 1
+
+
 def test_without_a_guard_no_update_is_read() -> None:
     cluster = play(guarded(rounds=4, guard=None), 3, 6, 2, 6)
     store = documents(cluster)
     read(cluster.federation, store, 1, 2, 3)
-    assert not [key for key in store.read if key.startswith(keys.updates_root(PREFIX))]
+    assert store.ranges
+    read_ = [*store.read, *(key for key, _, _ in store.ranges)]
+    assert not [key for key in read_ if key.startswith(keys.updates_root(PREFIX))]
 
 
 def test_a_round_in_which_nobody_learned_or_nothing_was_shared_has_not_failed() -> None:

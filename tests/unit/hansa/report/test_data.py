@@ -9,6 +9,7 @@ from hansa import keys
 from hansa.errors import Corrupt, Denied, HansaError, Unreachable
 from hansa.report import shards
 from hansa.report.data import collect
+from hansa.store.documents import MOST_BYTES
 from tests.unit.hansa.report import sample
 from tests.unit.hansa.report.sample import PREFIX, MemoryStore
 
@@ -120,6 +121,12 @@ def test_other_store_errors_are_told_in_their_own_words(store: MemoryStore) -> N
     store.broken = {"global/00002": error}
     data = collect(sample.federation(8), store)
     assert "Not shown: facts of round 2: sha256 differs." in data.notes
+
+
+def test_a_manifest_without_end_is_not_read_to_its_end(store: MemoryStore) -> None:
+    store.objects[keys.global_folder(PREFIX, 2) + keys.MANIFEST] += b" " * MOST_BYTES
+    notes = collect(sample.federation(8), store).notes
+    assert notes == ("Not shown: facts of round 2: its document is garbled or of another version.",)
 
 
 @pytest.mark.parametrize(

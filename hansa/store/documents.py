@@ -1,0 +1,29 @@
+"""Documents that another party wrote: read up to a bound, and checked before they are believed."""
+
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from hansa.errors import Garbled
+from hansa.spec import Model
+from hansa.store.base import ObjectStore
+
+Document = TypeVar("Document", bound=Model)
+
+MOST_BYTES = 4 * 2**20
+"""The longest are evaluations, with some 40 bytes for each of their tasks."""
+
+
+def read(kind: type[Document], store: ObjectStore, key: str) -> Document:
+    """A document of the bucket, NotFound, or Garbled: a silo may put anything under its own keys.
+
+    It is read as a range, which no checksum of the store covers: this is for showing what others
+    did, and nothing is computed from it.
+    """
+    data = store.get_range(key, 0, MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Garbled(f"{key}: got more than {MOST_BYTES} bytes, expected no more")
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError:
+        raise Garbled(f"{key}: got no {kind.__name__} that this version can read") from None
