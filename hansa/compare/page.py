@@ -218,7 +218,8 @@ def _costs(shown: Table) -> Html | None:
     hint = (
         "MB are those of all silos and rounds together, both ways; of a centralized method the "
         "trajectories that silos give away, compressed. Times depend on the machine and on what "
-        "ran beside; steps are the optimizer's."
+        "ran beside; steps are the optimizer's in the rounds, without those that a silo which "
+        "personalizes takes alone after the last one."
     )
     return _section("What a run costs", "costs", shared, tag("p", hint, class_="hint"))
 
