@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hansa.jobs import ObservedJob
 from hansa.plan import plan
 from hansa.status import FederationStatus
 from tests.builders import later, make_federation, make_job, make_report, with_status
-from tests.cluster.kube import ROOT, Cluster, Manifest
+from tests.cluster.kube import Cluster, Manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -30,26 +31,19 @@ def make_manifest(name: str = "fed", **fields: Any) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def defined(devkube: Cluster) -> Iterator[Cluster]:
-    """The cluster with the definition of Federations and a namespace for all tests below."""
-    file = str(ROOT / "crds" / "federation.yaml")
-    own = Cluster(namespace=f"test-crd-{os.getpid()}")
-    for args in (
-        ("create", "namespace", own.namespace),
-        ("apply", "--server-side", "--force-conflicts", "-f", file),
-        ("wait", "--for=condition=Established", "crd/federations.hansa.dev"),
-    ):
-        done = own.kubectl(*args)
-        assert done.returncode == 0, done.stderr
+def own(unattended: Cluster) -> Iterator[Cluster]:
+    """A namespace for all tests below, in which no operator writes a status of its own."""
+    own = replace(unattended, namespace=f"test-crd-{os.getpid()}")
+    assert own.kubectl("create", "namespace", own.namespace).returncode == 0
     yield own
     own.kubectl("delete", "namespace", own.namespace, "--wait=false")
 
 
 @pytest.fixture
-def federations(defined: Cluster) -> Iterator[Cluster]:
+def federations(own: Cluster) -> Iterator[Cluster]:
     """The cluster, which holds no Federation when the test begins."""
-    yield defined
-    assert defined.kubectl("delete", "hfed", "--all").returncode == 0
+    yield own
+    assert own.kubectl("delete", "hfed", "--all").returncode == 0
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
