@@ -31,6 +31,7 @@ def evolved(hansa: Hansa) -> str:
 def test_promtool_accepts_what_the_operator_exposes(hansa: Hansa, evolved: str) -> None:
     program = shutil.which("promtool")
     assert program, "promtool: got none, expected Debian's package prometheus"
+    until(lambda: f'federation="{evolved}"' in hansa.metrics(), "it tells of the federation")
     told = subprocess.run(
         [program, "check", "metrics"], input=hansa.metrics(), capture_output=True, text=True
     )
