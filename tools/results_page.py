@@ -49,10 +49,9 @@ class Figures:
         """How many runs it has."""
         return len(self._data["runs"])
 
-    def minutes(self, at_a_time: int) -> str:
-        """How long all runs take, so many at a time."""
-        seconds = sum(run["wallSeconds"] for run in self._data["runs"])
-        return f"{seconds / 60 / at_a_time:.0f}"
+    def minutes(self) -> str:
+        """How long all runs take, one after another."""
+        return f"{sum(run['wallSeconds'] for run in self._data['runs']) / 60:.0f}"
 
     # -- success ----------------------------------------------------------------------------------
 

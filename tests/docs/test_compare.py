@@ -38,13 +38,16 @@ ALONE = (
 FED_SE, FEDIT = '{{ r.success("fed-se") }} %', '{{ r.success("fedit") }} %'
 QUOTED = {
     "README.md": [
-        f'{TINY}| {FED_SE}, with server step 3 {{{{ r.success("fed-se+step") }}}} %, personalised '
+        f"{TINY}| five different worlds, tiny model | {FED_SE}, with server step 3 "
+        f'{{{{ r.success("fed-se+step") }}}} %, personalised '
         f'{{{{ r.success("fed-se+personal") }}}} % | {FEDIT} | {ALONE}',
-        f'{SMOLLM2}| {FED_SE}, with server step 2 {{{{ r.success("fed-se+step2") }}}} %, '
+        f"{SMOLLM2}| five different worlds, SmolLM2-135M | {FED_SE}, with server step 2 "
+        f'{{{{ r.success("fed-se+step2") }}}} %, '
         f'personalised {{{{ r.success("fed-se+personal") }}}} % '
         f'| {FEDIT}, with more epochs {{{{ r.success("fedit+epochs") }}}} % | {ALONE}',
-        f"{RELATED}| {FED_SE} | {FEDIT} | {ALONE}",
-        f"{SMOLLM2_RELATED}| {FED_SE} | {FEDIT} | {ALONE}",
+        f"{RELATED}| five silos with a maze each, tiny model | {FED_SE} | {FEDIT} | {ALONE}",
+        f"{SMOLLM2_RELATED}| five silos with a maze each, SmolLM2-135M | {FED_SE} | {FEDIT} "
+        f"| {ALONE}",
     ],
     "docs/aggregation.md": [
         TINY + '+{{ r.points("fed-se+step", over="fed-se", places=1) }} points with the tiny model',
