@@ -123,6 +123,7 @@ def _carry_out(
             executor.create(_request(run, name, assignment))
         jobs = executor.observe()
         while any(job.is_active for job in jobs):
+            store.ensure()
             executor.wait(TICK_SECONDS)
             jobs = executor.observe()
     _refuse_failures(jobs)

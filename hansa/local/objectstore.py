@@ -23,7 +23,7 @@ from typing import IO, Self
 
 from hansa import access
 from hansa.errors import HansaError, InputError, StoreError, Unreachable
-from hansa.local.ports import GRPC_OFFSET, free_ports
+from hansa.local.ports import Block, claim_ports, claimed_again
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
@@ -86,7 +86,7 @@ class LocalStore:
         self._prefix = prefix
         self._start_seconds = start_seconds
         self._signing_key = secrets.token_hex(16)
-        self._ports: dict[str, int] = {}
+        self._block: Block | None = None
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -134,7 +134,7 @@ class LocalStore:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         self._lock = self._lock or _lock(self.folder / "lock", self._start_seconds)
-        self._forget_sockets()  # of an owner that was killed
+        self._forget_killed()
         try:
             self._start_on_free_ports(binary)
         except BaseException:
@@ -163,6 +163,8 @@ class LocalStore:
     def close(self) -> None:
         """Stop the server and forget its credentials; the data stays."""
         self._stop(signal.SIGTERM)
+        self._process = None
+        self._give_up_ports()
         (self.folder / "identities.json").unlink(missing_ok=True)
         if self._lock:
             self._lock.close()
@@ -170,7 +172,8 @@ class LocalStore:
 
     def _start_on_free_ports(self, binary: Path) -> None:
         for attempts_left in (2, 1, 0):
-            self._ports = free_ports()
+            self._give_up_ports()
+            self._block = claim_ports()
             self._write_identities()
             self._spawn(binary)
             try:
@@ -211,7 +214,8 @@ class LocalStore:
         data.mkdir(exist_ok=True, mode=0o700)
         for state in data.glob("m[0-9]*"):  # the one master's votes: worthless to the next
             shutil.rmtree(state, ignore_errors=True)
-        (self.folder / "ports.json").write_text(json.dumps(self._every_port()))
+        block = self._owned()
+        (self.folder / "ports.json").write_text(json.dumps(block.every))
         log = self.folder / "weed.log"
         if log.exists() and log.stat().st_size > _LOG_LIMIT:
             log.replace(log.with_suffix(".log.old"))
@@ -226,15 +230,26 @@ class LocalStore:
                 cwd=self.folder,
                 env=self._environment(),
                 start_new_session=True,  # Ctrl-C is the runner's: it still needs the store
-                pass_fds=[self._lock.fileno()],  # the lock stays until the last of both is gone
+                # Lock and ports stay until the last of both processes is gone.
+                pass_fds=[self._lock.fileno(), block.claim.fileno()],
             )
 
-    def _every_port(self) -> dict[str, int]:
-        return {**self._ports, "admin.port.grpc": self._ports["admin.port"] + GRPC_OFFSET}
+    @property
+    def _ports(self) -> dict[str, int]:
+        return self._owned().ports
+
+    def _owned(self) -> Block:
+        if self._block is None:
+            raise RuntimeError("LocalStore has no ports before start()")
+        return self._block
+
+    def _give_up_ports(self) -> None:
+        if self._block:
+            self._block.close()
 
     def _arguments(self, data: Path) -> list[str]:
         settings: dict[str, object] = {
-            **self._every_port(),
+            **self._owned().every,
             "dir": data,
             "ip": _HOST,
             "ip.bind": _HOST,
@@ -297,19 +312,18 @@ class LocalStore:
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
-        self._forget_sockets()
+        self._owned().remove_sockets()
+        (self.folder / "ports.json").unlink(missing_ok=True)
 
-    def _forget_sockets(self) -> None:
-        """Remove the sockets that a killed `weed` leaves behind, always below /tmp."""
-        path = self.folder / "ports.json"
-        ports: list[int] = []
-        with contextlib.suppress(OSError, ValueError):
-            ports = list(json.loads(path.read_text()).values())
-        for port in ports:
-            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108
-                with contextlib.suppress(OSError):
-                    left.unlink()
-        path.unlink(missing_ok=True)
+    def _forget_killed(self) -> None:
+        """Clean up after an owner that was killed, unless its ports are another's by now."""
+        first = None
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            first = json.loads((self.folder / "ports.json").read_text()).get("master.port")
+        with claimed_again(first) as block:
+            if block:
+                block.remove_sockets()
+        (self.folder / "ports.json").unlink(missing_ok=True)
 
 
 def attach(folder: Path) -> S3Store | None:

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from hansa.local.ports import free_ports
+from hansa.local.ports import claim_ports
 from tests.cluster.installed import OPERATOR, Hansa
 from tests.processes import until
 
@@ -49,7 +49,8 @@ class Prometheus:
         }
         config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
         (folder / "prometheus.yml").write_text(json.dumps(config))
-        self._address = f"127.0.0.1:{free_ports()['s3.port']}"
+        self.block = claim_ports()
+        self._address = f"127.0.0.1:{self.block.ports['s3.port']}"
         self.process = subprocess.Popen(
             [
                 shutil.which("prometheus") or "prometheus",
@@ -79,6 +80,7 @@ def prometheus(hansa: Hansa, tmp_path: Path) -> Iterator[Prometheus]:
     yield server
     server.process.kill()
     server.process.wait()
+    server.block.close()
 
 
 def test_a_real_prometheus_scrapes_them(hansa: Hansa, evolved: str, prometheus: Prometheus) -> None:

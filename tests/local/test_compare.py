@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from hansa.cli.main import main
-from hansa.compare import cluster, comparison
+from hansa.compare import cluster, comparison, scoring
 from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
 from tests import small
-from tests.processes import until
+from tests.processes import kill, until
 from tests.small import hansa
 
 pytestmark = pytest.mark.slow
@@ -174,6 +174,20 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
     assert [(row.round, row.success) for row in results["pre-trained"].rows] == [
         (0, rates[0, name]) for name in small.ENVIRONMENTS
     ]
+
+
+def test_a_store_that_dies_while_adapters_are_scored_comes_back(tmp_path: Path) -> None:
+    wanted = comparison.read(write_comparison(tmp_path, methods=["pre-trained"], seeds=[1]))
+    folder = RunDir(tmp_path / "run")
+    folder.prepare()
+    with scoring.opened(wanted.runs[0], folder) as store:
+        first = store.pid
+        assert first
+        kill(first)
+        until(lambda: not store.alive(), "the store to die")
+        found = scoring.score(wanted.runs[0], folder, store, {}, None)
+        assert store.pid not in (None, first)
+    assert found[scoring.BASE].episodes == 4 * len(small.ENVIRONMENTS)
 
 
 @pytest.fixture(scope="module")

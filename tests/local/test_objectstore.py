@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hansa import keys
 from hansa.errors import HansaError, InputError, Precondition, StoreError
 from hansa.local import objectstore
 from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.local.ports import claim_ports
 from hansa.store.s3 import Retry
 from tests.conftest import ENVIRONMENTS, PREFIX
 
@@ -206,7 +208,7 @@ def test_the_server_ends_with_its_owner_and_the_next_run_goes_on(
     with LocalStore(tmp_path / "store", ["maze"]) as local:
         assert is_gone(server)
         assert local.store().get("kept") == b"acknowledged"
-        own = local._every_port().values()
+        own = local._owned().every.values()
     sockets = [path.name for path in Path("/tmp").glob("seaweedfs-*.sock")]
     assert not [name for name in sockets for port in {*left, *own} if f"-{port}." in name]
 
@@ -227,14 +229,44 @@ def test_ctrl_c_at_the_terminal_leaves_the_server_to_its_owner(weed: LocalStore)
 
 
 def test_taken_ports_are_answered_with_others(
-    tmp_path: Path, weed: LocalStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = iter([dict(weed._ports), objectstore.free_ports()])
-    monkeypatch.setattr(objectstore, "free_ports", lambda: next(blocks))
-    with LocalStore(tmp_path / "store", ["maze"]) as local:
-        assert local.s3.endpoint != weed.s3.endpoint
+    """Another program may take a port between the look at it and `weed`'s start."""
+    late, good = claim_ports(), claim_ports()
+    blocks = iter([late, good])
+    monkeypatch.setattr(objectstore, "claim_ports", lambda: next(blocks))
+    with (
+        socket.create_server(("127.0.0.1", late.ports["s3.port"])),
+        LocalStore(tmp_path / "store", ["maze"]) as local,
+    ):
+        assert local.s3.endpoint == f"http://127.0.0.1:{good.ports['s3.port']}"
         local.store("maze").check()
-    weed.store().check()
+
+
+@linux
+def test_a_servers_ports_are_taken_for_as_long_as_it_lives(weed: LocalStore) -> None:
+    claim = os.fstat(weed._owned().claim.fileno()).st_ino
+    held = [link.readlink() for link in Path(f"/proc/{weed.pid}/fd").iterdir()]
+    assert Path(f"socket:[{claim}]") in held
+
+
+@pytest.mark.parametrize("how", ["a killed run's", "its own"])
+def test_no_store_takes_the_sockets_of_another(tmp_path: Path, weed: LocalStore, how: str) -> None:
+    """The sockets below /tmp are named after ports, which another run may have by now."""
+    mine = weed._owned().every
+    before = {path for port in mine.values() for path in Path("/tmp").glob(f"seaweedfs-*-{port}.*")}
+    assert before
+    store = LocalStore(tmp_path / "store", ["maze"])
+    store.folder.mkdir()
+    if how == "a killed run's":
+        (store.folder / "ports.json").write_text(json.dumps(mine))
+    store.start()
+    if how == "its own":
+        (store.folder / "ports.json").write_text(json.dumps(mine))
+    store.close()
+    store.close()
+    assert all(path.exists() for path in before)
+    assert not (store.folder / "ports.json").exists()
 
 
 def test_without_the_program_the_extra_to_install_is_named(
