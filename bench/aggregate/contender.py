@@ -111,8 +111,9 @@ def peft(strategy: str, folders: list[Path]) -> Callable[[], None]:
             set_peft_model_state_dict(wrapped, load_file(folder / FILE), adapter_name=str(index))
         names = [str(index) for index in range(len(folders))]
         weights = [1.0 / len(names)] * len(names)
-        rank = {"svd_rank": 8} if strategy == "svd" else {}
-        wrapped.add_weighted_adapter(names, weights, "merged", combination_type=strategy, **rank)
+        how: dict[str, Any] = {"combination_type": strategy}
+        how |= {"svd_rank": 8} if strategy == "svd" else {}
+        wrapped.add_weighted_adapter(names, weights, "merged", **how)
 
     return work
 

@@ -39,7 +39,7 @@ from boto3.s3.transfer import S3Transfer, TransferConfig
 from hansa import keys, manifest
 from hansa.assignment import Assignment
 from hansa.local.objectstore import LocalStore
-from hansa.local.ports import free_ports
+from hansa.local.ports import claim_ports
 from hansa.logs import Log
 from hansa.manifest import FileEntry, Member, UpdateManifest
 from hansa.spec import S3
@@ -61,7 +61,8 @@ def weed() -> Iterator[S3Store]:
 def minio(program: Path) -> Iterator[S3Store]:
     """MinIO on one folder."""
     own = Credentials(access_key="bench", secret_key=secrets.token_hex(20))
-    address = f"127.0.0.1:{free_ports()['s3.port']}"
+    block = claim_ports()
+    address = f"127.0.0.1:{block.ports['s3.port']}"
     keys_ = {"MINIO_ROOT_USER": own.access_key, "MINIO_ROOT_PASSWORD": own.secret_key}
     with TemporaryDirectory() as folder:
         server = subprocess.Popen(
@@ -76,6 +77,7 @@ def minio(program: Path) -> Iterator[S3Store]:
         finally:
             server.terminate()
             server.wait()
+            block.close()
 
 
 def told(

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -38,9 +39,9 @@ def hansa(*arguments: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def manifest(variant: str, seed: int) -> dict:
+def manifest(variant: str, seed: int) -> dict[str, Any]:
     """The demo's manifest with one thing changed."""
-    document = yaml.safe_load(hansa("demo", "--print"))
+    document: dict[str, Any] = yaml.safe_load(hansa("demo", "--print"))
     document["metadata"]["name"] = f"{variant}-{seed}"
     document["spec"]["seed"] = seed
     for part, fields in VARIANTS[variant].items():
@@ -50,7 +51,7 @@ def manifest(variant: str, seed: int) -> dict:
     return document
 
 
-def run(folder: Path, variant: str, seed: int) -> dict:
+def run(folder: Path, variant: str, seed: int) -> dict[str, Any]:
     """One federation to its end; its history."""
     out = folder / f"{variant}-{seed}"
     file = folder / f"{variant}-{seed}.yaml"
@@ -60,13 +61,16 @@ def run(folder: Path, variant: str, seed: int) -> dict:
     return {"history": [[e["round"], e["success"]] for e in status["history"]]}
 
 
-def play(world: dict, seed: int, tasks: int, adapter: Path | None) -> list[dict]:
+def play(
+    world: dict[str, Any], seed: int, tasks: int, adapter: Path | None
+) -> list[dict[str, Any]]:
     """One world's held-out tasks, sampled and greedily."""
     command = ["evaluate", "--world", world["world"], "--greedy", "-o", "json"]
     command += ["--options", json.dumps(world.get("options", {}))]
     command += ["--tasks", str(tasks), "--seed", str(seed)]
     command += ["--adapter", str(adapter)] if adapter else []
-    return json.loads(hansa(*command))["results"]
+    results: list[dict[str, Any]] = json.loads(hansa(*command))["results"]
+    return results
 
 
 class Plays:
@@ -74,25 +78,28 @@ class Plays:
 
     def __init__(self, tasks: int, pool: ThreadPoolExecutor) -> None:
         self._tasks, self._pool = tasks, pool
-        self._base: dict[str, Future[list[dict]]] = {}
+        self._base: dict[str, Future[list[dict[str, Any]]]] = {}
 
-    def base(self, world: dict, seed: int) -> Future[list[dict]]:
+    def base(self, world: dict[str, Any], seed: int) -> Future[list[dict[str, Any]]]:
         """The base's play, begun when it is first asked for."""
         key = json.dumps([world, seed])
         if key not in self._base:
             self._base[key] = self._pool.submit(play, world, seed, self._tasks, None)
         return self._base[key]
 
-    def adapted(self, world: dict, seed: int, adapter: Path) -> Future[list[dict]]:
+    def adapted(
+        self, world: dict[str, Any], seed: int, adapter: Path
+    ) -> Future[list[dict[str, Any]]]:
         """An adapter's play."""
         return self._pool.submit(play, world, seed, self._tasks, adapter)
 
 
-def measure(folder: Path, variant: str, seed: int, plays: Plays) -> dict:
+def measure(folder: Path, variant: str, seed: int, plays: Plays) -> dict[str, Any]:
     """Run one federation and play its base and its last adapter on the same tasks."""
     done = folder / f"{variant}-{seed}.json"
     if done.exists():
-        return json.loads(done.read_text())
+        earlier: dict[str, Any] = json.loads(done.read_text())
+        return earlier
     result = run(folder, variant, seed)
     adapter = folder / f"{variant}-{seed}" / "adapter"
     worlds = {e["name"]: e for e in manifest(variant, seed)["spec"]["environments"]}
@@ -129,7 +136,7 @@ def main() -> None:
             print(line(*futures[future], future.result()["worlds"]), flush=True)
 
 
-def line(variant: str, seed: int, worlds: dict) -> str:
+def line(variant: str, seed: int, worlds: dict[str, Any]) -> str:
     """Macro success before and after, sampled and greedy, and each world's rise."""
     cells = []
     for index, decoding in enumerate(("sampled", "greedy")):

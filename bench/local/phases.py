@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from hansa.local.capacity import usable_cores
 
@@ -36,12 +37,12 @@ def warm_start_seconds(module: str) -> float:
     return seconds
 
 
-def reports(folder: Path) -> list[dict]:
+def reports(folder: Path) -> list[dict[str, Any]]:
     """Reports of all Jobs of a run."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("jobs/*/report.json"))]
 
 
-def measure(folder: Path, rounds: int) -> dict:
+def measure(folder: Path, rounds: int) -> dict[str, Any]:
     """One demo, and the seconds of its parts."""
     imports = {module: warm_start_seconds(module) for module in ("hansa_client", "hansa_server")}
     began = time.monotonic()

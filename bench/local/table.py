@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 NAMES = {
     "fed-se": "the demo (server step 3)",
@@ -19,7 +20,7 @@ NAMES = {
 }
 
 
-def collect(folder: Path) -> dict:
+def collect(folder: Path) -> dict[str, Any]:
     """All results in one document: variant, seed, world, decoding, successes and episodes."""
     rows = []
     for path in sorted(folder.glob("*-[0-9]*.json")):
@@ -41,7 +42,7 @@ def collect(folder: Path) -> dict:
     return {"rows": rows}
 
 
-def macro(rows: list[dict], variant: str, adapter: str, greedy: bool) -> dict[int, float]:
+def macro(rows: list[dict[str, Any]], variant: str, adapter: str, greedy: bool) -> dict[int, float]:
     """Mean success over worlds, by seed."""
     seeds: dict[int, list[float]] = {}
     for row in rows:
@@ -58,7 +59,7 @@ def spread(values: list[float]) -> str:
     return f"{mean(values):.1%} ± {stdev(values) * 100:.1f}"
 
 
-def variants_table(rows: list[dict]) -> list[str]:
+def variants_table(rows: list[dict[str, Any]]) -> list[str]:
     """One line per variant."""
     lines = [
         "| variant | seeds | base | after 6 rounds | rise, by seed | greedy base | greedy after |",
@@ -83,7 +84,7 @@ def variants_table(rows: list[dict]) -> list[str]:
     return lines
 
 
-def worlds_table(rows: list[dict]) -> list[str]:
+def worlds_table(rows: list[dict[str, Any]]) -> list[str]:
     """The demo's worlds, base and last adapter of each seed."""
     mine = [row for row in rows if row["variant"] == "fed-se"]
     seeds = sorted({row["seed"] for row in mine})

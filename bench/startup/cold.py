@@ -48,7 +48,9 @@ CLIENT = {"environment": "maze", "world": "maze", "options": {"map": "generated"
 _IMPORT = re.compile(r"import time: +(\d+) \| +(\d+) \| ( *)(\S+)")
 
 
-def run(module: str, assignment: Assignment, environ: dict[str, str], imports: int) -> dict:
+def run(
+    module: str, assignment: Assignment, environ: dict[str, str], imports: int
+) -> dict[str, Any]:
     """One program from nothing to its end: its seconds, report and dearest imports."""
     flags = ["-X", "importtime"] if imports else []
     with tempfile.TemporaryDirectory() as scratch:
@@ -78,7 +80,7 @@ def dearest(told: str, most: int) -> list[tuple[str, float]]:
     return sorted(found, key=lambda one: -one[1])[:most]
 
 
-def measure(store: LocalStore, prefix: str, imports: int) -> dict[str, dict]:
+def measure(store: LocalStore, prefix: str, imports: int) -> dict[str, dict[str, Any]]:
     """A client's round, then the aggregator's over it."""
     storage = {"storage": store.s3.model_copy(update={"prefix": prefix})}
     environ = store.environ(RUNNER)
