@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hansa import intervals
 from hansa.errors import AnotherRun
@@ -15,6 +15,18 @@ from hansa.spec import Model, differences
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
+
+
+def _no_more_than_played(tally: list[int]) -> list[int]:
+    if tally[0] > tally[1]:
+        raise ValueError("more successes than episodes")
+    return tally
+
+
+Tally = Annotated[
+    list[Count], Field(min_length=2, max_length=2), AfterValidator(_no_more_than_played)
+]
+"""Successes and episodes."""
 
 
 def canonical(document: dict[str, Any]) -> bytes:
@@ -77,7 +89,7 @@ class Learning(Model):
 
     solved: Count = 0
     """Different training tasks that the agent itself has solved, in all its experience."""
-    groups: dict[str, list[int]] = Field(default_factory=dict)
+    groups: dict[str, Tally] = Field(default_factory=dict)
     """Successes and episodes of the round by kind of task, where the world tells kinds apart."""
     pass_at: dict[str, float] = Field(default_factory=dict)
     """Chance that one of k episodes of a task succeeds, where tasks were played more than once."""
@@ -249,7 +261,7 @@ class EvaluationDocument(Model):
     """Episodes that were successful."""
     broken: Count = 0
     """Episodes dropped since the world failed in them; not among the episodes."""
-    tasks: dict[str, list[int]] = Field(default_factory=dict)
+    tasks: dict[str, Tally] = Field(default_factory=dict)
     """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
     validation: Figures | None = None
     """The same on validation tasks, by which adapters are chosen; absent: none were played."""
@@ -258,7 +270,7 @@ class EvaluationDocument(Model):
 
     def effective(self) -> float | None:
         """Independent episodes that these are worth; nothing where each task was played once."""
-        counts = [(each[0], each[1]) for each in self.tasks.values() if len(each) == 2]
+        counts = [(won, played) for won, played in self.tasks.values()]
         if all(played <= 1 for _, played in counts):
             return None
         return intervals.effective(counts)
@@ -285,7 +297,7 @@ class PersonalManifest(Model):
     """How each candidate did on them."""
     files: dict[str, FileEntry] = Field(default_factory=dict)
     """Files of the folder; none where the global adapter itself is the choice."""
-    tasks: dict[str, list[int]] = Field(default_factory=dict)
+    tasks: dict[str, Tally] = Field(default_factory=dict)
     """How the choice did on held-out tasks: successes and episodes of each, by its id."""
 
     def figures(self) -> Figures:

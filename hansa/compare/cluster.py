@@ -17,7 +17,7 @@ from hansa import api, names
 from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result, check_same
-from hansa.errors import InputError
+from hansa.errors import Garbled, InputError
 from hansa.policy import apart
 from hansa.spec import MAX_FEDERATION_NAME, Storage
 from hansa.status import Federation
@@ -91,7 +91,11 @@ def collect(
             continue
         federation = _parsed(document)
         _check_same(run, federation)
-        made = _read(run, federation, open_store(federation))
+        try:
+            made = _read(run, federation, open_store(federation))
+        except Garbled as error:
+            missing[run.id] = str(error)
+            continue
         seconds = _seconds(document, federation)
         found.append((run, made.model_copy(update={"wall_seconds": seconds})))
     for run in runs:

@@ -8,10 +8,12 @@ from hansa import keys
 from hansa.compare import results
 from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Result, Row, Work
-from hansa.errors import NotFound
+from hansa.errors import Garbled, NotFound
 from hansa.manifest import EvaluationDocument, GlobalManifest, PersonalManifest, UpdateManifest
 from hansa.policy.apart import NONE
+from hansa.store import documents
 from hansa.store.base import ObjectStore
+from hansa.store.documents import Document
 
 
 class Finished:
@@ -36,10 +38,11 @@ class Finished:
 
     def _rows(self, name: str) -> Iterator[Row]:
         for round_ in (0, *self._rounds):
-            raw = self._get(keys.evaluation(self._prefix, name, round_))
-            if raw is None:
+            key = keys.evaluation(self._prefix, name, round_)
+            document = self._read(EvaluationDocument, key)
+            if document is None:
                 continue
-            document = EvaluationDocument.model_validate_json(raw)
+            _check_author(key, document.environment, name)
             whose = name if self.is_apart and round_ else ""
             split = results.by_environment(self._run, document, pooled=self._run.kind.pooled)
             for environment, tasks in split.items():
@@ -50,11 +53,14 @@ class Finished:
         """What silos serve themselves after the final round, where they choose."""
         if self._run.federation.spec.personalization == "none":
             return []
-        found = (
-            self._get(keys.personal_folder(self._prefix, name, final) + keys.MANIFEST)
-            for name in self._environments
-        )
-        return [PersonalManifest.model_validate_json(raw) for raw in found if raw]
+        found = []
+        for name in self._environments:
+            key = keys.personal_folder(self._prefix, name, final) + keys.MANIFEST
+            manifest = self._read(PersonalManifest, key)
+            if manifest is not None:
+                _check_author(key, manifest.environment, name)
+                found.append(manifest)
+        return found
 
     def personal_rows(self, chosen: Iterable[PersonalManifest]) -> list[Row]:
         """How these do at home, which is all that they are for."""
@@ -85,9 +91,9 @@ class Finished:
         up = sum(entry.size for one in self._updates() for entry in one.files.values())
         down = 0
         for round_ in self._rounds:  # every silo fetches each global adapter, the last one too
-            raw = self._get(keys.global_folder(self._prefix, round_) + keys.MANIFEST)
-            if raw is not None:
-                made = GlobalManifest.model_validate_json(raw)
+            key = keys.global_folder(self._prefix, round_) + keys.MANIFEST
+            made = self._read(GlobalManifest, key)
+            if made is not None:
                 sizes = [e.size for name, e in made.files.items() if name != keys.STATE]
                 down += sum(sizes) * len(self._environments)
         return Communication(shares="adapters", up=up, down=down)
@@ -113,9 +119,11 @@ class Finished:
     def _updates(self) -> Iterator[UpdateManifest]:
         for name in self._environments:
             for round_ in self._rounds:
-                raw = self._get(keys.update_folder(self._prefix, name, round_) + keys.MANIFEST)
-                if raw is not None:
-                    yield UpdateManifest.model_validate_json(raw)
+                key = keys.update_folder(self._prefix, name, round_) + keys.MANIFEST
+                manifest = self._read(UpdateManifest, key)
+                if manifest is not None:
+                    _check_author(key, manifest.environment, name)
+                    yield manifest
 
     def _shards(self) -> Iterator[int]:
         for name in self._environments:
@@ -123,11 +131,17 @@ class Finished:
                 with suppress(NotFound):
                     yield self._store.size(keys.experience_shard(self._prefix, name, round_))
 
-    def _get(self, key: str) -> bytes | None:
+    def _read(self, kind: type[Document], key: str) -> Document | None:
         try:
-            return self._store.get(key)
+            return documents.read_whole(kind, self._store, key)
         except NotFound:
             return None
+
+
+def _check_author(key: str, named: str, name: str) -> None:
+    """Refuse a silo's document that speaks of another one."""
+    if named != name:
+        raise Garbled(f"{key}: environment: got {named!r}, expected {name!r}")
 
 
 def empty(run: Run, machine: str) -> Result:

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from hansa import intervals
 from hansa.base import Model
 from hansa.compare.comparison import Run, Wanted
-from hansa.errors import InputError
+from hansa.errors import Garbled, InputError
 from hansa.manifest import Count, EvaluationDocument, canonical
 from hansa.program import replace
 from hansa.spec import FederationSpec, differences
@@ -144,6 +144,8 @@ def by_environment(
     split: dict[str, dict[str, list[int]]] = {e.name: {} for e in run.silos.spec.environments}
     for task, counts in document.tasks.items():
         name, _, own = task.partition("/")
+        if name not in split:
+            raise Garbled(f"evaluation of {document.environment}: tasks: got {task!r}, of no silo")
         split[name][own] = counts
     return split
 

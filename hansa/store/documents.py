@@ -21,7 +21,17 @@ def read(kind: type[Document], store: ObjectStore, key: str) -> Document:
     did, and nothing is computed from it.
     """
     data = store.get_range(key, 0, MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+    return _checked(kind, key, data, len(data))
+
+
+def read_whole(kind: type[Document], store: ObjectStore, key: str) -> Document:
+    """The same with the store's checksum, for what figures are computed from; one request more."""
+    size = store.size(key)
+    return _checked(kind, key, store.get(key) if size <= MOST_BYTES else b"", size)
+
+
+def _checked(kind: type[Document], key: str, data: bytes, size: int) -> Document:
+    if size > MOST_BYTES:
         raise Garbled(f"{key}: got more than {MOST_BYTES} bytes, expected no more")
     try:
         return kind.model_validate_json(data)

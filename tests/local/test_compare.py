@@ -4,15 +4,19 @@ import json
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hansa.cli.main import main
 from hansa.compare import cluster, comparison, scoring
+from hansa.compare.comparison import Run, Wanted
+from hansa.compare.results import Result
 from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
+from hansa.store.base import ObjectStore
 from tests import small
 from tests.processes import kill, until
 from tests.small import hansa
@@ -143,9 +147,20 @@ def test_a_run_that_fails_is_told_and_named_as_missing(tmp_path: Path) -> None:
     assert "pre-trained-1" in ended.stderr
 
 
-def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
-    undisturbed: Path, tmp_path: Path
-) -> None:
+@dataclass
+class FromCluster:
+    """A comparison whose one run a cluster made: its Federation, and its bucket."""
+
+    wanted: Wanted
+    objects: dict[str, Any]
+    store: ObjectStore
+
+    def collect(self, store: ObjectStore) -> tuple[list[tuple[Run, Result]], dict[str, str]]:
+        return cluster.collect(self.wanted, self.wanted.runs, self.objects, lambda _: store)
+
+
+@pytest.fixture
+def from_cluster(undisturbed: Path, tmp_path: Path) -> Iterator[FromCluster]:
     place = {"s3": {"bucket": "hansa"}}
     small.write_manifest(tmp_path, storage=place)
     same = {"name": "same", "spec": {"aggregation": small.SPEC["aggregation"]}}
@@ -159,9 +174,15 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
     document["spec"] = {**document["spec"], "storage": {"s3": {**place["s3"], "prefix": "small"}}}
 
     with open_store(ended, folder) as store:
-        objects = {"small-same-7": document}
-        found, missing = cluster.collect(wanted, wanted.runs, objects, lambda _: store)
+        yield FromCluster(wanted, {"small-same-7": document}, store)
+
+
+def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
+    undisturbed: Path, from_cluster: FromCluster
+) -> None:
+    found, missing = from_cluster.collect(from_cluster.store)
     assert missing == {}
+    wanted = from_cluster.wanted
     base, known = wanted.runs[0], [result for _, result in found if result.final]
     later, missing = cluster.collect(wanted, [base], {}, pytest.fail, known)
     assert missing == {} and later == [pair for pair in found if pair[0] is base]
@@ -174,6 +195,50 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
     assert [(row.round, row.success) for row in results["pre-trained"].rows] == [
         (0, rates[0, name]) for name in small.ENVIRONMENTS
     ]
+
+
+class Lying:
+    """A bucket in which a silo has put something else under one of its keys."""
+
+    def __init__(self, store: ObjectStore, key: str, data: bytes) -> None:
+        self._store, self._key, self._data = store, key, data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def size(self, key: str) -> int:
+        return len(self._data) if key == self._key else self._store.size(key)
+
+    def get(self, key: str) -> bytes:
+        return self._data if key == self._key else self._store.get(key)
+
+
+UPDATE = "small/updates/maze/00001/manifest.json"
+EVALUATION = "small/evaluations/maze/00001.json"
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "sentence"),
+    [
+        (UPDATE, b"", "got no UpdateManifest that this version can read"),
+        (UPDATE, b" " * (4 * 2**20 + 1), "got more than 4194304 bytes, expected no more"),
+        (UPDATE, {"environment": "webshop"}, "environment: got 'webshop', expected 'maze'"),
+        (EVALUATION, b"[]", "got no EvaluationDocument that this version can read"),
+        (EVALUATION, {"environment": "x"}, "environment: got 'x', expected 'maze'"),
+        (EVALUATION, {"tasks": {"a": [1]}}, "got no EvaluationDocument"),
+        (EVALUATION, {"tasks": {"a": [2, 1]}}, "got no EvaluationDocument"),
+        (EVALUATION, {"tasks": {"a": [-1, 1]}}, "got no EvaluationDocument"),
+    ],
+)
+def test_what_a_silo_garbled_is_named_and_the_run_left_out(
+    from_cluster: FromCluster, key: str, changes: Any, sentence: str
+) -> None:
+    data = changes
+    if isinstance(changes, dict):
+        data = json.dumps({**json.loads(from_cluster.store.get(key)), **changes}).encode()
+    found, missing = from_cluster.collect(cast(ObjectStore, Lying(from_cluster.store, key, data)))
+    assert found == []
+    assert sentence in missing["same-7"] and key in missing["same-7"]
 
 
 def test_a_store_that_dies_while_adapters_are_scored_comes_back(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_silence_beyond_the_limit_is_tried_again(
     proxy: FaultyProxy, through: Through, fresh_prefix: str
 ) -> None:
     proxy.fail("hang", times=1)
-    through(patience_seconds=30, read_seconds=0.3).put_if_absent(f"{fresh_prefix}/key", b"1")
+    through(patience_seconds=60, read_seconds=3).put_if_absent(f"{fresh_prefix}/key", b"1")
     assert proxy.count("PUT") == 2
 
 

@@ -23,6 +23,11 @@ def world_at(url, environment="textcraft", **options):
     return make("agentgym", {"url": url, "environment": environment, **settings})
 
 
+def limit(fault):
+    """Seconds for an answer: short only where one is waited for in vain, as machines stall."""
+    return 1 if fault.startswith(("slow", "drip")) else 5
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -91,11 +96,11 @@ def test_after_a_vain_wait_the_next_episodes_do_not_wait_as_long(monkeypatch):
 
 @pytest.mark.parametrize("path", ["/create", "/reset"])
 @pytest.mark.parametrize(
-    "fault", ["drop", "half", "status 503", "status 502", "status 429", "slow 0.6"]
+    "fault", ["drop", "half", "status 503", "status 502", "status 429", "slow 2"]
 )
 def test_setting_up_is_tried_again(path, fault):
     with serving("textcraft") as server:
-        world = world_at(server.url, timeout_seconds=0.3)
+        world = world_at(server.url, timeout_seconds=limit(fault))
         server.fail(path, fault, fault)
         assert "oal" in world.start(world.tasks("train")[0]).text
         assert server.paths().count(path) == 3
@@ -115,8 +120,8 @@ def test_setting_up_is_not_tried_for_ever():
     [
         ("drop", "the connection broke off"),
         ("half", "the answer broke off"),
-        ("slow 0.6", "no answer within 0.3 seconds"),
-        ("drip 2", "no whole answer in time"),
+        ("slow 2", "no answer within 1 seconds"),
+        ("drip 4", "no whole answer in time"),
         ("status 502", "HTTP 502"),
         ("huge", "more than 1048576 bytes"),
         ("raw <html>", "no JSON"),
@@ -134,7 +139,7 @@ def test_setting_up_is_not_tried_for_ever():
 )
 def test_a_step_whose_answer_is_lost_is_not_repeated_and_breaks_the_episode_off(fault, reason):
     with serving("textcraft") as server:
-        world = world_at(server.url, timeout_seconds=0.3)
+        world = world_at(server.url, timeout_seconds=limit(fault))
         world.start(world.tasks("train")[0])
         server.fail("/step", fault)
         with pytest.raises(WorldDown) as broken:
