@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from hansa.assignment import (
     REPORT_LIMIT,
@@ -122,11 +123,16 @@ def test_the_reports_interval_is_the_clustered_one() -> None:
     [
         pytest.param({"a": [1, 1], "b": [0, 1]}, id="once each"),
         pytest.param({}, id="an old document"),
-        pytest.param({"a": [1]}, id="garbled"),
     ],
 )
 def test_a_document_without_repeats_has_no_effective_number(tasks: dict[str, list[int]]) -> None:
     assert document({}).model_copy(update={"tasks": tasks}).effective() is None
+
+
+@pytest.mark.parametrize("tally", [[], [1], [1, 1, 1], [2, 1], [-1, 1]])
+def test_a_tally_is_successes_among_episodes(tally: list[int]) -> None:
+    with pytest.raises(ValidationError, match="tasks"):
+        EvaluationDocument.model_validate({**document({}).to_json(), "tasks": {"a": tally}})
 
 
 def test_a_full_report_fits_a_termination_message() -> None:
