@@ -182,6 +182,8 @@ def _drive(runs: "list[Run]", options: "Options") -> int:
     if not runs:
         say("every run is over: nothing is left to do")
         return int(Exit.DONE)
+    if options.only_estimate and not drive.telling_of(runs):
+        raise InputError("--estimate: got only runs that do not train, expected one that does")
     left = "1 run is" if len(runs) == 1 else f"{len(runs)} runs are"
     say(f"{left} left; everything is kept in {options.out}")
     stop_on_signals()

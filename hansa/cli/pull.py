@@ -70,7 +70,13 @@ def pull(
 def _pull_run(
     out: Path, to: Path | None, round_: str, environment: str | None, credentials: Path | None
 ) -> tuple[int, Path, dict[str, Any]]:
-    from hansa.local.results import choose_round, open_store, pull_adapter, with_storage
+    from hansa.local.results import (
+        choose_round,
+        choose_served,
+        open_store,
+        pull_adapter,
+        with_storage,
+    )
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
@@ -81,9 +87,10 @@ def _pull_run(
     target = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
         placed = with_storage(federation, folder)
-        served = _pull_served(placed, store, environment, number, target)
-        files = served or pull_adapter(federation, folder, store, number, target)
-    return number, target, files
+        chosen = choose_served(federation, round_)
+        if served := _pull_served(placed, store, environment, chosen, target):
+            return chosen, target, served
+        return number, target, pull_adapter(federation, folder, store, number, target)
 
 
 def _pull_served(
@@ -117,7 +124,7 @@ def _pull_federation(
 ) -> tuple[int, dict[str, Any]]:
     from hansa.local.credentials import of_reader, read_credentials
     from hansa.local.loop import own_store
-    from hansa.local.results import choose_round, pull_files
+    from hansa.local.results import choose_round, choose_served, pull_files
 
     storage = federation.spec.storage
     if storage is None:
@@ -128,8 +135,10 @@ def _pull_federation(
     try:
         store = own_store(federation.spec, variables)
         private = _private_store(federation, environment, variables) or store
-        served = _pull_served(federation, private, environment, number, to)
-        return number, served or pull_files(store, storage.s3.prefix, number, to)
+        chosen = choose_served(federation, round_)
+        if served := _pull_served(federation, private, environment, chosen, to):
+            return chosen, served
+        return number, pull_files(store, storage.s3.prefix, number, to)
     except Unreachable as error:
         raise Unreachable(error.message, hint=forward_hint(storage.s3)) from error
 

@@ -18,7 +18,6 @@ from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result, check_same
 from hansa.errors import Garbled, InputError
-from hansa.policy import apart
 from hansa.spec import MAX_FEDERATION_NAME, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
@@ -113,8 +112,7 @@ def _read(run: Run, federation: Federation, store: ObjectStore) -> Result:
     status, storage = federation.status, federation.spec.storage
     prefix = storage.s3.prefix if storage else ""
     finished = Finished(run, store, prefix, status.round)
-    final = apart.newest(status, run.federation.spec.aggregation.strategy)
-    return result_of(run, finished, final, MACHINE)
+    return result_of(run, finished, status, MACHINE)
 
 
 def _parsed(document: Data) -> Federation:

@@ -10,7 +10,9 @@ from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Result, Row, Work
 from hansa.errors import Garbled, NotFound
 from hansa.manifest import EvaluationDocument, GlobalManifest, PersonalManifest, UpdateManifest
+from hansa.policy import apart
 from hansa.policy.apart import NONE
+from hansa.status import FederationStatus
 from hansa.store import documents
 from hansa.store.base import ObjectStore
 from hansa.store.documents import Document
@@ -49,23 +51,24 @@ class Finished:
                 if environment not in self._run.unseen:
                     yield results.row(self._run, environment, tasks, round_, whose)
 
-    def chosen(self, final: int) -> list[PersonalManifest]:
-        """What silos serve themselves after the final round, where they choose."""
+    def chosen(self, evaluated: int) -> list[PersonalManifest]:
+        """What silos serve themselves, where they choose, after the adapter evaluated last."""
         if self._run.federation.spec.personalization == "none":
             return []
         found = []
         for name in self._environments:
-            key = keys.personal_folder(self._prefix, name, final) + keys.MANIFEST
+            key = keys.personal_folder(self._prefix, name, evaluated) + keys.MANIFEST
             manifest = self._read(PersonalManifest, key)
             if manifest is not None:
                 _check_author(key, manifest.environment, name)
                 found.append(manifest)
         return found
 
-    def personal_rows(self, chosen: Iterable[PersonalManifest]) -> list[Row]:
-        """How these do at home, which is all that they are for."""
+    def personal_rows(self, chosen: Iterable[PersonalManifest], final: int) -> list[Row]:
+        """How these do at home, which is all that they are for; a guard may keep another round's
+        adapter than the one that they were chosen beside."""
         return [
-            results.row(self._run, one.environment, one.tasks, one.adapter.round, one.environment)
+            results.row(self._run, one.environment, one.tasks, final, one.environment)
             for one in chosen
         ]
 
@@ -79,7 +82,9 @@ class Finished:
         return found
 
     def shared_adapter(self, final: int) -> bytes:
-        """The adapter of all silos after the final round."""
+        """The adapter of all silos after the final round; round 0's is nobody's object."""
+        if not final:
+            return b""
         return self._store.get(keys.global_folder(self._prefix, final) + keys.ADAPTER)
 
     def communication(self) -> Communication:
@@ -152,6 +157,7 @@ def empty(run: Run, machine: str) -> Result:
         base=run.base,
         seed=run.seed,
         spec=run.federation.spec.to_json(),
+        left_out=run.left_out,
         rows=[],
         communication=Communication(shares="nothing"),
         work=Work(),
@@ -160,13 +166,14 @@ def empty(run: Run, machine: str) -> Result:
     )
 
 
-def result_of(run: Run, finished: Finished, final: int, machine: str) -> Result:
+def result_of(run: Run, finished: Finished, status: FederationStatus, machine: str) -> Result:
     """What a finished run has measured itself."""
-    chosen = finished.chosen(final)
+    final = apart.newest(status, run.federation.spec.aggregation.strategy)
+    chosen = finished.chosen(status.evaluated)
     return empty(run, machine).model_copy(
         update={
             "base_model": finished.base_model(),
-            "rows": [*finished.rows(), *finished.personal_rows(chosen)],
+            "rows": [*finished.rows(), *finished.personal_rows(chosen, final)],
             "final": final,
             "serves": {one.environment: one.choice for one in chosen},
             "communication": finished.communication(),

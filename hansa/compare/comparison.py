@@ -78,6 +78,12 @@ class Run:
         return METHODS[self.base]
 
     @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """Those environments as the spec has them."""
+        every: list[dict[str, Any]] = self.silos.spec.to_json()["environments"]
+        return [each for each in every if each["name"] in self.unseen]
+
+    @property
     def id(self) -> str:
         """Its name in folders and files."""
         return f"{self.method}-{self.seed}"
@@ -123,12 +129,13 @@ def read(path: Path, *, here: bool = True) -> Wanted:
     if not isinstance(base, dict) or not isinstance(base.get("spec"), dict):
         load.build(base, str(manifest))  # says what is wrong with it
     whole = methods.merged(base["spec"], comparison.spec)
+    shared = methods.without_store(comparison.spec)
     storage = _federation(base, whole, "spec", here=False).spec.storage
     spec = methods.without_store(whole)
     plain = _federation(base, spec, "spec", here=here)
     _check_names(comparison)
     runs = [
-        _run(base, spec, index, entry, seed, here=here and seed == comparison.seeds[0])
+        _run(base, (spec, shared), index, entry, seed, here=here and seed == comparison.seeds[0])
         for seed in comparison.seeds
         for index, entry in enumerate(comparison.methods)
     ]
@@ -188,11 +195,16 @@ def _reference(comparison: Comparison, names: list[str]) -> str:
     return comparison.reference if comparison.reference in names else ""
 
 
-def _run(base: Any, spec: Any, index: int, entry: Entry, seed: int, *, here: bool) -> Run:
-    """One run; what this machine lacks is the same for every seed, and looked for once."""
+def _run(
+    base: Any, specs: tuple[Any, Any], index: int, entry: Entry, seed: int, *, here: bool
+) -> Run:
+    """One run of the manifest's spec and the comparison's.
+
+    What this machine lacks is the same for every seed, and looked for once.
+    """
     method = METHODS[entry.base]
     where = f"methods[{index}] ({entry.name})"
-    own = methods.applied(spec, method, entry.spec, seed)
+    own = methods.applied(*specs, method, entry.spec, seed)
     silos = _federation(base, own, where, here=here)
     _check_without(entry, silos, f"methods[{index}].without")
     run = methods.without(own, entry.without) if entry.without else own

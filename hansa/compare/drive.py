@@ -122,12 +122,15 @@ def pending(wanted: Wanted, out: Path, only: Sequence[str] = ()) -> list[Run]:
         for run in wanted.runs
         if (not only or run.method in only) and not results.file(out, run).exists()
     ]
-    telling = next((run for run in left if _tells(run)), None)
+    telling = next(iter(telling_of(left)), None)
     return [telling, *(run for run in left if run is not telling)] if telling else left
 
 
-def _tells(run: Run) -> bool:
-    return run.kind.trains and run.federation.spec.exploration.tasks_per_round > 0
+def telling_of(runs: Sequence[Run]) -> list[Run]:
+    """Those whose first round tells about the time: they explore, or at least train."""
+    training = [run for run in runs if run.kind.trains]
+    exploring = [run for run in training if run.federation.spec.exploration.tasks_per_round]
+    return exploring or training
 
 
 class _Worker:
@@ -178,6 +181,7 @@ class Drive:
         self._working: list[_Worker] = []
         self._problems: dict[str, str] = {}
         self._first: FirstRound | None = None
+        self._telling = {run.id for run in telling_of(runs)}
         capacity = _capacity(runs)
         self.jobs = min(options.jobs or capacity.slots, max(1, len(runs)))
         self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
@@ -213,7 +217,7 @@ class Drive:
     def _look(self) -> None:
         for one in list(self._working):
             self._shown.at(one.run, one.rounds())
-            if self._first is None and _tells(one.run):
+            if self._first is None and one.run.id in self._telling:
                 self._estimate(one)
             if one.process.poll() is None:
                 continue

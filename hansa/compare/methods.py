@@ -92,9 +92,12 @@ def without_store(spec: Document) -> Document:
     return spec
 
 
-def applied(spec: Document, method: Method, patch: Document, seed: int) -> Document:
-    """The spec of one run: the manifest's, then Fed-SE's fields, the method's, the entry's."""
-    for each in (_FED_SE, method.patch, patch, {"seed": seed}):
+def applied(
+    spec: Document, shared: Document, method: Method, patch: Document, seed: int
+) -> Document:
+    """The spec of one run: the manifest's, then the fields of Fed-SE, of the comparison for all
+    methods, of the method, and of the entry."""
+    for each in (_FED_SE, shared, method.patch, patch, {"seed": seed}):
         spec = merged(spec, each)
     return spec
 

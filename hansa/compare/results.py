@@ -89,6 +89,8 @@ class Result(Model):
     """The seed."""
     spec: dict[str, Any]
     """What was run; a result of another spec is refused."""
+    left_out: list[dict[str, Any]] | None = None
+    """Environments that took no part and were scored; absent in results of older versions."""
     base_model: str = ""
     """Digest of the base model's files, where the run has noted it."""
     rows: list[Row]
@@ -172,17 +174,27 @@ def read(out: Path, run: Run) -> Result | None:
         ) from None
     hint = "remove the file to make it again, set the field back, or choose another --out"
     check_same(run, str(path), result.spec, hint)
+    if result.left_out is not None:
+        _refuse(str(path), _by_name(result.left_out), _by_name(run.left_out), hint)
     return result
 
 
 def check_same(run: Run, what: str, spec: dict[str, Any], hint: str) -> None:
     """Refuse what was made with another spec than the run's: its figures are another run's."""
-    changed = differences(_with_defaults(spec), run.federation.spec.to_json())
+    _refuse(what, _with_defaults(spec), run.federation.spec.to_json(), hint)
+
+
+def _by_name(environments: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"environments": {str(each.get("name")): each for each in environments}}
+
+
+def _refuse(what: str, theirs: dict[str, Any], ours: dict[str, Any], hint: str) -> None:
+    changed = differences(theirs, ours)
     if changed:
-        where, theirs, ours = changed[0]
+        where, then, now = changed[0]
         raise InputError(
-            f"{what}: was made with spec.{where} {_short(theirs)}, the comparison now says "
-            f"{_short(ours)}",
+            f"{what}: was made with spec.{where} {_short(then)}, the comparison now says "
+            f"{_short(now)}",
             hint=hint,
         )
 

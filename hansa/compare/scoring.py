@@ -68,9 +68,9 @@ def score(
 
 def _foreign(run: Run, name: str) -> list[dict[str, Any]]:
     """Environments that an adapter of that name is foreign to."""
-    environments: list[dict[str, Any]] = run.silos.spec.to_json()["environments"]
     if name == SHARED:
-        return [e for e in environments if e["name"] in run.unseen]
+        return run.left_out
+    environments: list[dict[str, Any]] = run.silos.spec.to_json()["environments"]
     return [e for e in environments if e["name"] != name]
 
 

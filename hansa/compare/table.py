@@ -76,9 +76,13 @@ def build(wanted: Wanted, found: dict[str, Result]) -> Table:
         reference=wanted.reference,
         environments=wanted.environments,
         lines=lines,
-        missing=[run.id for run in wanted.runs if run.id not in found],
+        missing=[run.id for run in wanted.runs if not _is_whole(found.get(run.id), wanted)],
         results=done,
     )
+
+
+def _is_whole(result: Result | None, wanted: Wanted) -> bool:
+    return result is not None and bool(last([result], wanted.environments))
 
 
 def _lines(
@@ -128,10 +132,16 @@ def _against(
 
 
 def last(mine: Iterable[Result], environments: Collection[str]) -> dict[int, Sample]:
-    """Each seed's rates after its last round; adapters of their own are those at home."""
+    """Each seed's rates after its last round; adapters of their own are those at home.
+
+    A silo that could not play the last shared adapter has no rate: that of an earlier one would
+    pass for it.
+    """
     samples = {}
     for result in mine:
-        sample = _sample(result.rows, environments, result.final)
+        shared = result.communication.shares != "nothing"
+        rows = [row for row in result.rows if row.of or not shared or row.round == result.final]
+        sample = _sample(rows, environments, result.final)
         if sample:
             samples[result.seed] = sample
     return samples
@@ -141,7 +151,7 @@ def _sample(rows: Sequence[Row], environments: Collection[str], round_: int) -> 
     """The rates of the newest adapters up to a round; nothing where an environment has none."""
     newest: dict[str, Row] = {}
     for row in rows:
-        if row.round <= round_ and row.of in ("", row.environment):
+        if row.episodes and row.round <= round_ and row.of in ("", row.environment):
             known = newest.get(row.environment)
             if known is None or known.round <= row.round:
                 newest[row.environment] = row
@@ -155,7 +165,7 @@ def _everywhere(result: Result, wanted: Wanted) -> Sample | None:
     newest: dict[tuple[str, str], Row] = {}
     for row in result.rows:
         known = newest.get((row.of, row.environment))
-        if row.of and (known is None or known.round <= row.round):
+        if row.episodes and row.of and (known is None or known.round <= row.round):
             newest[row.of, row.environment] = row
     owners = {of for of, _ in newest}
     if len(newest) < len(owners) * len(wanted.environments) or len(owners) < 2:
@@ -170,7 +180,7 @@ def _rate(rows: Sequence[Row]) -> Rate:
     count = len(rows)
     return Rate(
         success=sum(row.success for row in rows) / count,
-        effective=sum(row.effective for row in rows),
+        effective=sum(row.effective for row in rows) / count,  # all play the same tasks
         weight=sum(row.episodes for row in rows) / count,
     )
 
@@ -193,6 +203,9 @@ def _curves(
     return macro, each
 
 
+_NOT_SHOWN = {"rows", "spec", "left_out", "version"}
+
+
 def to_data(table: Table) -> dict[str, Any]:
     """The table and its rows for programs; docs are generated from this."""
     return {
@@ -202,7 +215,7 @@ def to_data(table: Table) -> dict[str, Any]:
         "table": [_line_data(line) for line in table.lines],
         "missing": table.missing,
         "runs": [
-            result.model_dump(mode="json", by_alias=True, exclude={"rows", "spec", "version"})
+            result.model_dump(mode="json", by_alias=True, exclude=_NOT_SHOWN)
             for result in table.results
         ],
         "rows": [row.to_json() for result in table.results for row in result.rows],

@@ -76,5 +76,5 @@ def markdown(data: Data) -> str:
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if data["missing"]:
         begun = {run["method"] for run in data["runs"]}
-        lines += ["", f"Not run: {missing(data['missing'], begun)}."]
+        lines += ["", f"Missing: {missing(data['missing'], begun)}."]
     return "\n".join(lines) + "\n"

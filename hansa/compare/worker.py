@@ -21,7 +21,6 @@ from hansa.local.loop import Options
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
 from hansa.manifest import EvaluationDocument
-from hansa.policy import apart
 from hansa.program import replace
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
@@ -88,11 +87,10 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
     def collect(ended: Federation, folder: RunDir, store: ObjectStore) -> None:
         if ended.status.phase == "Succeeded":
             finished = Finished(run, store, ended.metadata.name, ended.status.round)
-            newest = apart.newest(ended.status, run.federation.spec.aggregation.strategy)
-            made = result_of(run, finished, newest, machine())
+            made = result_of(run, finished, ended.status, machine())
             adapters = finished.own_adapters()
             if run.unseen:
-                adapters = {scoring.SHARED: (newest, finished.shared_adapter(newest))}
+                adapters = {scoring.SHARED: (made.final, finished.shared_adapter(made.final))}
             found.append((made, adapters))
 
     options = Options(embedded=True, parallel=parallel)

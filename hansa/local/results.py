@@ -91,6 +91,12 @@ def choose_round(federation: Federation, asked: str) -> int:
     raise InputError(f"--round: got {asked}, expected a round's number, `last` or `best`")
 
 
+def choose_served(federation: Federation, asked: str) -> int:
+    """The round after which silos chose what they serve: a guard may keep an earlier adapter."""
+    evaluated = federation.status.evaluated
+    return evaluated if asked == "last" and evaluated else choose_round(federation, asked)
+
+
 def pull_adapter(
     federation: Federation, folder: RunDir, store: ObjectStore, round_: int, to: Path
 ) -> dict[str, Any]:

@@ -81,6 +81,21 @@ def test_fed_se_is_the_papers_whatever_the_manifest_says(read: Read) -> None:
     assert (spec.exploration.tasks_per_round, spec.rounds) == (5, 3)  # those stay the manifest's
 
 
+def test_what_is_set_for_all_methods_is_set_but_for_what_makes_one(read: Read) -> None:
+    patch = {
+        "aggregation": {"strategy": "svd", "serverStep": 3.0},
+        "training": {"learner": "reward-weighted"},
+        "experience": {"history": False},
+        "storage": {"s3": {"bucket": "another"}},
+    }
+    wanted = read(methods=["fed-se", "fedit"], spec=patch)
+    usual, fedit = (run.federation.spec for run in wanted.runs[:2])
+    assert (usual.aggregation.strategy, usual.aggregation.server_step) == ("svd", 3.0)
+    assert usual.training.learner == "reward-weighted" and not usual.experience.history
+    assert (fedit.aggregation.strategy, fedit.aggregation.server_step) == ("weighted-mean", 3.0)
+    assert usual.storage is None and fedit.storage is None
+
+
 def test_an_entry_changes_any_field_of_a_known_method(read: Read) -> None:
     patch = {"aggregation": {"serverStep": 2.5}, "training": {"learningRate": 0.1}}
     run = one(read, {"name": "fed-se+step", "spec": patch})

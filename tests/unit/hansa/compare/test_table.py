@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,42 @@ def test_an_adapter_that_a_guard_went_back_from_does_not_count() -> None:
     assert line.summary.macro.value == 0.4
 
 
+def test_an_earlier_adapter_does_not_pass_for_one_that_a_silo_could_not_play() -> None:
+    first, second = make_run("fed-se", 1), make_run("fed-se", 2)
+    begun = [(name, 10, 0, "") for name in ENVIRONMENTS]
+    played = [(name, 40, 2, "") for name in ENVIRONMENTS]
+    made = built(
+        (first, make_result(first, *begun, *played)),
+        (second, make_result(second, *begun, *played[1:])),
+    )
+    assert made.lines[0].summary.seeds == 1 and made.lines[0].summary.macro.value == 0.4
+    assert made.missing == ["fed-se-2"]
+
+
+def test_a_silo_alone_that_never_learned_is_the_base() -> None:
+    run = make_run("local-evolution", 1)
+    begun = [(name, 10, 0, "") for name in ENVIRONMENTS]
+    learned = [(name, 40, 2, name) for name in list(ENVIRONMENTS)[1:]]
+    nothing = Communication(shares="nothing")
+    made = built((run, make_result(run, *begun, *learned, communication=nothing)))
+    assert made.lines[0].summary.macro.value == pytest.approx((10 + 40 + 40) / 300)
+
+
+def test_a_world_in_which_every_episode_broke_has_no_figure() -> None:
+    run = make_run("centralized", 1)
+    rows = [results.row(run, name, tasks(50, 100), 1) for name in ENVIRONMENTS]
+    rows[0] = results.row(run, rows[0].environment, {}, 1)
+    made = built((run, shared(run, 50, 50, 50).model_copy(update={"rows": rows, "final": 1})))
+    assert made.lines == [] and made.missing == ["centralized-1"]
+
+
+def test_adapters_that_play_the_same_tasks_do_not_count_as_more_tasks() -> None:
+    run = make_run("local-evolution", 1)
+    rows = [(name, 40, 2, of) for of in ENVIRONMENTS for name in ENVIRONMENTS]
+    home, everywhere = built((run, make_result(run, *rows))).lines
+    assert everywhere.summary.macro == home.summary.macro
+
+
 def test_the_reference_is_what_others_are_compared_with() -> None:
     usual, other = make_run("fed-se", 1), make_run("fedit", 1)
     made = built((usual, shared(usual, 50, 50, 50)), (other, shared(other, 30, 40, 50)))
@@ -176,7 +213,7 @@ def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
     made = built((first, shared(first, 50, 50, 50)), (second, None), *others)
     assert made.missing == ["fed-se-2", "fedit-1", "fedit-2"]
     assert [line.name for line in made.lines] == ["fed-se"]
-    assert "Not run: fed-se-2, fedit." in text.markdown(table.to_data(made))
+    assert "Missing: fed-se-2, fedit." in text.markdown(table.to_data(made))
 
 
 def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
@@ -269,6 +306,18 @@ def test_a_result_of_another_spec_is_refused_by_the_field(tmp_path: Path) -> Non
     changed = make_run("fed-se", 1, training={"epochs": 5})
     with pytest.raises(InputError, match=r"made with spec\.training\.epochs 2, .* now says 5"):
         results.read(tmp_path, changed)
+
+
+def test_a_result_is_refused_when_a_world_that_took_no_part_has_changed(tmp_path: Path) -> None:
+    run = replace(make_run("fed-se", 1), unseen=("maze",))
+    result = shared(run, 50, 50, 50).model_copy(update={"left_out": run.left_out})
+    results.write(tmp_path, run, result)
+    assert results.read(tmp_path, run) == result
+    worlds = [{"name": n, "world": n} for n in ENVIRONMENTS]
+    worlds[1]["options"] = {"size": 9}
+    silos = make_federation(environments=worlds)
+    with pytest.raises(InputError, match=r"spec\.environments\.maze\.options.* now says .*9"):
+        results.read(tmp_path, replace(run, silos=silos))
 
 
 def test_a_field_that_has_come_since_with_its_default_is_no_change(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""What a finished run says, read from its bucket."""
+
+import pytest
+
+from hansa import keys
+from hansa.compare.collect import Finished, result_of
+from hansa.compare.comparison import Run
+from hansa.compare.drive import telling_of
+from hansa.local.results import choose_served
+from hansa.manifest import EvaluationDocument, PersonalManifest, StartAdapter, canonical
+from hansa.status import AdapterStatus, FederationStatus
+from tests.builders import make_federation, with_status
+from tests.memory_store import MemoryStore
+
+KEPT, PLAYED = 1, 2
+"""Rounds of the adapter that a guard kept, and of the one that was evaluated last."""
+STATUS = FederationStatus(
+    round=PLAYED,
+    evaluated=PLAYED,
+    adapter=AdapterStatus(round=KEPT, uri="s3://bucket/x", sha256="a" * 64),
+)
+
+
+def made(run: Run, **fields: object) -> dict[str, object]:
+    same = {"program": "1", "environment": "maze", "fingerprint": "a" * 64, "inputs": {}}
+    return {**same, "adapter": StartAdapter(round=PLAYED, sha256="a" * 64).to_json(), **fields}
+
+
+@pytest.fixture
+def run() -> Run:
+    federation = make_federation("maze", personalization="best")
+    return Run(method="m", base="fed-se", seed=1, federation=federation, silos=federation)
+
+
+def test_what_silos_serve_is_found_though_a_guard_kept_an_earlier_adapter(run: Run) -> None:
+    store = MemoryStore()
+    for round_, won in ((KEPT, 1), (PLAYED, 0)):
+        played = {"temperature": 1.0, "episodes": 1, "successes": won, "tasks": {"t": [won, 1]}}
+        document = EvaluationDocument.model_validate(made(run, **played))
+        store.objects[keys.evaluation("run", "maze", round_)] = canonical(document.to_json())
+    own = made(run, choice="finetuned-2", validation={}, tasks={"t": [1, 1], "u": [1, 1]})
+    manifest = PersonalManifest.model_validate(own)
+    folder = keys.personal_folder("run", "maze", PLAYED)
+    store.objects[folder + keys.MANIFEST] = canonical(manifest.to_json())
+    result = result_of(run, Finished(run, store, "run", PLAYED), STATUS, "here")
+    assert (result.final, result.serves) == (KEPT, {"maze": "finetuned-2"})
+    assert [(row.round, row.tasks) for row in result.rows if row.of == "maze"] == [(KEPT, 2)]
+
+
+def test_the_adapter_of_no_round_is_no_object(run: Run) -> None:
+    assert Finished(run, MemoryStore(), "run", 2).shared_adapter(0) == b""
+
+
+@pytest.mark.parametrize(("asked", "round_"), [("last", PLAYED), ("1", 1)])
+def test_what_a_silo_serves_last_was_chosen_after_the_last_evaluation(
+    asked: str, round_: int
+) -> None:
+    assert choose_served(with_status(make_federation(), STATUS), asked) == round_
+
+
+def of(method: str) -> Run:
+    shown = {"exploration": {"tasksPerRound": 0}} if method == "fedit" else {}
+    federation = make_federation(**shown)
+    return Run(method=method, base=method, seed=1, federation=federation, silos=federation)
+
+
+@pytest.mark.parametrize(
+    ("methods", "telling"),
+    [
+        (["pre-trained", "fedit", "fed-se"], ["fed-se"]),
+        (["pre-trained", "fedit"], ["fedit"]),
+        (["pre-trained"], []),
+    ],
+)
+def test_the_time_is_told_by_a_run_that_explores_or_at_least_trains(
+    methods: list[str], telling: list[str]
+) -> None:
+    assert [run.method for run in telling_of([of(method) for method in methods])] == telling
