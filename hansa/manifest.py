@@ -88,7 +88,7 @@ class Learning(Model):
     """How an environment's exploring and training went, beyond what is counted."""
 
     solved: Count = 0
-    """Different training tasks that the agent itself has solved, in all its experience."""
+    """Different training tasks that the agent itself has solved, in all rounds it learns from."""
     groups: dict[str, Tally] = Field(default_factory=dict)
     """Successes and episodes of the round by kind of task, where the world tells kinds apart."""
     pass_at: dict[str, float] = Field(default_factory=dict)

@@ -46,15 +46,12 @@ class Chat:
         """Tokens of the agent's turns as it should have written them, with the end token."""
         return [[*tokens, self.end] for tokens in self._encode([self._clean(t) for t in texts])]
 
-    def texts(self, actions: list[list[int]]) -> list[str]:
-        """What the agent wrote, without the token that ends it."""
-        return [text.strip() for text in self._decode(actions)]
-
     def written(self, action: Sequence[int]) -> str:
-        """What the agent wrote so far, with the spaces and lines around it."""
-        return self._decode([list(action)])[0]
+        """What the agent wrote so far."""
+        return self.texts([list(action)])[0]
 
-    def _decode(self, actions: list[list[int]]) -> list[str]:
+    def texts(self, actions: list[list[int]]) -> list[str]:
+        """What the agent wrote, with the spaces around it, without the token that ends it."""
         decoded: list[str] = self._tokenizer.batch_decode(actions, skip_special_tokens=True)
         return decoded
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hansa.assignment import Assignment
 from hansa.manifest import Counts, Learning
-from hansa_client import batch, explore, trajectory
+from hansa_client import batch, explore, parts, trajectory
 from hansa_client.evaluate import by_task
 from hansa_client.experience import Shard
 from hansa_client.trajectory import Episode
@@ -64,7 +64,7 @@ def _kinds(assignment: Assignment) -> dict[str, str]:
     """The kind of each task of the round."""
     with explore.explained(assignment):
         world = explore.make_world(assignment)
-        jobs = explore.explore_jobs(assignment, world.tasks("train"))
+        jobs = parts.jobs(assignment, "train", explore.explore_jobs)
         return {job.task.id: world.group(job.task) for job in jobs}
 
 

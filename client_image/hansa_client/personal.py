@@ -202,7 +202,8 @@ def _evolved(client: Client, agent: Agent) -> Iterator[Tensors]:
     told = client.told
     # Shards of earlier rounds are asked for who they belong to, not for this Job's settings.
     shared = Shards(client.private, told.model_copy(update={"round": told.round + 1}))
-    known = [shard for round_ in shared.rounds() if (shard := shared.find(round_))]
+    earlier = [round_ for round_ in shared.rounds() if round_ <= told.round]
+    known = [shard for round_ in earlier if (shard := shared.find(round_))]
     own = _shards(client)
     start, whole = agent.start, agent.whole
     for number in range(1, told.start.round + 1):

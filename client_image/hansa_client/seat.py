@@ -118,7 +118,7 @@ class Seat:
         """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
         for ending in self.how.stop:
             text = text.partition(ending)[0]
-        self._turns.append(Turn(role="agent", text=text, tokens=tokens))
+        self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens))
         self._length += len(tokens)
         self.written += len(tokens)
         self.unread = tokens[-1:]

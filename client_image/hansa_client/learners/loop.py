@@ -57,7 +57,8 @@ def train(
     return Trained(
         tensors=tensors,
         loss=sum(loss for loss, _ in last) / sum(size for _, size in last),
-        optimizer=run.optimizer.state(),
+        # A half of LoRA that this round leaves as it is keeps its moments for its own round.
+        optimizer={**(lesson.optimizer or {}), **run.optimizer.state()},
         micro_batch_tokens=run.shrunk,
     )
 
@@ -104,7 +105,7 @@ class _Run:
             try:
                 return sum(self._backward(part, size) for part in self._parts(step, self._room))
             except torch.OutOfMemoryError:
-                if not self._shrink(step):
+                if not self._shrink():
                     raise
             self._expect()
 
@@ -119,21 +120,26 @@ class _Run:
         parts = [part for step in self._lesson.steps() for part in self._parts(step, self._room)]
         self._scorer.expect([[self._lengths[index] for index in part] for part in parts])
 
-    def _shrink(self, step: Sequence[int]) -> bool:
-        """Halve the parts for this step and all that follow; false: one example alone is too much.
+    def _shrink(self) -> bool:
+        """Halve the parts of all steps, for a recording has room for the largest of any.
 
-        What was added up so far is forgotten: the step begins anew.
+        False: one example alone is too much. What was added up so far is forgotten: the step begins
+        anew.
         """
         self.optimizer.forget_gradients()
         torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
-        largest = self._largest(step, self._room)
-        if largest <= self._largest(step, 1):
+        largest = self._largest(self._room)
+        if largest <= self._largest(1):
             return False
         self._room = self.shrunk = largest // 2
         return True
 
-    def _largest(self, step: Sequence[int], room: int) -> int:
-        return max(batch.padded(part, self._lengths) for part in self._parts(step, room))
+    def _largest(self, room: int) -> int:
+        return max(
+            batch.padded(part, self._lengths)
+            for step in self._lesson.steps()
+            for part in self._parts(step, room)
+        )
 
     def _parts(self, step: Sequence[int], room: int) -> list[list[int]]:
         own = crew.share(step, self._lesson.together)

@@ -42,13 +42,19 @@ class Weighted:
     def __init__(self, lesson: Lesson) -> None:
         self._sequences = lesson.sequences
         self._weights = lesson.weights
+        pairs = zip(lesson.weights, lesson.sequences, strict=True)
+        earned = sum(weight * agent_tokens([sequence]) for weight, sequence in pairs)
+        self._mean = earned / agent_tokens(lesson.sequences)
 
     def begin(self, scorer: Scorer) -> None:
         """Nothing to prepare."""
 
     def size(self, step: Sequence[int]) -> float:
-        """The agent's tokens, each as its trajectory counts."""
-        return sum(self._weights[i] * agent_tokens([self._sequences[i]]) for i in step)
+        """The agent's tokens, each as one counts on average.
+
+        By the step's own weights a step of poor trajectories would pull as much as one of good.
+        """
+        return self._mean * agent_tokens([self._sequences[index] for index in step])
 
     def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
         """Summed over them."""

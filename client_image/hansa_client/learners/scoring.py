@@ -46,8 +46,22 @@ class Scorer:
     ) -> list[torch.Tensor]:
         """Log-likelihoods of the agent's tokens of each trajectory, many scored at once.
 
-        Similar lengths go together, so little is padded.
+        Where memory does not hold so many, fewer.
         """
+        longest = max(map(len, sequences), default=0)
+        while True:
+            try:
+                return self._references(sequences, batch_tokens)
+            except torch.OutOfMemoryError:
+                if batch_tokens <= longest:
+                    raise
+            batch_tokens = max(longest, batch_tokens // 2)
+            torch.cuda.empty_cache()
+
+    def _references(
+        self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
+    ) -> list[torch.Tensor]:
+        """Similar lengths go together, so little is padded."""
         lengths = [len(sequence) for sequence in sequences]
         order = sorted(range(len(lengths)), key=lambda index: lengths[index])
         found: dict[int, torch.Tensor] = {}

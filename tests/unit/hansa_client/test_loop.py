@@ -20,6 +20,7 @@ from hansa_client import batch, learners, momentum
 from hansa_client.learners import Lesson, Trained, loop
 from hansa_client.learners.dpo import Preference
 from hansa_client.learners.grpo import Advantage
+from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.scoring import Scorer, agent_tokens
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.model import Base
@@ -113,6 +114,53 @@ def test_where_memory_runs_out_the_parts_are_halved_and_training_goes_on(
     assert train(base, lesson).micro_batch_tokens == 0
 
 
+def test_memory_that_a_larger_row_of_a_later_step_takes_is_found_by_halving_that(
+    base: Base, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording has room for the largest row to come, whatever the first step is."""
+    one, rest = lesson.sequences[-1], lesson.sequences[:4]
+    short = changed(replace(lesson, sequences=[one, *rest], weights=[1.0] * 5), batch_tokens=50)
+    seeds = (replace(short, seed=seed) for seed in range(50))
+    told = next(each for each in seeds if each.steps()[0] == [0])
+    expected: list[int] = []
+
+    def expect(_: Scorer, rows: Sequence[Sequence[int]]) -> None:
+        expected.append(max(len(row) * max(row) for row in rows))
+
+    class Recording(Imitation):
+        def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
+            if expected[-1] > 30:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return super().loss(scorer, part)
+
+    monkeypatch.setattr(Scorer, "expect", expect)
+    trained = loop.train(base, told, lambda done, total: None, Recording(told))
+    assert 0 < trained.micro_batch_tokens <= 30 < expected[0]
+
+
+def test_what_the_start_adapter_finds_likely_is_asked_for_in_parts_that_fit(
+    base: Base, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer, chances = Scorer(base.model, base.device), Scorer.chances
+    tried: list[int] = []
+
+    def narrow(own: Scorer, sequences: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
+        tried.append(len(sequences) * max(map(len, sequences)))
+        if tried[-1] > 50:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return chances(own, sequences)
+
+    with torch.inference_mode():
+        free = scorer.references(lesson.sequences, 400)
+        monkeypatch.setattr(Scorer, "chances", narrow)
+        found = scorer.references(lesson.sequences, 400)
+        for one, other in zip(found, free, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+        assert max(tried) > 50
+        with pytest.raises(torch.OutOfMemoryError):
+            scorer.references([lesson.sequences[0]] * 60 + [Trajectory([1] * 60, [True] * 60)], 400)
+
+
 def test_an_example_that_alone_is_too_large_fails(base: Base, lesson: Lesson) -> None:
     with pytest.raises(torch.OutOfMemoryError):
         loop.train(base, lesson, lambda done, total: None, Narrow(lesson, 10))
@@ -175,6 +223,27 @@ def test_kept_moments_change_the_next_round_and_are_restored_to_the_bit(
     assert any((fresh.tensors[n] != kept.tensors[n]).any() for n in fresh.tensors)
     steps = {float(v[0]) for n, v in kept.optimizer.items() if n.endswith(".steps")}
     assert steps == {2.0 * len(lesson.steps())}
+
+
+def test_a_half_that_rests_keeps_its_moments_for_its_own_round(base: Base, lesson: Lesson) -> None:
+    first = train(base, replace(lesson, half="B"))
+    second = train(base, replace(lesson, half="A", start=first.tensors, optimizer=first.optimizer))
+    third = replace(lesson, half="B", start=second.tensors, optimizer=second.optimizer)
+    steps = {float(v[0]) for n, v in train(base, third).optimizer.items() if n.endswith(".steps")}
+    assert steps == {1.0 * len(lesson.steps()), 2.0 * len(lesson.steps())}
+
+
+def test_what_earned_little_counts_little_also_where_it_is_alone_in_a_step(
+    base: Base, lesson: Lesson
+) -> None:
+    told = changed(lesson, learner="reward-weighted", batch_tokens=1, max_steps=8)
+    rich = replace(told, weights=[1.0] * 8)
+    poor = replace(told, weights=[1.0, 0.01] * 4)
+    for objective in (Weighted(rich), Weighted(poor)):
+        sizes = [objective.size([i]) / agent_tokens([lesson.sequences[i]]) for i in range(8)]
+        assert sizes == pytest.approx([sizes[0]] * 8)
+    assert Weighted(rich).size([0, 1]) == agent_tokens(lesson.sequences[:2])
+    assert adapter.distance(train(base, rich).tensors, train(base, poor).tensors) > 1e-4
 
 
 def test_momentum_is_kept_in_the_private_store_for_the_next_round(

@@ -8,7 +8,7 @@ import pytest
 from hansa import logs
 from hansa.assignment import Assignment
 from hansa.errors import PermanentError
-from hansa_client import explore, parts
+from hansa_client import explore, insight, parts
 from hansa_client.experience import Shards
 from hansa_client.round import Client
 from hansa_client.worlds import DEMO_OPTIONS, OptionError, make
@@ -60,6 +60,13 @@ def test_it_plays_the_silos_tasks_with_their_luck(assign: Assign, choose: parts.
         for job in parts.jobs(alone(assign, part), "train", choose)
     ]
     assert [(job.task.id, job.seed) for job in pooled] == apart
+
+
+def test_its_kinds_of_tasks_are_its_worlds(assign: Assign) -> None:
+    told = assign(**POOLED)
+    played = [job.task.id for job in parts.jobs(told, "train", explore.explore_jobs)]
+    kinds = insight._kinds(told)
+    assert {task: kinds[task] for task in played} == {t: t.partition("/")[0] for t in played}
 
 
 def test_its_evaluation_counts_each_worlds_tasks_apart(assign: Assign) -> None:

@@ -175,6 +175,19 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
 
 
 @pytest.mark.slow
+def test_a_later_round_that_was_gone_back_from_is_not_learned_from(
+    assign: Assign, trained: dict[str, Any]
+) -> None:
+    stores, told = shared(assign, trained)
+    play(told, stores)
+    later = stores[1].objects[keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)]
+    gone_back, _ = shared(assign, trained)
+    gone_back[1].objects[keys.experience_shard("silo", "maze", 2)] = later
+    play(told, gone_back)
+    assert gone_back[1].objects[FINETUNED] == stores[1].objects[FINETUNED]
+
+
+@pytest.mark.slow
 def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
     assign: Assign, trained: dict[str, Any]
 ) -> None:

@@ -14,6 +14,7 @@ from hansa.errors import PermanentError
 from hansa_client import engine, explore, model, rollout, seeds
 from hansa_client.model import Base
 from hansa_client.rollout import Job, Play
+from hansa_client.seat import Seat
 from hansa_client.trajectory import Episode, render
 from hansa_client.worlds import DEMO_OPTIONS, World, make
 
@@ -109,6 +110,15 @@ def test_a_text_ends_a_turn_and_is_not_acted_on(base: Base) -> None:
     for turn in (turn for episode in stopped for turn in episode.turns if turn.role == "agent"):
         assert turn.text in ("move", "move left", "move right") or turn.text.count("move") > 1
         assert len(turn.tokens) <= 256
+
+
+def test_spaces_of_a_text_that_ends_a_turn_count_and_those_around_the_action_do_not() -> None:
+    world = make("maze", DEMO_OPTIONS["maze"])
+    shape: dict[str, Any] = {"temperature": 1.0, "max_length": 99, "batch_episodes": 1, "round": 1}
+    how = Play(**shape, source="exploration", stop=("Observation: ",))
+    seat = Seat(world, Job(world.tasks("train")[0], 0, 1), how)
+    seat.say([1], " move up\nObservation: ")
+    assert seat._turns[-1].text == "move up"
 
 
 def test_a_cut_action_ends_in_the_next_observation_and_is_not_trained_to_end(base: Base) -> None:
