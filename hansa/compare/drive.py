@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -152,7 +153,7 @@ class _Worker:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})},
-                preexec_fn=die_with_parent,  # only prctl runs in it
+                preexec_fn=partial(die_with_parent, os.getpid()),  # only prctl runs in it
                 start_new_session=True,  # Ctrl-C is ours, and we stop them in good order
             )
 

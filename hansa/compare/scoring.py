@@ -59,6 +59,7 @@ def score(
     if not adapters:
         told = {BASE: _assignment(run, store, BASE, 0, b"")}
     _carry_out(run, folder, store, told, parallel)
+    store.ensure()
     reader = store.store()
     return {
         name: EvaluationDocument.model_validate_json(reader.get(_document(one)))

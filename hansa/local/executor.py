@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hansa.assignment import ENV_ASSIGNMENT, ENV_PROGRESS, ENV_REPORT, decode_report
+from hansa.assignment import (
+    ENV_ASSIGNMENT,
+    ENV_MODEL_CACHE,
+    ENV_PROGRESS,
+    ENV_REPORT,
+    decode_report,
+)
 from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
 from hansa.local.capacity import Capacity
 from hansa.local.lifeline import die_with_parent
@@ -61,7 +68,10 @@ class LocalExecutor:
         self._folder = folder
         self._environ = environ
         self._capacity = capacity
-        self._base = {
+        # Before the environment, which may say otherwise: a Job's own folder for temporary files
+        # goes with it, and every Job would download its model anew.
+        models = str(Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}")
+        self._base = {ENV_MODEL_CACHE: models} | {
             name: value
             for name, value in os.environ.items()
             if own_credentials or not name.startswith("AWS_")

@@ -86,6 +86,8 @@ def run(
         reached = store.store() if store else own_store(spec, environ.reader())
         # Why a run failed matters more than that its results cannot be read now.
         with suppress(StoreError) if ended.status.phase == "Failed" else nullcontext():
+            if store:
+                store.ensure()
             at_end(ended, folder, reached)
         return ended
 

@@ -354,8 +354,8 @@ def find_weed() -> Path:
 
 
 def _lock(path: Path, patience_seconds: float) -> IO[str]:
-    """Take the folder; a server that dies with its killed owner gets a moment to go."""
-    deadline = time.monotonic() + min(patience_seconds, 5.0)
+    """Take the folder; who only reads it, or dies with a killed owner, gets some time to go."""
+    deadline = time.monotonic() + patience_seconds
     file = path.open("a+")
     while True:
         try:

@@ -135,7 +135,8 @@ class RunDir:
 
 def _is_ours(name: str) -> bool:
     """Whether a run may have left this before its first save."""
-    return name in ("lock", "store", "jobs", "federation.tmp") or name.endswith(".log")
+    left = name.startswith(".") and ".log." in name  # half of a log that was being replaced
+    return name in ("lock", "store", "jobs", "federation.tmp") or name.endswith(".log") or left
 
 
 def _next_metadata(old: Federation, wanted: Federation) -> Metadata:

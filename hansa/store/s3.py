@@ -216,11 +216,14 @@ class S3Store:
         return self._call(attempt, lambda error: self._judge(error, prefix, "list"))
 
     def _read(self, key: str, attempt: Callable[[], _T]) -> _T:
+        def judge(error: Exception) -> StoreError:
+            return self._judge(error, key, "read")
+
         try:
-            return self._call(attempt, lambda error: self._judge(error, key, "read"))
+            return self._call(attempt, judge)
         except Denied as denied:
             self._raise_if_missing(key, denied)
-            raise
+        return self._call(attempt, judge)  # it is there: written since the first try, perhaps
 
     def _raise_if_missing(self, key: str, denied: Denied) -> None:
         """Tell a missing object from a forbidden one: scoped credentials get 403 for both."""

@@ -22,7 +22,7 @@ SCRIPT = ROOT / "tools" / "cluster"
 PROBE = "devkube.local/probe:1"
 GIVEN = "HANSA_TEST_KUBECONFIG"
 """A cluster to use in place of devkube, with the images loaded and nodes that have GPUs."""
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 """A bound against hanging tests, never a measure of anything."""
 
 Manifest = dict[str, Any]

@@ -133,12 +133,12 @@ def many_gpus(silo: Hansa) -> Iterator[None]:
 
 def test_a_pod_waits_for_a_gpu_and_goes_on_when_one_comes(silo: Hansa, many_gpus: None) -> None:
     silo.apply(make("patient", **gpus(MANY_GPUS)))
-    hasty = {"startTimeoutSeconds": 3, "retries": 0}
+    hasty = {"startTimeoutSeconds": 15, "retries": 0}
     silo.apply(make("hasty", participation=hasty, **gpus(MANY_GPUS)))
     silo.cluster.until(lambda: "Insufficient nvidia.com/gpu" in message(silo, "patient"), "waits")
     silo.wait("hasty", lambda s: s.get("phase") == "Failed", "gives the wait up")
     told = silo.condition("hasty", "Degraded")["message"]
-    assert told.startswith("maze: did not start within 3 s: waits for a node")
+    assert told.startswith("maze: did not start within 15 s: waits for a node")
     assert "Insufficient nvidia.com/gpu" in told
     assert silo.status("patient")["environments"][0]["state"] == "Starting"
     assert silo.cluster.script("gpus", str(MANY_GPUS)).returncode == 0

@@ -1,12 +1,14 @@
 """The local executor with real processes and a program that does as it is told."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from hansa.assignment import ClientReport, for_environment
+from hansa.assignment import ENV_MODEL_CACHE, ClientReport, for_environment
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
 from hansa.local.capacity import Capacity, measure
@@ -210,6 +212,22 @@ def test_a_job_that_ended_leaves_no_temporary_file(
     executor.__exit__(None, None, None)
     executor._programs.clear()
     assert scratch(tmp_path) == list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["", "/models"])
+def test_models_are_downloaded_for_all_jobs_and_not_into_a_folder_that_goes_with_one(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.delenv(ENV_MODEL_CACHE, raising=False)
+    if given:
+        monkeypatch.setenv(ENV_MODEL_CACHE, given)
+    executor = make()
+    executor.create(job("answer"))
+    wait(executor, "answer-maze")
+    said = (tmp_path / "jobs/answer-maze/log.txt").read_text().splitlines()
+    (line,) = [each for each in said if each.startswith("models ")]
+    usual = f"{tempfile.gettempdir()}/hansa-{os.getuid()}"
+    assert line == f"models {given or usual}"
 
 
 def test_temporary_files_of_a_runner_that_was_killed_go_with_the_next(

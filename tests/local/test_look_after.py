@@ -6,10 +6,13 @@ import pytest
 
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob
+from hansa.local import loop
+from hansa.local.display import PlainDisplay
 from hansa.local.loop import _look_after
 from hansa.local.objectstore import LocalStore
+from hansa.local.rundir import RunDir
 from tests import processes
-from tests.builders import NOW
+from tests.builders import NOW, make_federation
 
 
 def job(name: str, exit_code: int) -> ObservedJob:
@@ -21,6 +24,28 @@ def job(name: str, exit_code: int) -> ObservedJob:
         created_at=NOW,
         exit_code=exit_code,
     )
+
+
+@pytest.mark.slow
+def test_results_are_read_though_the_store_died_with_the_last_round(tmp_path, monkeypatch):
+    killed, read = [], []
+
+    def ends(federation, spec, folder, executor, store, display):
+        killed.append(store.pid)
+        processes.kill(store.pid)
+        processes.until(lambda: not store.alive(), "the store to die")
+        return federation
+
+    monkeypatch.setattr(loop, "_loop", ends)
+    folder, federation = RunDir(tmp_path / "run"), make_federation()
+    loop.run(
+        federation,
+        folder,
+        loop.Options(embedded=True),
+        PlainDisplay(),
+        lambda ended, folder, store: read.append(list(store.list(""))),
+    )
+    assert killed and read == [[]]
 
 
 @pytest.mark.slow

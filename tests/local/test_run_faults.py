@@ -51,10 +51,10 @@ def test_jobs_wait_for_a_store_that_is_down_overloaded_or_slow(
     )
     credentials = small.write_credentials(tmp_path, weed)
     proxy.fail("503", methods=("PUT",), contains="experience/maze/00001")
-    proxy.fail("slow", seconds=5, methods=("PUT",), contains="global/00001/adapter_model")
+    proxy.fail("slow", seconds=12, methods=("PUT",), contains="global/00001/adapter_model")
     proxy.down()
     with small.Run(
-        manifest, tmp_path / "run", "--credentials", credentials, **{ENV_PATIENCE: "1"}
+        manifest, tmp_path / "run", "--credentials", credentials, **{ENV_PATIENCE: "4"}
     ) as run:
         both = [f"JobRetried {name}: " for name in small.ENVIRONMENTS]
         until(lambda: all(text in run.events for text in both), "both to find it down")
@@ -66,7 +66,7 @@ def test_jobs_wait_for_a_store_that_is_down_overloaded_or_slow(
         assert is_absent(store, keys.experience_shard(prefix, "maze", 1))
         assert not any("updates/maze" in folder for folder in expect_whole(store, prefix))
         proxy.heal()
-        proxy.fail("slow", seconds=5, methods=("PUT",), contains="global/00001/adapter_model")
+        proxy.fail("slow", seconds=12, methods=("PUT",), contains="global/00001/adapter_model")
 
         until(lambda: "JobRetried aggregator: " in run.events, "the aggregator to find it slow")
         assert not any("global/" in folder for folder in expect_whole(store, prefix))

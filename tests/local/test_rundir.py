@@ -56,6 +56,7 @@ def test_a_folder_that_a_killed_first_start_left_is_taken(folder: RunDir) -> Non
     (folder.path / "lock").touch()
     (folder.path / "federation.tmp").write_text("{")
     (folder.path / "hansa_client.log").touch()
+    (folder.path / ".seconds.log.123").touch()  # killed while one was written anew
     folder.prepare()
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,18 +109,18 @@ def test_a_lasting_failure_is_unreachable_and_leaves_nothing_half_written(
     with pytest.raises(NotFound):
         store.get(key)
     proxy.heal()
-    mine.put_if_absent(key, DATA)
+    through(patience_seconds=20).put_if_absent(key, DATA)
     assert store.get(key) == DATA
 
 
 def test_a_store_that_is_down_is_unreachable_and_found_again(
     proxy: FaultyProxy, through: Through, fresh_prefix: str
 ) -> None:
-    mine = through(patience_seconds=0.3)
+    mine, hasty = through(patience_seconds=20), through(patience_seconds=0.3)
     mine.put_if_absent(f"{fresh_prefix}/before", b"1")
     proxy.down()
     with pytest.raises(Unreachable, match="Could not connect"):
-        mine.put_if_absent(f"{fresh_prefix}/while", b"2")
+        hasty.put_if_absent(f"{fresh_prefix}/while", b"2")
     proxy.up()
     mine.put_if_absent(f"{fresh_prefix}/while", b"2")
     assert mine.get(f"{fresh_prefix}/before") == b"1"
@@ -176,6 +177,16 @@ def test_a_refused_read_of_a_missing_object_is_not_found_when_listing_says_so(
         getattr(mine, verb)(f"{fresh_prefix}/missing")
     with pytest.raises(Denied):
         getattr(mine, verb)(f"{fresh_prefix}/there")
+
+
+@pytest.mark.parametrize("verb", ["get", "size"])
+def test_an_object_that_a_twin_writes_while_it_is_looked_for_is_read(
+    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, verb: str
+) -> None:
+    key = f"{fresh_prefix}/key"
+    written = partial(store.put_if_absent, key, b"1")
+    proxy.fail("403", times=1, contains=key, then=written)
+    assert getattr(through(patience_seconds=20), verb)(key) in (b"1", 1)
 
 
 def test_a_write_whose_answer_was_lost_is_known_as_ones_own(
