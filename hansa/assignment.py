@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hansa.errors import PermanentError
-from hansa.manifest import Count, Counts, Figures, Member, StartAdapter
+from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
+from hansa.policy import quorum
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
@@ -34,7 +35,7 @@ class Assignment(Model):
     """What to do."""
     federation: str
     """Name of the federation."""
-    seed: Count
+    seed: Seed
     """The federation's seed."""
     model: ModelSource
     """The base model."""
@@ -108,15 +109,11 @@ class Assignment(Model):
         }
 
 
-class EvaluationReport(Model):
+class EvaluationReport(Figures):
     """How an adapter did."""
 
     round: Count
     """Round of the adapter."""
-    episodes: Count
-    """Episodes played."""
-    successes: Count
-    """Successful ones."""
     broken: Count = 0
     """Episodes dropped since the world failed in them."""
     effective: float | None = None
@@ -136,9 +133,9 @@ class ClientReport(Model):
     """The round."""
     trained: bool
     """False: no experience yet, so no member of the mean."""
-    manifest: str
+    manifest: Sha256
     """Digest of the update's manifest."""
-    adapter: str = ""
+    adapter: Sha256 | Literal[""] = ""
     """Digest of the update's tensors."""
     counts: Counts
     """What the round did."""
@@ -182,9 +179,9 @@ class AggregatorReport(Model):
     """Which report this is."""
     round: Count
     """The round."""
-    manifest: str
-    """Digest of the global manifest."""
-    adapter: str
+    manifest: Sha256 | Literal[""]
+    """Digest of the global manifest; empty where too few updates passed the gate."""
+    adapter: Sha256 | Literal[""]
     """Digest of the global adapter."""
     bytes: Count
     """Size of the adapter."""
@@ -283,7 +280,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
 def for_aggregator(federation: Federation, current: CurrentRound) -> Assignment:
     """What the aggregator of the open round merges; its members are frozen by then."""
     answered = sum(e.state == "Empty" for e in current.environments)
-    minimum = current.participation.minimum_updates or len(current.environments)
+    minimum = quorum.minimum(current)
     return Assignment(
         **_common(federation, current),
         role="aggregator",

@@ -3,7 +3,7 @@
 A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.draft import Draft
@@ -131,6 +131,32 @@ def next_attempt(draft: Draft, of: Attempts, *, counted: bool) -> dict[str, obje
         "failures": of.failures + counted,
         "not_before": draft.now + pause,
     }
+
+
+def is_lost(draft: Draft, current: CurrentRound, job: ObservedJob) -> bool:
+    """Whether a Job's node is gone and nothing has taken its place in the time that a start has."""
+    if job.state != "starting" or job.reason != "Disrupted":
+        return False
+    end = deadline.ends_at(job.created_at, current.participation.start_timeout_seconds)
+    draft.wake(end)
+    return deadline.is_over(end, draft.now)
+
+
+def with_fresh_clocks(status: FederationStatus, now: datetime) -> FederationStatus:
+    """The status of a federation whose Jobs were stopped: they and their time begin anew."""
+    current = status.current
+    if current is None:
+        return status
+    update = {
+        "started_at": None,
+        "frozen_at": now if current.frozen_at else None,
+        "aggregator": current.aggregator.model_copy(update={"not_before": now}),
+        "environments": [
+            e if e.state in CONCLUDED else e.model_copy(update={"not_before": now})
+            for e in current.environments
+        ],
+    }
+    return status.model_copy(update={"current": current.model_copy(update=update)})
 
 
 def leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:

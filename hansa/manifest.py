@@ -5,16 +5,18 @@ A folder without its manifest does not exist; a manifest, once written, never ch
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from hansa import intervals
 from hansa.errors import AnotherRun
 from hansa.spec import Model, differences
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""A number that every program reads alike, and that no sum makes infinite."""
+Seed = Annotated[int, Field(ge=0)]
 
 
 def _no_more_than_played(tally: list[int]) -> list[int]:
@@ -232,13 +234,18 @@ class Figures(Model):
     successes: Count
     """Episodes that were successful."""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _no_more_than_played([self.successes, self.episodes])
+        return self
+
     @property
     def ratio(self) -> float | None:
         """Share of successes; nothing where nothing was played."""
         return round(self.successes / self.episodes, 4) if self.episodes else None
 
 
-class EvaluationDocument(Model):
+class EvaluationDocument(Figures):
     """How one global adapter did on one environment's held-out tasks."""
 
     kind: Literal["evaluation"] = "evaluation"
@@ -255,10 +262,6 @@ class EvaluationDocument(Model):
     """What the result was computed from."""
     temperature: float
     """Sampling temperature; 0 is greedy."""
-    episodes: Count
-    """Episodes played."""
-    successes: Count
-    """Episodes that were successful."""
     broken: Count = 0
     """Episodes dropped since the world failed in them; not among the episodes."""
     tasks: dict[str, Tally] = Field(default_factory=dict)

@@ -32,7 +32,14 @@ from hansa.status import (
     RoundEnvironment,
     RoundSettings,
 )
-from hansa.summary import adapter_uri, keep_adapter, record_fall, record_own, record_round
+from hansa.summary import (
+    adapter_uri,
+    forget_personal,
+    keep_adapter,
+    record_fall,
+    record_own,
+    record_round,
+)
 
 Kind = Literal["round", "evaluate"]
 
@@ -42,12 +49,15 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     draft = Draft(federation, observed, now)
     refusals = immutable_changes(federation.status.accepted, federation.spec)
     if refusals:
-        return draft.finish(federation.status, refusals=refusals)
+        seen = {"observed_generation": federation.metadata.generation}
+        return draft.finish(federation.status.model_copy(update=seen), refusals=refusals)
     status = _accept(federation)
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
         return draft.finish(status, wanted=False)
-    draft.tell_once(status.phase == "Suspended", "Resumed", "goes on where it stood")
+    if status.phase == "Suspended":
+        draft.tell("Resumed", "goes on where it stood")
+        status = attempts.with_fresh_clocks(status, now)
     status = _resume(draft, status)
     if status.failed:
         return draft.finish(status)
@@ -88,7 +98,7 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
     if status.evaluated < newest:
         current = _new_current(draft, status, "evaluate", newest)
         draft.wake(draft.now)
-        return status.model_copy(update={"current": current})
+        return forget_personal(status).model_copy(update={"current": current})
     return status
 
 
@@ -144,13 +154,13 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         return _abandon(draft, status, current)
     states = [e.state for e in current.environments]
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
-    minimum = current.participation.minimum_updates or len(states)
+    minimum = quorum.minimum(current)
     timed_out = deadline.is_over(end, draft.now)
     decision = quorum.decide(
         updated=states.count("Updated"),
         empty=states.count("Empty"),
         pending=sum(state not in attempts.CONCLUDED for state in states),
-        minimum=min(minimum, len(states)),
+        minimum=minimum,
         timed_out=timed_out,
     )
     if decision == "wait":
@@ -166,7 +176,7 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         return _freeze(draft, status, current)
     if decision == "empty":
         return _close_empty(draft, status, current)
-    return _fail(draft, status, current, "TooFewUpdates", quorum.too_few(current, minimum))
+    return _fail(draft, status, current, "TooFewUpdates", quorum.too_few(current))
 
 
 def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -186,13 +196,16 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
     """Bring the aggregator forward; close the round when it has committed."""
     job = draft.want(current, current.aggregator, "")
     end = deadline.ends_at(current.frozen_at, current.participation.round_timeout_seconds)
-    if job is None or job.is_active:
+    if job and attempts.is_lost(draft, current, job):
+        update = attempts.next_attempt(draft, current.aggregator, counted=False)
+        draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
+    elif job is None or job.is_active:
         if deadline.is_over(end, draft.now):
             why = f"round {current.round}: the aggregator did not finish in time"
             return _fail(draft, status, current, "AggregationFailed", why)
         draft.wake(end)
         return status
-    if job.state == "succeeded":
+    elif job.state == "succeeded":
         report = job.report
         if isinstance(report, AggregatorReport) and report.speaks_of(
             current.round, len(current.environments)
@@ -329,7 +342,7 @@ def _keep_the_best(
     if fall:
         draft.tell("RolledBack", f"{fall.message}; that adapter is not kept", warning=True)
         return record_fall(status, draft.federation, fall)
-    best = guard.best_adapter(current.guard, status.history)
+    best = guard.best_adapter(current.guard, status.history, current.round)
     if best is None or best.round == current.round:
         return status
     draft.tell("BestKept", f"the adapter of round {best.round} is kept: it did best of all")

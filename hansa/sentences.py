@@ -16,7 +16,9 @@ PATTERNS: dict[str, str] = {
     r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$": (
         "builtin:tiny, s3://bucket/prefix, hf:org/name@revision or path:/dir"
     ),
-    r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$": "s3://bucket/key or the path of a file",
+    r"^(s3://[a-z0-9][a-z0-9.-]+/([^\s*?$]*[^\s*?$/])|(path:)?[^\s:][^:]*)$": (
+        "s3://bucket/key of one file (no * ? $, no slash at its end), or its path"
+    ),
     r"^https?://[^\s/]+/?$": "http:// or https:// with a host and no path",
     r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$": (
         "a bucket name of 3 to 63 lower-case letters, digits, dots and dashes"

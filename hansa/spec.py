@@ -26,9 +26,16 @@ MAX_SECONDS = 30 * 24 * 3600
 """The longest wait."""
 Seconds = Annotated[int, Field(ge=1, le=MAX_SECONDS)]
 FileSource = Annotated[
-    str, Field(pattern=r"^(s3://[^/\s]+/\S+|(path:)?[^\s:][^:]*)$", max_length=500)
+    str,
+    Field(
+        pattern=r"^(s3://[a-z0-9][a-z0-9.-]+/([^\s*?$]*[^\s*?$/])|(path:)?[^\s:][^:]*)$",
+        max_length=500,
+    ),
 ]
-"""One file: `s3://bucket/key`, or a path with or without `path:` before it."""
+"""One file: `s3://bucket/key`, or a path with or without `path:` before it.
+
+A key goes into policies, where `*`, `?`, `$` or a slash at its end would open more than one object.
+"""
 PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
 
 

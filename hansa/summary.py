@@ -94,6 +94,12 @@ def record_personal(
     return _change_environment(status, name, personal=f"{ratio:.3f}", serves=report.serves)
 
 
+def forget_personal(status: FederationStatus) -> FederationStatus:
+    """The status while what silos serve is chosen anew; they may have stopped choosing."""
+    lines = [e.model_copy(update={"personal": "", "serves": ""}) for e in status.environments]
+    return status.model_copy(update={"environments": lines})
+
+
 def _gain(status: FederationStatus, name: str, round_: int) -> str | None:
     """What merging brought an environment in a round; nothing while one of the two is unknown."""
     entry = next((e for e in status.history if e.round == round_), None)
@@ -255,7 +261,7 @@ def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
 def _newest_success(status: FederationStatus, federation: Federation, wanted: Sequence[str]) -> str:
     """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
     newest = apart.newest(status, federation.spec.aggregation.strategy)
-    counted = [entry for entry in status.history if entry.round <= newest]
+    counted = [e for e in status.history if e.round <= newest and e.outcome != "rejected"]
     means = [m for m in (_mean(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 

@@ -320,6 +320,10 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
+_MOST_DIMENSIONS = 8
+"""The product of many numbers takes time that grows with their square."""
+
+
 def _entry(name: str, value: Any, origin: int, dtypes: Sequence[str]) -> Entry:
     if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
         raise AdapterError("header", f"{short(name)}: expected dtype, shape and data_offsets")
@@ -328,6 +332,8 @@ def _entry(name: str, value: Any, origin: int, dtypes: Sequence[str]) -> Entry:
         wanted = " or ".join(dtypes)
         raise AdapterError("dtype", f"{short(name)}: got {short(dtype)}, expected {wanted}")
     shape, offsets = _numbers(name, value["shape"]), _numbers(name, value["data_offsets"])
+    if len(shape) > _MOST_DIMENSIONS:
+        raise AdapterError("header", f"{short(name)}: got {len(shape)} dimensions, expected two")
     if len(offsets) != 2:
         raise AdapterError("offsets", f"{short(name)}: expected a begin and an end")
     begin, end = offsets

@@ -56,7 +56,8 @@ def by_element(
     if strategy == "norm-balanced":
         changes = rows - origin
         lengths = np.linalg.norm(changes, axis=1)
-        return origin + np.mean(changes / lengths[:, None], axis=0) * np.median(lengths)
+        length = sorted(lengths)[(count - 1) // 2]
+        return origin + np.mean(changes / lengths[:, None], axis=0) * length
     if strategy in ("krum", "multi-krum"):
         return rows[krum_order(rows, settings.faulty)[: kept(strategy, count, settings)]].mean(
             axis=0

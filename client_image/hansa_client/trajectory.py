@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from hansa.errors import Corrupt
-from hansa.manifest import Count
+from hansa.manifest import Count, Seed
 from hansa.spec import Model
 
 Token = Annotated[int, Field(ge=0)]
@@ -42,7 +42,7 @@ class Episode(Model):
     """Round that played it; 0 for demonstrations."""
     source: Literal["demonstration", "exploration", "evaluation"]
     """Who played, and why."""
-    seed: Count
+    seed: Seed
     """Seed its tokens were sampled with."""
     success: bool
     """Whether the goal was reached."""

@@ -11,9 +11,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from hansa.api import ANNOTATION_RETRY
+from hansa.attempts import with_fresh_clocks
 from hansa.errors import InputError
 from hansa.spec import Metadata, immutable_changes
-from hansa.status import Federation, FederationStatus
+from hansa.status import Federation
 
 DEFAULT_ROOT = Path("runs")
 LEAST_FREE_BYTES = 8 * 2**20
@@ -128,7 +129,7 @@ class RunDir:
         return wanted.model_copy(
             update={
                 "metadata": _next_metadata(old, wanted),
-                "status": _with_fresh_clocks(old.status, now),
+                "status": with_fresh_clocks(old.status, now),
             }
         )
 
@@ -147,15 +148,6 @@ def _next_metadata(old: Federation, wanted: Federation) -> Metadata:
     return old.metadata.model_copy(
         update={"generation": old.metadata.generation + changed, "annotations": annotations}
     )
-
-
-def _with_fresh_clocks(status: FederationStatus, now: datetime) -> FederationStatus:
-    current = status.current
-    if current is None:
-        return status
-    frozen_at = now if current.frozen_at else None
-    fresh = current.model_copy(update={"started_at": None, "frozen_at": frozen_at})
-    return status.model_copy(update={"current": fresh})
 
 
 def _short(error: Exception) -> str:

@@ -47,16 +47,22 @@ def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> 
     return Fall(round_, best, message)
 
 
-def best_adapter(guard: Guard | None, history: Sequence[HistoryEntry]) -> HistoryEntry | None:
-    """The adapter to end with: the highest on validation tasks, of those that most have played."""
+def best_adapter(
+    guard: Guard | None, history: Sequence[HistoryEntry], last: int
+) -> HistoryEntry | None:
+    """The adapter to end with: the highest on validation tasks of who could judge the last one.
+
+    Who has left meanwhile, or could not play the last one, must not make an old one win. Where
+    nobody could, those that most have played are compared.
+    """
     if guard is None or not guard.acts:
         return None
     known = [e for e in history if e.outcome == "aggregated" and e.validation]
-    return max(
-        known,
-        key=lambda e: (len(e.validation), _mean(e, list(e.validation)), -e.round),
-        default=None,
-    )
+    newest = next((entry for entry in known if entry.round == last), None)
+    if newest is None:
+        return max(known, key=lambda e: _height(e, list(e.validation)), default=None)
+    fair = [entry for entry in known if _common(entry, newest)]
+    return max(fair, key=lambda e: _height(e, _common(e, newest)))
 
 
 def _best(history: Sequence[HistoryEntry], judged: HistoryEntry) -> HistoryEntry | None:

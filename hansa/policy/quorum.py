@@ -22,12 +22,19 @@ def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: b
     return "aggregate" if updated else "empty"
 
 
-def too_few(current: CurrentRound, minimum: int) -> str:
+def minimum(current: CurrentRound) -> int:
+    """Answers that a round needs: never more than it has environments, of which some may leave."""
+    count = len(current.environments)
+    return min(current.participation.minimum_updates or count, count)
+
+
+def too_few(current: CurrentRound) -> str:
     """What to tell whoever has to mend a round that could not reach its minimum."""
     failed = [f"{e.name} ({e.message})" for e in current.environments if e.state == "Failed"]
     answered = sum(e.state in ANSWERED for e in current.environments)
     return (
         f"round {current.round}: {answered} of {len(current.environments)} environments answered, "
-        f"participation.minimumUpdates needs {minimum}; failed: {'; '.join(failed) or 'none'}. "
+        f"participation.minimumUpdates needs {minimum(current)}; "
+        f"failed: {'; '.join(failed) or 'none'}. "
         "Mend them or lower the minimum, then change the spec or run `hansa retry`"
     )

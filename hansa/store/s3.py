@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -33,6 +34,7 @@ request, and the next has to open another."""
 _T = TypeVar("_T")
 _Judge = Callable[[Exception], StoreError]
 
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _BAD_CREDENTIALS = {
     "InvalidAccessKeyId": "the access key is not known there",
     "SignatureDoesNotMatch": "the secret key does not fit the access key",
@@ -255,6 +257,8 @@ class S3Store:
 
         if isinstance(error, StoreError):
             return error
+        if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
+            raise error  # this machine's fault: asking the store again does not help
         if isinstance(error, exceptions.ClientError):
             return self._judge_answer(error.response, key, verb)
         if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY" in str(error):

@@ -41,9 +41,8 @@ class Publisher:
         try:
             stored = self._kube.replace(f"{collection}/{key.name}/status", body)
         except ApiError as error:
-            if error.is_conflict:  # the next pass plans on the newest, however slow the watch is
-                for newest in named(self._kube, collection, key.name):
-                    self._index.see_federation(newest)
+            if error.is_conflict or error.is_not_found:
+                self.look(key, planned_on)  # the next pass plans on it, however slow the watch is
             if error.status == 413 or "too large" in error.message:
                 raise InputError(
                     "spec.environments: got options that make the status too long "
@@ -51,6 +50,14 @@ class Publisher:
                 ) from error
             raise
         self._index.see_federation(stored)
+
+    def look(self, key: Key, known: Data | None) -> None:
+        """See what there is of a federation: a watch may have missed that it changed, or went."""
+        there = list(named(self._kube, federations_path(key.namespace), key.name))
+        for newest in there:
+            self._index.see_federation(newest)
+        if known and not there:
+            self._index.forget_federation(known)
 
     def reject(self, key: Key, thing: Data, why: str, now: datetime) -> None:
         """Say in the conditions why an object cannot be planned for; its Jobs are left alone.

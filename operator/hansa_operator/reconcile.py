@@ -135,6 +135,7 @@ class Reconciler:
         `afresh` reads its Jobs and Pods from the API first, in case a watch has missed one.
         """
         if afresh:
+            self._publisher.look(key, self._index.get(key).federation)
             self._children.refresh(key)
         later: list[Later] = []
         try:
@@ -257,7 +258,12 @@ def _cannot_start(request: JobRequest, why: str, now: datetime) -> ObservedJob:
 def _waits(request: JobRequest, federation: Federation, why: str, now: datetime) -> ObservedJob:
     """A Job that the API server does not take yet; its start timeout runs all the same."""
     current = federation.status.current
-    return _never_made(request, "starting", why, current.opened_at if current else now)
+    if current is None:
+        return _never_made(request, "starting", why, now)
+    clients = {each.name: each for each in current.environments}
+    party = clients.get(request.environment, current.aggregator)
+    moments = (current.opened_at, current.frozen_at, party.not_before)
+    return _never_made(request, "starting", why, max(moment for moment in moments if moment))
 
 
 def _never_made(

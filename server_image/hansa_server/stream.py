@@ -121,7 +121,8 @@ class Members:
             with self._gated(name):
                 gate.check_norm(self._norms[name], settings.max_update_norm)
         self.require_enough()
-        median = statistics.median(self._norms[name] for name in self.offers)
+        moving = [norm for name in self.offers if (norm := self._norms[name])]
+        median = statistics.median_low(moving) if moving else 0.0
         for name in list(self.offers):
             with self._gated(name):
                 gate.check_norm_ratio(self._norms[name], median, settings.max_norm_ratio)

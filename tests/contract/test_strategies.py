@@ -156,6 +156,26 @@ def test_beyond_the_bound_the_frozen_part_is_the_best_of_its_rank(strategy, shap
     assert got.result.frozen_rank <= 3
 
 
+def test_flora_reserves_no_rank_for_a_part_that_has_not_learned() -> None:
+    shapes = CASES["three layers, rank 4"]
+    start, updates = case(shapes, 3)
+    untrained = {n: np.zeros_like(a) if "lora_B" in n else a for n, a in start.items()}
+    for origin, old in ((start, 4), (untrained, 0)):
+        got = run(origin, updates, strategy="flora", server_step=2.0, max_rank=64)
+        assert got.result.frozen_rank == 3 * 4 + old
+
+
+@pytest.mark.parametrize("quiet", [1, 2])
+def test_balanced_lengths_are_not_set_by_the_longest_of_few(quiet: int) -> None:
+    start, (long, *short) = case(CASES["three layers, rank 4"], 1 + quiet)
+    calm = [{n: start[n] + 1e-3 * (u[n] - start[n]) for n in start} for u in short]
+    still = [start] * (quiet - 1)
+    updates = [{n: a.astype(np.float32) for n, a in u.items()} for u in (long, calm[0], *still)]
+    got = dense.vector(run(start, updates, strategy="norm-balanced").tensors) - dense.vector(start)
+    moved = dense.vector(updates[1]) - dense.vector(start)
+    assert 0 < np.linalg.norm(got) <= 1.01 * np.linalg.norm(moved)
+
+
 def test_flora_starts_afresh_and_fedex_goes_on_from_the_means() -> None:
     start, updates = case(CASES["three layers, rank 4"], 3)
     stacked = run(start, updates, strategy="flora")

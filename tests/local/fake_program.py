@@ -22,9 +22,9 @@ from hansa.program import progress, run
 
 def work(told: Assignment) -> ClientReport | EvaluateReport:
     """Answer, crash, hang or die."""
+    print(f"models {os.environ.get(ENV_MODEL_CACHE)}", flush=True)
     print(f"who {os.environ.get('AWS_ACCESS_KEY_ID', 'nobody')}", flush=True)
     print(f"gpu {os.environ.get('CUDA_VISIBLE_DEVICES', 'none')}", flush=True)
-    print(f"models {os.environ.get(ENV_MODEL_CACHE)}", flush=True)
     (Path(tempfile.mkdtemp()) / "update").write_bytes(bytes(1000))
     match told.federation:
         case "crash":

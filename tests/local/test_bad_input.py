@@ -66,7 +66,7 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "demonstrations from the web": (
         setter("spec.experience.demonstrationsFrom", "https://example.org/a.jsonl"),
         "spec.experience.demonstrationsFrom: got 'https://example.org/a.jsonl'",
-        "s3://bucket/key or the path of a file",
+        "s3://bucket/key of one file (no * ? $, no slash at its end), or its path",
     ),
     "no file of demonstrations": (
         setter("spec.environments.0.demonstrationsFrom", "/no/such/file"),

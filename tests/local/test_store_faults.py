@@ -1,5 +1,6 @@
 """A store that is down, slow, overloaded or cut off: verbs try again, then fail by name."""
 
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -187,6 +188,16 @@ def test_an_object_that_a_twin_writes_while_it_is_looked_for_is_read(
     written = partial(store.put_if_absent, key, b"1")
     proxy.fail("403", times=1, contains=key, then=written)
     assert getattr(through(patience_seconds=20), verb)(key) in (b"1", 1)
+
+
+def test_a_full_disk_of_this_machine_is_not_the_stores_fault(
+    store: S3Store, fresh_prefix: str, mount: Callable[..., Path]
+) -> None:
+    store.put_if_absent(f"{fresh_prefix}/key", bytes(10**6))
+    disk = mount("size=64k")
+    with pytest.raises(OSError) as caught:
+        store.download(f"{fresh_prefix}/key", disk / "copy", 10**6)
+    assert caught.value.errno == errno.ENOSPC
 
 
 def test_a_write_whose_answer_was_lost_is_known_as_ones_own(

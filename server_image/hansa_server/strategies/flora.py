@@ -5,17 +5,16 @@ diagnostics say what that cost. Clients carry the frozen part along: it costs th
 """
 
 from hansa import adapter
-from hansa_server.strategies.terms import bounded, frozen_terms, mean_terms
+from hansa_server.strategies.terms import bounded, frozen_terms, keeps_old, mean_terms
 from hansa_server.task import Merge, Merged, Pair, Task
 
 
 def flora(task: Task) -> Merge:
     """The frozen part with all updates stacked onto it, and an untrained part beside it."""
-    step = task.settings.server_step
     ranks = [
         update.file.layout[adapter.names(task.modules[0]).a].shape[0] for update in task.updates
     ]
-    grown = task.frozen_rank + sum(ranks) + (task.rank if step != 1.0 else 0)
+    grown = task.frozen_rank + sum(ranks) + (task.rank if keeps_old(task) else 0)
     rank = min(grown, task.settings.max_rank)
 
     def layer(module: str) -> Merged:

@@ -1,7 +1,8 @@
 """The mean of changes made equally long, so that no environment dominates by training harder.
 
-Every change is scaled to the median length of the round. It bounds how far one member can pull, not
-where to: a member that points the wrong way still has its share.
+Every change is scaled to the median length of those that moved; of two that is the shorter, for the
+longer would set their mean. It bounds how far one member can pull, not where to: a member that
+points the wrong way still has its share.
 """
 
 import statistics
@@ -12,7 +13,8 @@ from hansa_server.task import Merge, Task
 
 def norm_balanced(task: Task) -> Merge:
     """The start, moved by the mean of the balanced changes; who did not move stays still."""
-    length = statistics.median(update.norm for update in task.updates)
+    moving = [update.norm for update in task.updates if update.norm]
+    length = statistics.median_low(moving) if moving else 0.0
     factors = [
         share * length / update.norm if update.norm else 0.0
         for update, share in zip(task.updates, task.shares, strict=True)

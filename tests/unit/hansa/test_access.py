@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from hansa import access, keys
 from hansa.errors import InputError
@@ -170,6 +171,21 @@ def test_a_file_of_demonstrations_may_be_read_by_its_environment_alone() -> None
         assert not allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
     without = access.grants(spec(demonstrationsFrom="/a/path"), "maze")
     assert access.iam_policy(without) == access.iam_policy(access.grants(spec(), "maze"))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "s3://fed/*",
+        "s3://fed/p/experience/",
+        "s3://*/x",
+        "s3://fed/a?c",
+        "s3://fed/${aws:username}",
+    ],
+)
+def test_a_file_that_would_open_more_than_itself_is_refused(file: str) -> None:
+    with pytest.raises(ValidationError, match="demonstrationsFrom"):
+        spec(demonstrationsFrom=file)
 
 
 def test_an_unknown_identity_is_refused_with_the_known_ones() -> None:

@@ -1,5 +1,6 @@
 """What environments are told and what they answer: demonstrations, broken episodes, repeats."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hansa.assignment import (
     Assignment,
     ClientReport,
     EvaluationReport,
+    decode_report,
     encode_report,
 )
 from hansa.intervals import clustered
@@ -133,6 +135,24 @@ def test_a_document_without_repeats_has_no_effective_number(tasks: dict[str, lis
 def test_a_tally_is_successes_among_episodes(tally: list[int]) -> None:
     with pytest.raises(ValidationError, match="tasks"):
         EvaluationDocument.model_validate({**document({}).to_json(), "tasks": {"a": tally}})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"manifest": "x"}, id="a digest that is none"),
+        pytest.param({"adapter": "x"}, id="an adapter's"),
+        pytest.param({"own": {"episodes": 1, "successes": 1000}}, id="a ratio of a thousand"),
+        pytest.param({"counts": {"explored": 10**400}}, id="a number that no float holds"),
+        pytest.param(
+            {"evaluation": {"round": 0, "episodes": 1, "successes": 2}}, id="more than were played"
+        ),
+    ],
+)
+def test_a_report_that_cannot_be_true_is_as_good_as_lost(change: dict[str, Any]) -> None:
+    good = {"kind": "client", "environment": 0, "round": 1, "trained": True, "manifest": "a" * 64}
+    assert decode_report(json.dumps({**good, "counts": {}}).encode()) is not None
+    assert decode_report(json.dumps({**good, "counts": {}, **change}).encode()) is None
 
 
 def test_a_full_report_fits_a_termination_message() -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from hansa.spec import MAX_SECONDS
+from tests.builders import with_spec
 from tests.unit.hansa.test_plan import Cluster
 
 
@@ -52,6 +53,15 @@ def test_the_last_step_waits_for_the_rounds_that_a_silo_plays_alone(
     cluster.turn()
     assert cluster.status.phase == "Succeeded" and name not in cluster.active()
     assert f"did not answer within {patience} s" in cluster.status.environments[0].message
+
+
+def test_what_silos_served_is_forgotten_when_they_no_longer_choose() -> None:
+    cluster = Cluster("maze", rounds=1, personalization="best").run_round()
+    cluster.answer("fed-e1-maze-a1").turn()
+    assert cluster.status.environments[0].serves == "mix-50"
+    cluster.federation = with_spec(cluster.federation, rounds=2, personalization="none")
+    cluster.run_round()
+    assert cluster.status.environments[0].serves == cluster.status.environments[0].personal == ""
 
 
 def test_no_wait_is_longer_than_a_spec_may_ask_for() -> None:

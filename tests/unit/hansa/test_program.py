@@ -44,7 +44,7 @@ ASSIGNMENT = Assignment(
     storage=S3(bucket="hansa"),
     environments=["maze"],
 )
-REPORT = AggregatorReport(round=1, manifest="m", adapter="a", bytes=1, members=[0])
+REPORT = AggregatorReport(round=1, manifest="b" * 64, adapter="a" * 64, bytes=1, members=[0])
 
 
 @pytest.fixture

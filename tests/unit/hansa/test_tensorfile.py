@@ -115,6 +115,14 @@ def test_bf16_is_the_upper_half_of_fp32(tmp_path):
             np.testing.assert_array_equal(file.read(name), tensor.float().numpy())
 
 
+HEADER = (
+    b'{"x":{"dtype":"F32","shape":['
+    + b",".join([b"%d" % (2**48 - 1)] * 500_000)
+    + b'],"data_offsets":[0,4]}}'
+)
+MANY_DIMENSIONS = struct.pack("<Q", len(HEADER)) + HEADER + bytes(4)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -128,6 +136,7 @@ def test_bf16_is_the_upper_half_of_fp32(tmp_path):
         pytest.param(SOUND.replace(b"lora_B", b"lora_A", 1), id="a tensor twice"),
         pytest.param(SOUND.replace(b"[0,", b"[4,", 1), id="wrong offsets"),
         pytest.param(SOUND.replace(b'"F32"', b'"F64"'), id="another type"),
+        pytest.param(MANY_DIMENSIONS, id="a shape whose product takes for ever"),
     ],
 )
 def test_a_file_that_is_no_adapter_is_refused_in_one_sentence(data):

@@ -117,6 +117,7 @@ def later_round() -> Round:
         pytest.param({"kind": "global"}, "manifest-malformed", id="a global manifest"),
         pytest.param({"surprise": 1}, "manifest-malformed", id="an unknown field"),
         pytest.param({"norm": "1"}, "manifest-malformed", id="a wrong type"),
+        pytest.param({"counts": {"kept": 10**400}}, "manifest-malformed", id="a count beyond all"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused_by_its_reason(changes, reason):

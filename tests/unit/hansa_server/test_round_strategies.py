@@ -143,6 +143,20 @@ def test_an_update_that_moved_too_far_is_refused_and_the_others_count(settings, 
     assert len(report.members) == 3 - len(refused)
 
 
+def test_of_two_updates_the_longer_is_not_its_own_measure():
+    round_ = Round(environments=ENVIRONMENTS[:2], aggregation={"max_norm_ratio": 3.0})
+    round_.send("babyai", tensors(0, scale=0.1))
+    round_.send("maze", tensors(1, scale=1000.0))
+    assert round_.aggregate().refused == [(1, "norm")]
+
+
+def test_who_did_not_move_makes_nobodys_step_too_long():
+    round_ = full_round(aggregation={"max_norm_ratio": 3.0})
+    for environment in ENVIRONMENTS[1:]:
+        round_.send(environment, adapter.start(SHAPES, RANK, 7))
+    assert round_.aggregate().refused == []
+
+
 def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     round_ = full_round()
     round_.aggregate()
