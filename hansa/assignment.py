@@ -5,7 +5,7 @@ Both executors hand the same documents to the same programs, so a process and a 
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
@@ -109,6 +109,25 @@ class Assignment(Model):
         }
 
 
+PHASES = frozenset(
+    {
+        *("load", "evaluate", "explore", "train", "own", "personal", "send"),
+        *("read", "aggregate", "write"),
+    }
+)
+"""What clients and aggregators do, one after another."""
+
+
+def _known(seconds: dict[str, float]) -> dict[str, float]:
+    if not seconds.keys() <= PHASES:
+        raise ValueError("a phase that no program has")
+    return seconds
+
+
+Phases = Annotated[dict[str, Annotated[float, Field(ge=0, le=1e9)]], AfterValidator(_known)]
+"""Reports go into statuses and metrics: no text of a client's may, and no number without bounds."""
+
+
 class EvaluationReport(Figures):
     """How an adapter did."""
 
@@ -151,7 +170,7 @@ class ClientReport(Model):
     """Norm of the update."""
     bytes: Count = 0
     """Size of the update."""
-    seconds: dict[str, float] = Field(default_factory=dict)
+    seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 
 
@@ -166,9 +185,11 @@ class EvaluateReport(Model):
     """How the adapter did."""
     personal: Figures | None = None
     """How what the silo serves itself did on the same tasks, where the spec lets it choose."""
-    serves: str = ""
+    serves: Annotated[
+        str, Field(pattern=r"^(global|own|mix-[0-9]{1,2}|finetuned-[0-9]{1,5})?$")
+    ] = ""
     """What it chose, as a code."""
-    seconds: dict[str, float] = Field(default_factory=dict)
+    seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 
 
@@ -187,7 +208,9 @@ class AggregatorReport(Model):
     """Size of the adapter."""
     members: list[int]
     """Indexes of the environments that were aggregated."""
-    refused: list[tuple[int, str]] = Field(default_factory=list)
+    refused: list[tuple[int, Annotated[str, Field(pattern=r"^[a-z0-9-]{1,30}$")]]] = Field(
+        default_factory=list
+    )
     """Indexes and reason codes of those that the gate kept out."""
     norm: float = 0.0
     """Frobenius norm of the change of the weights, where diagnostics are on."""
@@ -199,7 +222,7 @@ class AggregatorReport(Model):
     """Cosine of each member's change with the adapter's, as `members` lists them."""
     share: list[float] = Field(default_factory=list)
     """Each member's part of the sum of all norms, as `members` lists them."""
-    seconds: dict[str, float] = Field(default_factory=dict)
+    seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 
     def speaks_of(self, round_: int, environments: int) -> bool:

@@ -60,7 +60,7 @@ def parse(text: str, where: str) -> list[Any]:
             f"{where}: got the character {error.character!r} at position {error.position}, "
             "expected printable text"
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
         raise InputError(f"{where}: got YAML that cannot be read ({_short(error)})") from None
 
 

@@ -100,12 +100,13 @@ def _show_run(out: Path, environment: str | None, round_: int | None, follow: bo
     folder.load()
     shown: dict[Path, int] = {}
     while True:
+        runs = folder.is_running()  # before the last look, so that nothing is missed
         chosen = _choose(folder.jobs, environment, round_)
         if not chosen and not follow:
             raise InputError("no Job of this run fits", hint="`hansa status` shows what there is")
         for path in chosen:
             shown[path] = _print_from(path, shown.get(path, 0))
-        if not follow:
+        if not follow or not runs:
             return
         time.sleep(0.5)
 

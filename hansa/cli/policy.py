@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.access import Grant
@@ -30,8 +31,12 @@ def policy(
     made, elsewhere = documents(spec, party)
     if elsewhere and not experience:
         say("note: its experience is in another store; --experience prints the policy for that")
-    chosen = elsewhere if experience and elsewhere else made
-    print_data(chosen, Format.JSON if output is Format.TABLE else output)
+    if experience and not elsewhere:
+        raise InputError(
+            f"--experience: got it for {party}, whose experience is in no other store, "
+            "expected an environment with experienceStorage elsewhere"
+        )
+    print_data(elsewhere if experience else made, Format.JSON if output is Format.TABLE else output)
 
 
 def documents(spec: "FederationSpec", party: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -108,17 +108,18 @@ def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> 
 
 def _print(federation: "Federation") -> None:
     from rich.table import Table
+    from rich.text import Text
 
     state = federation.status
     screen = console()
     success = f", success {float(state.success):.1%}" if state.success else ""
-    screen.print(
-        f"[bold]{federation.metadata.name}[/]: {state.phase}, "
-        f"{state.completed} of {federation.spec.rounds} rounds{success}"
-    )
+    name = Text(federation.metadata.name, "bold")
+    rounds = f"{state.completed} of {federation.spec.rounds} rounds"
+    screen.print(name.append(f": {state.phase}, {rounds}{success}", "not bold"))
     for condition in state.conditions:
         if condition.message and condition.type in ("Progressing", "Degraded"):
-            screen.print(f"  {condition.type}: {condition.reason}: {condition.message}")
+            # Text, since a message may have brackets, which are no style of ours.
+            screen.print(Text(f"  {condition.type}: {condition.reason}: {condition.message}"))
     names = [environment.name for environment in state.environments]
     table = Table(box=None, pad_edge=False)
     for title in ("round", "outcome", "updates", "mean", *names):
@@ -135,6 +136,6 @@ def _print(federation: "Federation") -> None:
             pays = (
                 f"{float(line.own):.1%} alone, merging brought {100 * float(line.gain):+.1f} points"
             )
-            screen.print(f"  {line.name}: {pays}")
+            screen.print(Text(f"  {line.name}: {pays}"))
         if line.serves:
-            screen.print(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
+            screen.print(Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}"))

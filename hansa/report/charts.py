@@ -88,9 +88,9 @@ class Axes:
 
 def nice_top(value: float) -> float:
     """The next round figure at or above a value, so that ticks are short."""
-    if value <= 0 or not math.isfinite(value):
+    power = 10.0 ** math.floor(math.log10(value)) if 0 < value < math.inf else 0.0
+    if not power:  # nothing, or less than a number can have ten parts of
         return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in _TOPS if value <= step * power * (1 + 1e-9))
 
 

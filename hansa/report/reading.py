@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, TypeVar
 
 from hansa.errors import Denied, Garbled, NotFound, StoreError, Unreachable
@@ -97,12 +98,17 @@ def count(value: Any) -> int | None:
     return int(given) if given is not None and given >= 0 else None
 
 
+MOST_PHASES = 20
+"""A round has ten; a page must not grow with what a silo writes."""
+
+
 def seconds(value: Any) -> dict[str, float]:
-    """Seconds by phase; what is no duration is left out."""
+    """Seconds by phase; what is no duration is left out, and so is what no round could have."""
     if not isinstance(value, dict):
         return {}
-    known = {str(phase)[:40]: number(given) for phase, given in value.items()}
-    return {phase: given for phase, given in known.items() if given is not None and given >= 0}
+    told = islice(value.items(), MOST_PHASES)
+    known = {str(phase)[:40]: number(given) for phase, given in told}
+    return {p: given for p, given in known.items() if given is not None and 0 <= given <= 1e9}
 
 
 def json_object(line: bytes) -> dict[str, Any] | None:

@@ -143,3 +143,18 @@ def _differences(schema: Any, rule: Any, values: Any, path: str = "") -> list[st
 )
 def test_what_does_not_fit_is_refused_with_its_place(values: dict[str, Any], words: str) -> None:
     assert words in refusal(**values)
+
+
+def test_names_that_look_like_numbers_stay_names() -> None:
+    silo = {"name": "42", "namespace": "123", "environments": ["maze"]}
+    made = render(
+        watch={"namespaces": ["123", "true"]},
+        serviceAccount={"name": "42"},
+        minio={"enabled": True, "federations": [silo]},
+        networkPolicy={"enabled": True, "jobs": {"enabled": True}},
+    )
+    for each in made.all:
+        labels = each["metadata"].get("labels") or {}
+        given = [each["metadata"]["name"], each["metadata"].get("namespace", ""), *labels.values()]
+        assert [name for name in given if not isinstance(name, str)] == [], each["kind"]
+    assert {each["metadata"]["namespace"] for each in made.of("Role")} >= {"123", "true"}

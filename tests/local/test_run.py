@@ -70,6 +70,7 @@ def test_logs_are_those_of_the_jobs_asked_for(undisturbed: Path) -> None:
     names = list(dict.fromkeys(line.split(" | ")[0] for line in every))
     assert names[:3] == ["small-r1-maze-a1", "small-r1-webshop-a1", "small-r1-aggregator-a1"]
     assert names[-2:] == ["small-e2-maze-a1", "small-e2-webshop-a1"]
+    assert hansa("logs", "--out", undisturbed, "-f").stdout.splitlines() == every  # it is over
     some = hansa("logs", "--out", undisturbed, "-e", "aggregator", "--round", "2").stdout
     assert {line.split(" | ")[0] for line in some.splitlines()} == {"small-r2-aggregator-a1"}
     none = hansa("logs", "--out", undisturbed, "-e", "nobody")

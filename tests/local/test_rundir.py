@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hansa.api import ANNOTATION_RETRY
+from hansa.cli.main import main
 from hansa.errors import InputError
 from hansa.local.rundir import RunDir
 from hansa.plan import plan
@@ -176,6 +177,23 @@ def test_running_a_failed_federation_again_asks_for_a_retry(folder: RunDir) -> N
     again = plan(adopted, [], NOW)
     assert again.status.failed is None
     assert again.status.round == 2, "the failed round's number is never used again"
+
+
+def test_a_message_with_brackets_is_shown_as_it_is(
+    folder: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = opened(make_federation())
+    why = "maze: http://[fd00::1]:9000 and [/models] did not answer"
+    told = federation.status.conditions[0].model_copy(
+        update={"type": "Degraded", "status": "True", "message": why}
+    )
+    folder.save(
+        with_status(federation, federation.status.model_copy(update={"conditions": [told]}))
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "--out", str(folder.path)])
+    assert not ended.value.code
+    assert why in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_saved_object_is_what_kubectl_would_print(folder: RunDir) -> None:

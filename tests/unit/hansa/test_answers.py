@@ -141,6 +141,8 @@ def test_a_tally_is_successes_among_episodes(tally: list[int]) -> None:
     "change",
     [
         pytest.param({"manifest": "x"}, id="a digest that is none"),
+        pytest.param({"seconds": {"text of an episode": 1.0}}, id="text for a phase"),
+        pytest.param({"seconds": {"train": -5.0}}, id="less than no time"),
         pytest.param({"adapter": "x"}, id="an adapter's"),
         pytest.param({"own": {"episodes": 1, "successes": 1000}}, id="a ratio of a thousand"),
         pytest.param({"counts": {"explored": 10**400}}, id="a number that no float holds"),

@@ -85,6 +85,14 @@ def test_any_bytes_give_data_or_one_sentence(data: bytes) -> None:
         assert "\n" not in error.message
 
 
+@pytest.mark.parametrize(
+    "value", ['!!bool "x"', '!!int ""', '!!float "_"', "1:" + "00:" * 200 + "00.5"]
+)
+def test_a_tag_that_does_not_fit_its_text_is_one_sentence(value: str) -> None:
+    with pytest.raises(InputError, match="file: got"):
+        yamltext.parse(f"a: {value}", "file")
+
+
 json_data = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),

@@ -222,6 +222,14 @@ def test_a_policy_names_what_one_party_may_do(
     assert all("/maze/" in resource for resources in written for resource in resources)
 
 
+def test_a_policy_for_a_store_that_there_is_not_is_refused(
+    capsys: pytest.CaptureFixture[str], manifest: str
+) -> None:
+    code, out, err = call(capsys, "policy", "maze", "-f", manifest, "--experience")
+    assert (code, out) == (2, "")
+    assert "--experience: got it for maze, whose experience is in no other store" in err
+
+
 def test_a_policy_for_nobody_is_refused(capsys: pytest.CaptureFixture[str], manifest: str) -> None:
     code, _, err = call(capsys, "policy", "mase", "-f", manifest)
     assert code == 2

@@ -23,7 +23,8 @@ def test_round_ticks(first: int, last: int, ticks: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "top"), [(0, 1), (-1, 1), (0.93, 1), (1.01, 1.2), (240, 240), (2500, 3200)]
+    ("value", "top"),
+    [(0, 1), (-1, 1), (0.93, 1), (1.01, 1.2), (240, 240), (2500, 3200), (5e-324, 1)],
 )
 def test_an_axis_ends_at_a_round_figure(value: float, top: float) -> None:
     assert nice_top(value) == pytest.approx(top)
