@@ -213,6 +213,7 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     import json
 
     from hansa.compare import page, table, text
+    from hansa.compare.results import RESULTS
     from hansa.program import replace as write
 
     if not found:
@@ -233,6 +234,11 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     if made.missing:
         begun = {result.method for result in made.results}
         say(f"missing: {text.missing(made.missing, begun)}")
+    for name in (run for run in made.missing if run in found):
+        say(
+            f"{name}: a world was not played with its last adapter; to run it again remove "
+            f"{folder / RESULTS / name}.json"
+        )
     say(f"page: {folder / 'compare.html'}\ndata: {folder / 'compare.json'}")
     return int(Exit.DONE)
 

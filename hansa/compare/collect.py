@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property
 
 import hansa
 from hansa import keys
@@ -75,7 +76,7 @@ class Finished:
     def own_adapters(self) -> dict[str, tuple[int, bytes]]:
         """The last adapter of each environment, with its round; none where they share one."""
         found: dict[str, tuple[int, bytes]] = {}
-        for manifest in self._updates() if self.is_apart else ():
+        for manifest in self._updates if self.is_apart else ():
             if manifest.trained:
                 folder = keys.update_folder(self._prefix, manifest.environment, manifest.round)
                 found[manifest.environment] = manifest.round, self._store.get(folder + keys.ADAPTER)
@@ -93,7 +94,7 @@ class Finished:
             return Communication(shares="trajectories", up=sum(self._shards()))
         if self.is_apart:
             return Communication(shares="nothing")
-        up = sum(entry.size for one in self._updates() for entry in one.files.values())
+        up = sum(entry.size for one in self._updates for entry in one.files.values())
         down = 0
         for round_ in self._rounds:  # every silo fetches each global adapter, the last one too
             key = keys.global_folder(self._prefix, round_) + keys.MANIFEST
@@ -105,9 +106,8 @@ class Finished:
 
     def work(self) -> Work:
         """Episodes, steps and seconds of all clients and aggregators."""
-        done = list(self._updates())
-        counts = [manifest.counts for manifest in done]
-        seconds = sum(sum(manifest.seconds.values()) for manifest in done)
+        counts = [manifest.counts for manifest in self._updates]
+        seconds = sum(sum(manifest.seconds.values()) for manifest in self._updates)
         return Work(
             explored=sum(each.explored for each in counts),
             succeeded=sum(each.succeeded for each in counts),
@@ -119,16 +119,20 @@ class Finished:
 
     def base_model(self) -> str:
         """Digest of the base model's files; empty where nobody has trained."""
-        return next((manifest.base_model for manifest in self._updates()), "")
+        return next((manifest.base_model for manifest in self._updates), "")
 
-    def _updates(self) -> Iterator[UpdateManifest]:
+    @cached_property
+    def _updates(self) -> list[UpdateManifest]:
+        """All of the run, by environment and round; read once, for several figures ask for them."""
+        found = []
         for name in self._environments:
             for round_ in self._rounds:
                 key = keys.update_folder(self._prefix, name, round_) + keys.MANIFEST
                 manifest = self._read(UpdateManifest, key)
                 if manifest is not None:
                     _check_author(key, manifest.environment, name)
-                    yield manifest
+                    found.append(manifest)
+        return found
 
     def _shards(self) -> Iterator[int]:
         for name in self._environments:

@@ -109,6 +109,20 @@ def test_its_results_can_be_read_on_another_machine(resumed: Path, tmp_path: Pat
     assert (tmp_path / "out/compare.html").read_text().startswith("<!doctype html>")
 
 
+def test_a_run_whose_last_adapter_was_not_played_everywhere_says_how_to_run_it_again(
+    resumed: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(resumed / "results", tmp_path / "out/results")
+    result = tmp_path / "out/results/fed-se-2.json"
+    data = json.loads(result.read_text())
+    data["rows"] = [r for r in data["rows"] if r["round"] == 0 or r["environment"] != "maze"]
+    result.write_text(json.dumps(data))
+    read = hansa("compare", write_comparison(tmp_path), "--out", tmp_path / "out", "--report-only")
+    assert read.returncode == 0, read.stderr
+    assert "missing: fed-se-2\n" in read.stderr
+    assert f"to run it again remove {result}" in read.stderr
+
+
 def test_a_changed_spec_is_refused_before_any_work(resumed: Path, tmp_path: Path) -> None:
     file = write_comparison(tmp_path, spec={"adapter": {"rank": 4}})
     shutil.copytree(resumed / "results", tmp_path / "out/results")

@@ -7,7 +7,13 @@ from hansa.compare.collect import Finished, result_of
 from hansa.compare.comparison import Run
 from hansa.compare.drive import telling_of
 from hansa.local.results import choose_served
-from hansa.manifest import EvaluationDocument, PersonalManifest, StartAdapter, canonical
+from hansa.manifest import (
+    EvaluationDocument,
+    PersonalManifest,
+    StartAdapter,
+    UpdateManifest,
+    canonical,
+)
 from hansa.status import AdapterStatus, FederationStatus
 from tests.builders import make_federation, with_status
 from tests.memory_store import MemoryStore
@@ -45,6 +51,27 @@ def test_what_silos_serve_is_found_though_a_guard_kept_an_earlier_adapter(run: R
     result = result_of(run, Finished(run, store, "run", PLAYED), STATUS, "here")
     assert (result.final, result.serves) == (KEPT, {"maze": "finetuned-2"})
     assert [(row.round, row.tasks) for row in result.rows if row.of == "maze"] == [(KEPT, 2)]
+
+
+def test_every_document_of_a_run_is_read_once(run: Run) -> None:
+    store = MemoryStore()
+    for round_ in (1, 2):
+        manifest = UpdateManifest.model_validate(
+            {
+                **{k: v for k, v in made(run).items() if k != "adapter"},
+                "round": round_,
+                "baseModel": "b" * 64,
+                "start": {},
+                "trained": True,
+                "files": {},
+                "counts": {"steps": 3},
+            }
+        )
+        key = keys.update_folder("run", "maze", round_) + keys.MANIFEST
+        store.objects[key] = canonical(manifest.to_json())
+    result = result_of(run, Finished(run, store, "run", 2), STATUS, "here")
+    assert (result.work.steps, result.base_model) == (6, "b" * 64)
+    assert sorted(store.read) == sorted(set(store.read)) == sorted(store.objects)
 
 
 def test_the_adapter_of_no_round_is_no_object(run: Run) -> None:
