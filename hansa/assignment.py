@@ -70,6 +70,11 @@ class Assignment(Model):
     minimum: Annotated[int, Field(ge=1)] = 1
     """Updates that must pass the gate."""
 
+    @property
+    def private_storage(self) -> S3:
+        """Where the silo keeps its experience: its private store, or a place in the exchange."""
+        return self.experience_storage or self.storage
+
     def identity(self) -> dict[str, Any]:
         """What one run can never change."""
         return {

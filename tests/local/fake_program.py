@@ -15,8 +15,8 @@ from hansa.assignment import (
     EvaluateReport,
     decode_assignment,
 )
-from hansa.local.warm import serve
 from hansa.manifest import Counts
+from hansa.processes.warm import serve
 from hansa.program import progress, run
 
 

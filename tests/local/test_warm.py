@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hansa.local.warm import last_line
+from hansa.processes.warm import last_line
 from tests import processes
 from tests.processes import until
 

@@ -11,11 +11,11 @@ import typer
 
 from hansa.cli.common import say
 from hansa.errors import InputError
-from hansa_client import conversations
 from hansa_client.commands import common
-from hansa_client.conversations import Conversation
-from hansa_client.worlds.base import Task, World, rng
-from hansa_client.worlds.errors import NoPlayer
+from hansa_client.experience import agentgym_format
+from hansa_client.experience.agentgym_format import Conversation
+from hansa_worlds.base import Task, World, rng
+from hansa_worlds.errors import NoPlayer
 
 
 def demonstrate(
@@ -41,7 +41,7 @@ def demonstrate(
         found = _collect(game, tasks, count, seed, thoughts=thoughts)
     if not found:
         raise InputError(f"world {world!r}: its expert solved none of {len(tasks)} tasks")
-    common.write_file("--out", out, conversations.write(found))
+    common.write_file("--out", out, agentgym_format.write(found))
     _conclude(found, count, out, split)
 
 
@@ -55,7 +55,7 @@ def _collect(
             break
         said = _expert_episode(world, task, thoughts=thoughts)
         if world.success:
-            found.append(conversations.of_episode(task.id, world.introduction(), said))
+            found.append(agentgym_format.of_episode(task.id, world.introduction(), said))
         progress(len(found))
     progress.end()
     return found

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from hansa_client.commands.show import prompt
 from hansa_client.commands.watched import Watched
-from hansa_client.worlds.base import Task
-from hansa_client.worlds.errors import NoPlayer
+from hansa_worlds.base import Task
+from hansa_worlds.errors import NoPlayer
 
 MOST_LISTED = 40
 """Legal actions that `?` shows; a shop has hundreds."""

@@ -15,9 +15,9 @@ from hansa.errors import InputError, WorldBroken
 from hansa_client.commands import common, human
 from hansa_client.commands.show import Screen, visible
 from hansa_client.commands.watched import Watched
-from hansa_client.worlds.base import Task, rng
-from hansa_client.worlds.errors import NoPlayer
-from hansa_client.worlds.players import PLAYERS
+from hansa_worlds.base import Task, rng
+from hansa_worlds.errors import NoPlayer
+from hansa_worlds.players import PLAYERS
 
 
 class Who(StrEnum):
@@ -102,19 +102,20 @@ class _Model:
         self._temperature = temperature
 
     def play(self, world: Watched, task: Task, seed: int) -> None:
-        from hansa_client import rollout, seeds
+        from hansa_client import seeds
+        from hansa_client.rollout import episodes
 
-        how = rollout.Play(
+        how = episodes.Play(
             temperature=self._temperature,
-            max_length=self._base.longest(rollout.MAX_LENGTH),
+            max_length=self._base.longest(episodes.MAX_LENGTH),
             batch_episodes=1,
             round=0,
             source="evaluation",
             max_broken=1.0,
         )
-        job = rollout.Job(task, 0, seeds.of_episode(seed, task.id, 0))
+        job = episodes.EpisodeJob(task, 0, seeds.of_episode(seed, task.id, 0))
         try:
-            broken = rollout.play(self._base, lambda: world, [job], how).broken
+            broken = episodes.play(self._base, lambda: world, [job], how).broken
         except WorldBroken as error:  # the world's own words say more
             raise world.fault or error from None
         if broken:  # a rollout bears a few of them; here it is the only episode

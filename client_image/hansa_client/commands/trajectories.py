@@ -18,11 +18,11 @@ from hansa.cli.status import Credentials
 from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
 from hansa.errors import Corrupt, Denied, InputError
 from hansa.local.rundir import RunDir
-from hansa_client import conversations
 from hansa_client.commands import common, silos
 from hansa_client.commands.show import Screen, number, visible
 from hansa_client.commands.silos import Silo
-from hansa_client.conversations import Conversation
+from hansa_client.experience import agentgym_format
+from hansa_client.experience.agentgym_format import Conversation
 from hansa_client.trajectory import Episode
 
 TITLES = ("K", "ENVIRONMENT", "ROUND", "TASK", "SOURCE", "END", "REWARD", "TURNS")
@@ -245,7 +245,7 @@ def _export(found: Iterator[Found], out: Path) -> None:
         name = each.silo.name
         if name not in told:
             told[name] = _introduction(each.silo)
-        lines.append(conversations.encode(_conversation(each.episode, told[name])))
+        lines.append(agentgym_format.encode(_conversation(each.episode, told[name])))
     if not lines:
         raise InputError("--export: there are no such episodes")
     common.write_file("--export", out, b"".join(lines))
@@ -256,12 +256,12 @@ def _export(found: Iterator[Found], out: Path) -> None:
 def _conversation(episode: Episode, introduction: str) -> Conversation:
     said = [turn.text for turn in episode.turns]
     untrained = [place for place, turn in enumerate(episode.turns) if turn.trained is False]
-    return conversations.of_episode(episode.task, introduction, said, untrained)
+    return agentgym_format.of_episode(episode.task, introduction, said, untrained)
 
 
 def _introduction(silo: Silo) -> str:
     """The rules that its episodes begin with; unknown where the world cannot be made here."""
-    from hansa_client.worlds import make
+    from hansa_worlds import make
 
     try:
         return make(silo.environment.world, silo.environment.options).introduction()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hansa_client.commands.show import Screen
-from hansa_client.worlds.base import Observation, Split, Task, World
+from hansa_worlds.base import Observation, Split, Task, World
 
 
 class Watched(World):

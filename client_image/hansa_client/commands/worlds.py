@@ -9,10 +9,10 @@ import typer
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.errors import InputError
 from hansa_client.commands import common
-from hansa_client.worlds import listing, names
-from hansa_client.worlds.base import SPLITS, Split
-from hansa_client.worlds.errors import NoPlayer, WorldError
-from hansa_client.worlds.players import PLAYERS, score
+from hansa_worlds import listing, names
+from hansa_worlds.base import SPLITS, Split
+from hansa_worlds.errors import NoPlayer, WorldError
+from hansa_worlds.players import PLAYERS, score
 
 
 def worlds(
