@@ -71,20 +71,20 @@ def warm_for(environ: Mapping[str, str]) -> None:
     A library that cannot be imported is the Job's own affair: it says so in its log.
     """
     with contextlib.suppress(Exception):
-        told = json.loads(environ[ENV_ASSIGNMENT])
-        if not told["model"]["source"].startswith(BUILTIN):
+        assignment = json.loads(environ[ENV_ASSIGNMENT])
+        if not assignment["model"]["source"].startswith(BUILTIN):
             for name in LIBRARIES:
                 importlib.import_module(name)
-        if BABYAI in _worlds(told):
+        if BABYAI in _worlds(assignment):
             levels = importlib.import_module("hansa_worlds.babyai.levels")
             levels.minigrid()
 
 
-def _worlds(told: dict[str, Any]) -> set[str]:
+def _worlds(assignment: dict[str, Any]) -> set[str]:
     from hansa_worlds import mixed
 
-    parts = mixed.parts_of(told["options"]) if told["world"] == mixed.NAME else []
-    return {told["world"], *(part.world for part in parts)}
+    parts = mixed.parts_of(assignment["options"]) if assignment["world"] == mixed.NAME else []
+    return {assignment["world"], *(part.world for part in parts)}
 
 
 def main() -> int:

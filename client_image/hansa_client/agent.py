@@ -51,19 +51,21 @@ class Agent:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
         from hansa_client.models import lora
 
-        told = self._assignment
-        if told.start.round == 0:
-            shapes = lora.shapes(self.base.model, told.adapter)
-            return adapter.start(shapes, told.adapter.rank, told.seed)
-        folder = keys.global_folder(told.storage.prefix, told.start.round)
-        if told.own_start:
-            folder = keys.update_folder(told.storage.prefix, told.environment, told.start.round)
+        assignment = self._assignment
+        if assignment.start.round == 0:
+            shapes = lora.shapes(self.base.model, assignment.adapter)
+            return adapter.start(shapes, assignment.adapter.rank, assignment.seed)
+        folder = keys.global_folder(assignment.storage.prefix, assignment.start.round)
+        if assignment.own_start:
+            folder = keys.update_folder(
+                assignment.storage.prefix, assignment.environment, assignment.start.round
+            )
         key = folder + keys.ADAPTER
         try:
             data = self._store.get(key)
         except NotFound:
             raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
-        if manifest.sha256(data) != told.start.sha256:
+        if manifest.sha256(data) != assignment.start.sha256:
             raise Corrupt(f"{key}: got other bytes than the round was opened with")
         return adapter.decode(data)
 

@@ -62,7 +62,7 @@ def commit(
     broken: int = 0,
     validation: Figures | None = None,
 ) -> EvaluationDocument:
-    """Store what was measured; a twin that was faster is right, even if its luck was other."""
+    """Store what was measured; a twin that was faster is right, even if it drew other tokens."""
     inputs = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
     own = EvaluationDocument(
         program=hansa.__version__,
@@ -103,9 +103,9 @@ def by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:
     """Successes and episodes of each task."""
     tasks: dict[str, list[int]] = {}
     for episode in episodes:
-        seen = tasks.setdefault(episode.task, [0, 0])
-        seen[0] += episode.success
-        seen[1] += 1
+        tally = tasks.setdefault(episode.task, [0, 0])
+        tally[0] += episode.success
+        tally[1] += 1
     return tasks
 
 

@@ -1,4 +1,4 @@
-"""Insight: what a round's exploration says about the policy, in figures that may leave the silo."""
+"""Figures: what a round's exploration says about the policy, in figures that may leave the silo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_EPISODES = 16
 
 
 def of(assignment: Assignment, shards: Sequence[Shard], agent: Agent, skipped: int) -> Learning:
-    """What is told of a round, beside its counts."""
+    """What leaves the silo of a round, beside its counts."""
     own = next(shard for shard in shards if shard.header.round == assignment.round)
     return Learning(
         solved=len({e.task for s in shards for e in s.episodes if e.success and e.round}),
@@ -54,13 +54,13 @@ def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
 
 def groups(episodes: Sequence[Episode], kinds: Mapping[str, str]) -> dict[str, list[int]]:
     """Successes and episodes by kind of task; nothing where all are of one kind."""
-    found: dict[str, list[int]] = {}
+    by_kind: dict[str, list[int]] = {}
     for episode in episodes:
         if kind := kinds.get(episode.task, ""):
-            seen = found.setdefault(kind, [0, 0])
-            seen[0] += episode.success
-            seen[1] += 1
-    return dict(sorted(found.items()))
+            tally = by_kind.setdefault(kind, [0, 0])
+            tally[0] += episode.success
+            tally[1] += 1
+    return dict(sorted(by_kind.items()))
 
 
 def _kinds(assignment: Assignment) -> dict[str, str]:
@@ -80,15 +80,15 @@ def pass_at(tasks: Mapping[str, Sequence[int]]) -> dict[str, float]:
     most = max((played for _, played in tasks.values()), default=0)
     if most < 2:
         return {}
-    told: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for k in (2**power for power in range(most.bit_length())):
-        logprobs = [
+        chances = [
             1 - math.comb(played - won, k) / math.comb(played, k)
             for won, played in tasks.values()
             if played >= k
         ]
-        told[str(k)] = round(sum(logprobs) / len(logprobs), 6)
-    return told
+        rates[str(k)] = round(sum(chances) / len(chances), 6)
+    return rates
 
 
 def _entropy(assignment: Assignment, episodes: Sequence[Episode], agent: Agent) -> float | None:

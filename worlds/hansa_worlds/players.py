@@ -34,7 +34,7 @@ LEAST_EPISODES = 1_000
 
 
 @dataclass(frozen=True)
-class Episode:
+class PlayedTask:
     """How one episode ended."""
 
     success: bool
@@ -77,14 +77,14 @@ def _overrides(world: World, method: str) -> bool:
     return getattr(type(world), method) is not getattr(World, method)
 
 
-def play(world: World, task: Task, player: Player, draw: random.Random) -> Episode:
+def play(world: World, task: Task, player: Player, draw: random.Random) -> PlayedTask:
     """Play an episode to its end."""
     seen = world.start(task)
     turns = 0
     while not seen.done:
         seen = world.step(player(world, draw))
         turns += 1
-    return Episode(world.success, seen.reward, turns)
+    return PlayedTask(world.success, seen.reward, turns)
 
 
 def score(
@@ -104,7 +104,7 @@ def score(
     """
     if player not in PLAYERS:
         raise WorldError(f"player: got {player!r}, expected one of {', '.join(PLAYERS)}")
-    played: dict[str, list[tuple[str, Episode]]] = {}
+    played: dict[str, list[tuple[str, PlayedTask]]] = {}
     with closing(make(name, options)) as world:
         plan = schedule(world.tasks(split), episodes, seed, repeats=player != "expert")
         total = len(plan)
@@ -137,7 +137,7 @@ def schedule(
     return [(task, again) for again in range(sweeps) for task in tasks]
 
 
-def tally(played: Sequence[tuple[str, Episode]]) -> Tally:
+def tally(played: Sequence[tuple[str, PlayedTask]]) -> Tally:
     """Add episodes up; they come with the ids of their tasks."""
     tasks: dict[str, tuple[int, int]] = {}
     for task, episode in played:

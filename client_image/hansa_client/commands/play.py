@@ -46,7 +46,7 @@ def play(
     option: common.OptionPairs = None,
     options: common.OptionsText = "{}",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Draws the task and the player's luck.")
+        int | None, typer.Option(min=0, help="Random seed of the task and of the player.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Of a model; 0 is greedy.")] = 1.0,
     threads: common.Threads = 1,
@@ -57,23 +57,28 @@ def play(
     if adapter and who is not Who.MODEL:
         raise InputError(f"--adapter: got {adapter} with --as {who}, expected --as model")
     game = common.make_world(world, common.read_options(option, options))
-    luck = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    chosen = common.choose_task(game, split, task, rng("play", luck))
+    drawn_seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    chosen = common.choose_task(game, split, task, rng("play", drawn_seed))
     shows_itself = who is Who.HUMAN and human.is_typing()
     watched = Watched(game, _screen(who, output), who, echo=not shows_itself)
     with closing(game), common.explained():
         if who is Who.MODEL:
             how = _Model(model, adapter, temperature, threads)
-            how.play(watched, chosen, luck)
+            how.play(watched, chosen, drawn_seed)
         elif who is Who.HUMAN:
             human.play(watched, chosen, data_on_stdout=output is not Format.TABLE)
         else:
-            _play_script(watched, chosen, who, rng("player", luck))
+            _play_script(watched, chosen, who, rng("player", drawn_seed))
     if output is not Format.TABLE:
-        about = {"world": world, "options": dict(game.options), "player": str(who), "seed": luck}
+        about = {
+            "world": world,
+            "options": dict(game.options),
+            "player": str(who),
+            "seed": drawn_seed,
+        }
         print_data({**about, **watched.record()}, output)
     elif seed is None:
-        say(f"again: --task {visible(chosen.id)} --seed {luck}")
+        say(f"again: --task {visible(chosen.id)} --seed {drawn_seed}")
 
 
 def _screen(who: Who, output: Format) -> Screen | None:
@@ -84,13 +89,13 @@ def _screen(who: Who, output: Format) -> Screen | None:
 
 
 def _play_script(world: Watched, task: Task, who: Who, draw: random.Random) -> None:
-    seen = world.start(task)
-    while not seen.done:
+    observation = world.start(task)
+    while not observation.done:
         try:
             action = PLAYERS[who](world.inner, draw)
         except NoPlayer as error:
             raise InputError(f"--as: got {who}, but {error}") from error
-        seen = world.step(action)
+        observation = world.step(action)
     world.end()
 
 

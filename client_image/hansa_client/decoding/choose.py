@@ -1,4 +1,4 @@
-"""The engine of a rollout: the fastest way to write turns that a model and a machine allow."""
+"""Which decoder: the fastest way to write turns that a model and a machine allow."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def fits(model: Any, longest: int) -> bool:
         if not is_installed:
             return False
         try:
-            found = _by_parts(model, rows, longest)
+            by_slots = _by_parts(model, rows, longest)
         except Exception:  # the library's models are many, and say no in as many ways
             return False
     plain = torch.stack([model(input_ids=row[None], use_cache=False).logits[0, -1] for row in rows])
-    distance = (found.float() - plain.float()).norm() / plain.float().norm()
+    distance = (by_slots.float() - plain.float()).norm() / plain.float().norm()
     return bool(distance < _ALIKE)
 
 

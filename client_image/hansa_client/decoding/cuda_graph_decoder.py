@@ -1,4 +1,4 @@
-"""Decoding on a GPU: one step of all rows is recorded once and replayed, and draws on the device.
+"""Decoding by a CUDA graph: one step of all rows, sampling included, is captured once and replayed.
 
 A small model's step is hundreds of short kernels; starting them one by one takes the host ten times
 as long as running them takes the GPU. The host looks only every few steps at what was written.
@@ -62,13 +62,13 @@ class CudaGraphDecoder(SlotDecoder):
             return None
         return made
 
-    def read(self, asks: Sequence[TurnRequest]) -> None:
+    def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read all but the last of each row's new tokens; the next step reads that one."""
-        for some in portions(asks, _READ_TOKENS):
+        for some in portions(requests, _READ_TOKENS):
             self._read(some)
-        for ask in asks:
-            self._writing[ask.row] = PartialTurn(ask)
-        self._tell(asks)
+        for request in requests:
+            self._writing[request.row] = PartialTurn(request)
+        self._tell(requests)
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Go on until enough rows have ended their turns."""
@@ -81,19 +81,19 @@ class CudaGraphDecoder(SlotDecoder):
             self._lengths[row] += len(tokens)
         return over
 
-    def _read(self, asks: Sequence[TurnRequest]) -> None:
-        spans = [self._span(ask, len(ask.tokens) - 1) for ask in asks]
+    def _read(self, requests: Sequence[TurnRequest]) -> None:
+        spans = [self._span(request, len(request.tokens) - 1) for request in requests]
         for span in spans:
             self._lengths[span.row] = span.start
-        tokens = [token for ask in asks for token in ask.tokens[:-1]]
+        tokens = [token for request in requests for token in request.tokens[:-1]]
         if filled := [span for span in spans if span.width]:
             self._forward(filled, tokens, torch.zeros(1, dtype=torch.long))
 
-    def _tell(self, asks: Sequence[TurnRequest]) -> None:
+    def _tell(self, requests: Sequence[TurnRequest]) -> None:
         """Put what the rows are to do on the device."""
-        told = [(a.row, a.tokens[-1], self._lengths[a.row], a.budget) for a in asks]
-        rows, last, ends, budgets = torch.tensor(told).T.contiguous().to(self._last.device)
-        uniforms = torch.from_numpy(np.stack([ask.uniforms for ask in asks]))
+        columns = [(a.row, a.tokens[-1], self._lengths[a.row], a.budget) for a in requests]
+        rows, last, ends, budgets = torch.tensor(columns).T.contiguous().to(self._last.device)
+        uniforms = torch.from_numpy(np.stack([request.uniforms for request in requests]))
         self._last[rows], self._ends[rows], self._budgets[rows] = last, ends, budgets
         self._steps[rows] = 0
         self._active[rows] = True

@@ -1,4 +1,4 @@
-"""Decoding in lock-step with a model's own cache, for models that cannot look into slots.
+"""Decoding in lock-step with a model's own KV cache, for models that cannot use KV slots.
 
 Columns are time: each forward pass adds the same number of columns to all rows, padded on the left
 and masked where a row has fewer new tokens. So any causal LM of transformers works, and rows need
@@ -34,10 +34,10 @@ class LockstepDecoder:
         self._mask: torch.Tensor
         self._lengths: torch.Tensor
 
-    def read(self, asks: Sequence[TurnRequest]) -> None:
+    def read(self, requests: Sequence[TurnRequest]) -> None:
         """Begin the next turn of all rows that go on; others are forgotten."""
-        self._writing |= {ask.row: PartialTurn(ask) for ask in asks}
-        if all(one.ask.is_first for one in self._writing.values()):
+        self._writing |= {request.row: PartialTurn(request) for request in requests}
+        if all(one.request.is_first for one in self._writing.values()):
             self._begin(list(self._writing))
         else:
             self._keep(list(self._writing))
@@ -45,7 +45,7 @@ class LockstepDecoder:
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Read what is new, then write until all turns are over."""
         turns = [self._writing[row] for row in self._rows]
-        logits = self._forward(*self._padded([one.ask.tokens for one in turns]))
+        logits = self._forward(*self._padded([one.request.tokens for one in turns]))
         while True:
             tokens = sample(logits, self._uniforms(turns), self._temperature)
             for one, token in zip(turns, tokens.tolist(), strict=True):

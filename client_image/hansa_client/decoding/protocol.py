@@ -57,11 +57,11 @@ class Decoder(Protocol):
     joins: bool
     """Whether a new episode may take a row while others write."""
 
-    def read(self, asks: Sequence[TurnRequest]) -> None:
+    def read(self, requests: Sequence[TurnRequest]) -> None:
         """Begin the next turn of these rows."""
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
-        """Go on until one in so many rows has ended its turn: each such row, and what it wrote.
+        """Go on until one in `patience` rows has ended its turn: each such row, and what it wrote.
 
         The last token of each is not read: it comes back with the row's next ask, which saves a
         pass.
@@ -76,7 +76,7 @@ class StopConditions:
         self.texts = texts
         self._chat = chat
 
-    def found(self, tokens: Sequence[int], known: int = 0) -> int:
+    def end_of(self, tokens: Sequence[int], known: int = 0) -> int:
         """Tokens up to a turn's end, 0 where it goes on; up to `known` it is known to."""
         for count in range(known + 1, len(tokens) + 1):
             if tokens[count - 1] in self.tokens:
@@ -94,7 +94,7 @@ class StopConditions:
 class PartialTurn:
     """A turn that is being written."""
 
-    ask: TurnRequest
+    request: TurnRequest
     """What was asked for."""
     tokens: list[int] = field(default_factory=list)
     """What there is of it."""
@@ -103,15 +103,15 @@ class PartialTurn:
 
     def uniform(self) -> float:
         """The number that draws its next token."""
-        return float(self.ask.uniforms[len(self.tokens)])
+        return float(self.request.uniforms[len(self.tokens)])
 
     def add(self, tokens: Sequence[int], endings: StopConditions) -> None:
         """Take tokens on, up to where the turn is over."""
         known = len(self.tokens)
-        self.tokens = [*self.tokens, *tokens][: self.ask.budget]
-        end = endings.found(self.tokens, known)
+        self.tokens = [*self.tokens, *tokens][: self.request.budget]
+        end = endings.end_of(self.tokens, known)
         self.tokens = self.tokens[: end or None]
-        self.is_over = bool(end) or len(self.tokens) == self.ask.budget
+        self.is_over = bool(end) or len(self.tokens) == self.request.budget
 
 
 def take_finished(writing: dict[int, PartialTurn]) -> list[tuple[int, list[int]]]:

@@ -1,4 +1,7 @@
-"""Decoding with slots: rows of any length read and write together, each at its own pace."""
+"""Decoding with KV slots: rows of any length read and write in one pass, each at its own pace.
+
+This is continuous batching: a new episode takes a slot over as soon as another has ended.
+"""
 
 from __future__ import annotations
 
@@ -38,30 +41,30 @@ class SlotDecoder:
         self._lengths = [0] * rows
         self._writing: dict[int, PartialTurn] = {}
 
-    def read(self, asks: Sequence[TurnRequest]) -> None:
+    def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read each row's new tokens, and draw the first token of its answer."""
-        for some in portions(asks, _READ_TOKENS.get(self._device.type, 2048)):
-            self._writing |= {ask.row: PartialTurn(ask) for ask in some}
-            ends = torch.tensor([len(ask.tokens) for ask in some]).cumsum(0) - 1
+        for some in portions(requests, _READ_TOKENS.get(self._device.type, 2048)):
+            self._writing |= {request.row: PartialTurn(request) for request in some}
+            ends = torch.tensor([len(request.tokens) for request in some]).cumsum(0) - 1
             logits = self._forward(
-                [self._span(ask, len(ask.tokens)) for ask in some],
-                [token for ask in some for token in ask.tokens],
+                [self._span(request, len(request.tokens)) for request in some],
+                [token for request in some for token in request.tokens],
                 ends,
             )
-            self._draw([self._writing[ask.row] for ask in some], logits)
+            self._draw([self._writing[request.row] for request in some], logits)
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Go on until enough rows have ended their turns."""
         while not is_enough(self._writing, patience):
             going = [one for one in self._writing.values() if not one.is_over]
-            spans = [Span(one.ask.row, self._lengths[one.ask.row], 1) for one in going]
+            spans = [Span(one.request.row, self._lengths[one.request.row], 1) for one in going]
             tokens = [one.tokens[-1] for one in going]
             self._draw(going, self._forward(spans, tokens, torch.arange(len(going))))
         return take_finished(self._writing)
 
-    def _span(self, ask: TurnRequest, width: int) -> Span:
+    def _span(self, request: TurnRequest, width: int) -> Span:
         """Where the first tokens of an ask go; a new episode takes the slot over."""
-        return Span(ask.row, 0 if ask.is_first else self._lengths[ask.row], width)
+        return Span(request.row, 0 if request.is_first else self._lengths[request.row], width)
 
     def _forward(
         self, spans: Sequence[Span], tokens: Sequence[int], last: torch.Tensor
@@ -83,20 +86,20 @@ class SlotDecoder:
 
 
 def is_enough(writing: dict[int, PartialTurn], patience: int) -> bool:
-    """Whether one in so many rows has ended its turn."""
+    """Whether one in `patience` rows has ended its turn."""
     over = sum(one.is_over for one in writing.values())
     return patience * over >= len(writing)
 
 
-def portions(asks: Sequence[TurnRequest], most: int) -> Iterator[list[TurnRequest]]:
-    """The asks in groups of so many tokens; one that is longer goes alone."""
+def portions(requests: Sequence[TurnRequest], most: int) -> Iterator[list[TurnRequest]]:
+    """The requests in groups of at most `most` tokens; one that is longer goes alone."""
     group: list[TurnRequest] = []
     size = 0
-    for ask in asks:
-        if group and size + len(ask.tokens) > most:
+    for request in requests:
+        if group and size + len(request.tokens) > most:
             yield group
             group, size = [], 0
-        group.append(ask)
-        size += len(ask.tokens)
+        group.append(request)
+        size += len(request.tokens)
     if group:
         yield group

@@ -1,4 +1,4 @@
-"""Conversations: episodes in AgentGym's format, read from files of others and written for them.
+"""AgentGym's format: episodes as conversations, read from files of others and written for them.
 
     {"item_id": "maze-6-train-3", "conversations": [
         {"from": "human", "loss": null, "value": "<the rules>"},
@@ -75,7 +75,7 @@ def of_episode(
 ) -> Conversation:
     """The conversation of a played episode: observation, action, ..., last observation.
 
-    `said` comes as a world told it, so its first text may begin with the rules; they become a turn
+    `said` comes as a world said it, so its first text may begin with the rules; they become a turn
     of their own. An episode without rules has no such turn, and no "OK." either. `untrained` has
     the places in `said` of actions that nobody is to learn.
     """
@@ -112,10 +112,10 @@ def read(data: bytes, where: str) -> list[Conversation]:
             f"{where}: got {len(data)} bytes, expected at most {LARGEST_FILE}",
             hint="keep the conversations that you train on, or split the file",
         )
-    found = [_conversation(each, at) for at, each in _entries(data, where)]
-    if not found:
+    conversations = [_conversation(each, at) for at, each in _entries(data, where)]
+    if not conversations:
         raise PermanentError(f"{where}: got no conversation, expected at least one")
-    return found
+    return conversations
 
 
 def _entries(data: bytes, where: str) -> Iterator[tuple[str, Any]]:

@@ -112,7 +112,7 @@ def _from_s3(assignment: Assignment, private: ObjectStore) -> bytes:
     """The object, by the silo's own credentials, from the store that has its experience."""
     source = assignment.demonstrations_from or ""
     bucket, _, key = source.removeprefix("s3://").partition("/")
-    place = assignment.experience_storage or assignment.storage
+    place = assignment.private_storage
     store = private if bucket == place.bucket else _open(place, bucket, _field(assignment))
     try:
         if store.size(key) > LARGEST_FILE:
@@ -144,19 +144,19 @@ def from_file(assignment: Assignment, file: DemonstrationFile, chat: Chat) -> Sh
     seed = _seed(assignment)
     random.Random(seed).shuffle(order)
     wanted = order[: assignment.settings.experience.demonstrations]
-    return Shown([_told_episode(file.conversations[index], chat, seed) for index in wanted])
+    return Shown([_from_conversation(file.conversations[index], chat, seed) for index in wanted])
 
 
-def _told_episode(told: Conversation, chat: Chat, seed: int) -> Episode:
+def _from_conversation(conversation: Conversation, chat: Chat, seed: int) -> Episode:
     """A conversation as an episode: who shows something has done it, so it is a success."""
-    said = told.played()
-    heard, own = [turn.text for turn in said[::2]], said[1::2]
-    turns = _as_turns(heard, [turn.text for turn in own], chat)
+    said = conversation.played()
+    observations, own = [turn.text for turn in said[::2]], said[1::2]
+    turns = _as_turns(observations, [turn.text for turn in own], chat)
     for index, turn in enumerate(own):
         if not turn.loss:
             place = 2 * index + 1
             turns[place] = turns[place].model_copy(update={"trained": False})
-    return _episode(told.item_id, seed, turns, success=True, reward=1.0)
+    return _episode(conversation.item_id, seed, turns, success=True, reward=1.0)
 
 
 # -- the world's expert ---------------------------------------------------------------------------
@@ -211,24 +211,24 @@ def _expert_episode(
 ) -> Episode | Fault:
     """The expert's episode, or why the world or its expert broke off."""
     try:
-        heard, done, reward, success = _play(world, task, thoughts)
+        observations, actions, reward, success = _play(world, task, thoughts)
     except (NoPlayer, OptionError, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # a world is anybody's code
         return faults.of(error, world)
-    turns = _as_turns(heard, done, chat)
+    turns = _as_turns(observations, actions, chat)
     return _episode(task.id, seed, turns, success=success, reward=reward)
 
 
 def _play(world: World, task: Task, thoughts: bool) -> tuple[list[str], list[str], float, bool]:
-    seen = faults.checked(world.start(task), world)
-    heard, done = [seen.text], []
-    while not seen.done:
+    answer = faults.checked(world.start(task), world)
+    observations, actions = [answer.text], []
+    while not answer.done:
         move: Move = world.expert()
-        done.append(move.text if thoughts else move.action)
-        seen = faults.checked(world.step(done[-1]), world)
-        heard.append(seen.text)
-    return heard, done, seen.reward, seen.success
+        actions.append(move.text if thoughts else move.action)
+        answer = faults.checked(world.step(actions[-1]), world)
+        observations.append(answer.text)
+    return observations, actions, answer.reward, answer.success
 
 
 # -- episodes -------------------------------------------------------------------------------------
@@ -246,16 +246,18 @@ def _episode(task: str, seed: int, turns: list[Turn], *, success: bool, reward: 
     )
 
 
-def _as_turns(heard: Sequence[str], done: Sequence[str], chat: Chat) -> list[Turn]:
+def _as_turns(observations: Sequence[str], actions: Sequence[str], chat: Chat) -> list[Turn]:
     """The turns as a rollout would have recorded them; nobody answered a last observation."""
-    answered = list(heard[: len(done)])
+    answered = list(observations[: len(actions)])
     read = chat.observations(answered[:1], first=True)
     read += chat.observations(answered[1:], first=False)
     turns: list[Turn] = []
-    for text, tokens, act, own in zip(answered, read, done, chat.actions(list(done)), strict=True):
+    for text, tokens, act, own in zip(
+        answered, read, actions, chat.actions(list(actions)), strict=True
+    ):
         turns.append(Turn(role="user", text=text, tokens=tokens))
         turns.append(Turn(role="agent", text=act, tokens=own))
-    return [*turns, *(Turn(role="user", text=text) for text in heard[len(done) :])]
+    return [*turns, *(Turn(role="user", text=text) for text in observations[len(actions) :])]
 
 
 def _seed(assignment: Assignment) -> int:

@@ -1,4 +1,4 @@
-"""Momentum: the optimizer's state of one round kept for the next, in the silo's private store.
+"""Optimizer state: AdamW's moments of one round kept for the next, in the silo's private store.
 
 Moments are averages of gradients of the silo's own trajectories, so they are as private as those.
 They take twice the room of an adapter, and each round's are kept: a guard may go back to the
@@ -30,7 +30,7 @@ def find(store: ObjectStore, assignment: Assignment) -> State | None:
     """
     if assignment.settings.training.optimizer_state == "fresh":
         return None
-    place = assignment.experience_storage or assignment.storage
+    place = assignment.private_storage
     present = set(store.list(keys.experience_root(place.prefix, assignment.environment)))
     for round_ in range(assignment.start.round, 0, -1):
         key = _key(assignment, round_)
@@ -46,8 +46,7 @@ def store(store: ObjectStore, assignment: Assignment, state: State) -> None:
 
 
 def _key(assignment: Assignment, round_: int) -> str:
-    place = assignment.experience_storage or assignment.storage
-    return keys.optimizer_state(place.prefix, assignment.environment, round_)
+    return keys.optimizer_state(assignment.private_storage.prefix, assignment.environment, round_)
 
 
 def _decoded(key: str, data: bytes) -> State:

@@ -49,18 +49,18 @@ def is_fresh(episode: Episode, age: int, recency: float) -> bool:
 
 def newest(episodes: Sequence[Episode], limit: int, beside: Sequence[Episode]) -> list[Episode]:
     """The newest episodes of each task, equal ones once, that fit beside those chosen already."""
-    seen: dict[str, set[str]] = {}
+    texts: dict[str, set[str]] = {}
     for episode in beside:
-        seen.setdefault(episode.task, set()).add(_said(episode))
+        texts.setdefault(episode.task, set()).add(_text_of(episode))
     kept: list[Episode] = []
     for episode in reversed(episodes):
-        of_task = seen.setdefault(episode.task, set())
-        if len(of_task) < limit and _said(episode) not in of_task:
-            of_task.add(_said(episode))
+        of_task = texts.setdefault(episode.task, set())
+        if len(of_task) < limit and _text_of(episode) not in of_task:
+            of_task.add(_text_of(episode))
             kept.append(episode)
     return kept[::-1]
 
 
-def _said(episode: Episode) -> str:
+def _text_of(episode: Episode) -> str:
     """What happened in an episode, whoever played it when."""
     return "\0".join(turn.text for turn in episode.turns)

@@ -65,7 +65,7 @@ class Shards:
     def __init__(self, store: ObjectStore, assignment: Assignment) -> None:
         self._store = store
         self._assignment = assignment
-        place = assignment.experience_storage or assignment.storage
+        place = assignment.private_storage
         self._prefix = place.prefix
 
     def find(self, round_: int) -> Shard | None:
@@ -113,15 +113,15 @@ class Shards:
         """Rounds with a shard, up to the present one: what is newer belongs to a later attempt."""
         root = keys.experience_root(self._prefix, self._assignment.environment)
         names = [key.removeprefix(root).partition(".")[0] for key in self._store.list(root)]
-        found = sorted(int(name) for name in names if name.isdecimal())
-        return [round_ for round_ in found if round_ <= self._assignment.round]
+        rounds = sorted(int(name) for name in names if name.isdecimal())
+        return [round_ for round_ in rounds if round_ <= self._assignment.round]
 
     def _key(self, round_: int) -> str:
         return keys.experience_shard(self._prefix, self._assignment.environment, round_)
 
     def _inputs(self, round_: int) -> dict[str, Any]:
-        told = self._assignment
-        return told.inputs() if round_ == told.round else told.evaluation_inputs()
+        assignment = self._assignment
+        return assignment.inputs() if round_ == assignment.round else assignment.evaluation_inputs()
 
     def _checked(self, round_: int, data: bytes) -> Shard:
         shard = decode(data, self._key(round_))

@@ -54,8 +54,8 @@ class Preference:
 
     def begin(self, scorer: Scorer) -> None:
         """Note how likely the start adapter finds each trajectory."""
-        found = scorer.reference_logprobs(self._sequences, self._room)
-        self._reference = [float(logprobs.sum()) for logprobs in found]
+        references = scorer.reference_logprobs(self._sequences, self._room)
+        self._reference = [float(logprobs.sum()) for logprobs in references]
 
     def size(self, step: Sequence[int]) -> float:
         """Pairs."""

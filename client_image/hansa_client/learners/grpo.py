@@ -41,8 +41,8 @@ def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
 
 def advantage(rewards: Sequence[float]) -> list[float]:
     """How much better each did than the group, in the group's own spread."""
-    found = np.asarray(rewards, dtype=np.float64)
-    scaled: list[float] = ((found - found.mean()) / (found.std() + _EPSILON)).tolist()
+    values = np.asarray(rewards, dtype=np.float64)
+    scaled: list[float] = ((values - values.mean()) / (values.std() + _EPSILON)).tolist()
     return scaled
 
 

@@ -82,12 +82,12 @@ def resolve(source: str, storage: S3 | None = None) -> Path:
 
 def digest(folder: Path) -> str:
     """Identity of a base model: sha256 over the sorted names and digests of its files."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         if _is_model_file(path.name) and path.is_file():
             with path.open("rb") as file:
-                found[path.name] = file_digest(file, "sha256").hexdigest()
-    return fingerprint(found)
+                digests[path.name] = file_digest(file, "sha256").hexdigest()
+    return fingerprint(digests)
 
 
 def load(source: str, folder: Path, threads: int, *, for_peft: bool = False) -> Base:

@@ -80,14 +80,14 @@ class _Adapted(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         flat, thin, weight, a, b = ctx.saved_tensors
-        found = gradient.reshape(-1, gradient.shape[-1])
-        narrow = (found @ b.to(found.dtype)).mul_(ctx.scale)
+        rows = gradient.reshape(-1, gradient.shape[-1])
+        narrow = (rows @ b.to(rows.dtype)).mul_(ctx.scale)
         of_states = None
         if ctx.needs_input_grad[0]:
-            of_states = (found @ weight).addmm_(narrow, a.to(found.dtype))
+            of_states = (rows @ weight).addmm_(narrow, a.to(rows.dtype))
             of_states = of_states.view(*gradient.shape[:-1], -1)
         of_a = (narrow.T @ flat).to(a.dtype) if ctx.needs_input_grad[3] else None
         of_b = None
         if ctx.needs_input_grad[4]:
-            of_b = (found.T @ thin).to(b.dtype).mul_(ctx.scale)
+            of_b = (rows.T @ thin).to(b.dtype).mul_(ctx.scale)
         return of_states, None, None, of_a, of_b, None

@@ -1,4 +1,4 @@
-"""Slots: the keys and values of rows that grow each at its own pace, and attention over them.
+"""KV cache in slots: keys and values of rows that grow each at its own pace, and their attention.
 
 A row's keys lie one behind another in its slot, without padding, so rows of any length read and
 write side by side, and a slot is taken over by the next episode at once. A forward pass packs the
@@ -118,8 +118,8 @@ def takes_flash(model: Any) -> bool:
 def head_width(model: Any) -> int:
     """Size of one head of attention."""
     config = model.config.get_text_config()
-    told: int | None = getattr(config, "head_dim", None)
-    return int(told or config.hidden_size // config.num_attention_heads)
+    width: int | None = getattr(config, "head_dim", None)
+    return int(width or config.hidden_size // config.num_attention_heads)
 
 
 def token_bytes(model: Any) -> int:
@@ -134,8 +134,8 @@ def places(
     slots: KVSlots, spans: Sequence[Span], device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The places among all slots of each token of these spans, and the positions in their rows."""
-    told = torch.tensor([(span.row, span.start, span.width) for span in spans])
-    rows, starts, widths = told.unbind(1)
+    numbers = torch.tensor([(span.row, span.start, span.width) for span in spans])
+    rows, starts, widths = numbers.unbind(1)
     begins = widths.cumsum(0) - widths
     moves = torch.stack([starts - begins + slots.room * rows, starts - begins])
     both = moves.repeat_interleave(widths, dim=1)
@@ -168,16 +168,16 @@ class FlashPlan:
             begins.append(begins[-1] + span.width)
         first = [slots.room * span.row for span in spans]
         used = [span.start + span.width for span in spans]
-        told = torch.tensor([begins, [*first, 0], [*used, 0]], dtype=torch.int32).to(device)
+        bounds = torch.tensor([begins, [*first, 0], [*used, 0]], dtype=torch.int32).to(device)
         widest = max(span.width for span in spans)
         where, positions = places(slots, spans, device)
-        return cls(where, positions, told[0], told[1], told[2, :-1], widest)
+        return cls(where, positions, bounds[0], bounds[1], bounds[2, :-1], widest)
 
     def attend(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> torch.Tensor:
         """What each query sees of its own row."""
-        seen: torch.Tensor = torch.ops.aten._flash_attention_forward(
+        attended: torch.Tensor = torch.ops.aten._flash_attention_forward(
             query,
             keys.flatten(0, 1),
             values.flatten(0, 1),
@@ -191,7 +191,7 @@ class FlashPlan:
             scale=scale,
             seqused_k=self._used,
         )[0]
-        return seen
+        return attended
 
 
 class PlainPlan:
@@ -216,16 +216,16 @@ class PlainPlan:
         """What each query sees of its own row."""
         if self._is_joint:
             return self._jointly(query, keys, values, scale)
-        seen, begin = [], 0
+        attended, begin = [], 0
         for span, mask in zip(self._spans, self._masks, strict=True):
             own = query[None, begin : begin + span.width].transpose(1, 2)
             end = span.start + span.width
             row_keys = keys[span.row, None, :end].transpose(1, 2)
             row_values = values[span.row, None, :end].transpose(1, 2)
             is_causal = mask is None and span.width > 1
-            seen.append(_attention(own, row_keys, row_values, mask, scale, is_causal)[0])
+            attended.append(_attention(own, row_keys, row_values, mask, scale, is_causal)[0])
             begin += span.width
-        return torch.cat(seen, dim=1).transpose(0, 1)
+        return torch.cat(attended, dim=1).transpose(0, 1)
 
     def _join(self, slots: KVSlots, device: torch.device) -> None:
         self._rows = torch.tensor([span.row for span in self._spans], device=device)
@@ -239,7 +239,7 @@ class PlainPlan:
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> torch.Tensor:
         every = query.new_zeros(len(keys), *query.shape[1:]).index_copy_(0, self._rows, query)
-        seen = _attention(
+        attended = _attention(
             every[:, :, None],
             keys[:, : self._seen].transpose(1, 2),
             values[:, : self._seen].transpose(1, 2),
@@ -247,7 +247,7 @@ class PlainPlan:
             scale,
             False,
         )
-        return seen[:, :, 0].index_select(0, self._rows)
+        return attended[:, :, 0].index_select(0, self._rows)
 
 
 def _attention(

@@ -33,9 +33,9 @@ def shapes(model: Any, adapter: Adapter) -> Shapes:
         own: Shapes = plain.shapes(model, adapter)
         return own
     wrapped = _wrap(model, adapter, on_meta=True)
-    found = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
+    by_name = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
     wrapped.unload()
-    return found
+    return by_name
 
 
 def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:

@@ -1,4 +1,4 @@
-"""A model whose layers look into slots: any of transformers that lets its attention be chosen."""
+"""Attention over KV slots for any model of transformers that lets its attention be chosen."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def forward(
     else:
         _current[:] = [slots]
         logits = model(**named, use_cache=False, logits_to_keep=last).logits
-    found: torch.Tensor = logits[0]
-    return found
+    row: torch.Tensor = logits[0]
+    return row
 
 
 @contextmanager

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LENGTH", "EpisodeJob", "Play", "Played", "Progress", "play"]
 
 PATIENCE = 4
-"""One in so many rows ends its turn before any acts: reading one by one costs more than waiting."""
+"""One row in this many ends its turn before any acts: reading them singly costs more."""
 MAX_LENGTH = 4096
 """Tokens of an episode where no manifest says otherwise."""
 

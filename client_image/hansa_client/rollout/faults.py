@@ -53,17 +53,17 @@ class Answer:
     """Whether its goal is reached."""
 
 
-def checked(seen: object, world: World) -> Answer:
+def checked(answer: object, world: World) -> Answer:
     """A world's answer; what does not fit raises here, where it costs no more than its episode."""
-    if not isinstance(seen, Observation) or not isinstance(seen.text, str):
+    if not isinstance(answer, Observation) or not isinstance(answer.text, str):
         raise BadAnswer("its answer is no Observation with text")
-    if not _is_number(seen.reward):
+    if not _is_number(answer.reward):
         raise BadAnswer("its reward is no finite number")
     try:
-        seen.text.encode()
+        answer.text.encode()
     except UnicodeEncodeError:
         raise BadAnswer("its text is no valid Unicode") from None
-    return Answer(seen.text, float(seen.reward), bool(seen.done), bool(world.success))
+    return Answer(answer.text, float(answer.reward), bool(answer.done), bool(world.success))
 
 
 def _is_number(reward: object) -> bool:
@@ -81,9 +81,9 @@ def close(world: World) -> None:
 
 
 def of(error: BaseException, world: World) -> Fault:
-    """What may be told of an exception: its type, and the deepest line of the world's own package.
+    """What may be said of an exception: its type, and the deepest line of the world's own package.
 
-    A fault deep in a library is told where the world called it, which is what its author can mend.
+    A fault deep in a library is placed where the world called it, which is what its author can fix.
     """
     package = type(world).__module__.partition(".")[0]
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -128,7 +128,7 @@ class Tally:
             raise WorldBroken(
                 f"world {name} failed in {len(self.faults)} of {self.episodes} episodes, "
                 f"expected at most {self.share:.4g} of them: {summary(self.faults)}",
-                hint="mend the world, or raise spec.exploration.maxBrokenEpisodes",
+                hint="fix the world, or raise spec.exploration.maxBrokenEpisodes",
             )
 
 

@@ -18,15 +18,15 @@ from hansa_worlds import Split, Task, mixed
 Choose = Callable[[Assignment, Sequence[Task]], list[EpisodeJob]]
 
 
-def parts_of(told: Assignment) -> list[Assignment]:
+def parts_of(assignment: Assignment) -> list[Assignment]:
     """The assignments that the parts would have; a plain silo is its own only part."""
-    if told.world != mixed.NAME:
-        return [told]
-    with explained(told):
-        parts = mixed.parts_of(told.options)
-    shared = told.settings.experience.demonstrations_from
+    if assignment.world != mixed.NAME:
+        return [assignment]
+    with explained(assignment):
+        parts = mixed.parts_of(assignment.options)
+    shared = assignment.settings.experience.demonstrations_from
     return [
-        told.model_copy(
+        assignment.model_copy(
             update={
                 "environment": part.name,
                 "world": part.world,
@@ -38,21 +38,21 @@ def parts_of(told: Assignment) -> list[Assignment]:
     ]
 
 
-def jobs(told: Assignment, split: Split, choose: Choose) -> list[EpisodeJob]:
+def jobs(assignment: Assignment, split: Split, choose: Choose) -> list[EpisodeJob]:
     """The episodes to play, part by part, as tasks of the silo's own world."""
-    if told.world != mixed.NAME:
-        return choose(told, split_tasks(told, make_world(told), split))
+    if assignment.world != mixed.NAME:
+        return choose(assignment, split_tasks(assignment, make_world(assignment), split))
     chosen: list[EpisodeJob] = []
-    for part in parts_of(told):
+    for part in parts_of(assignment):
         tasks = split_tasks(part, make_world(part), split)
         named = mixed.Part(part.environment, part.world)
         chosen += [replace(job, task=mixed.within(named, job.task)) for job in choose(part, tasks)]
     return chosen
 
 
-def named(told: Assignment, part: Assignment, episodes: Sequence[Episode]) -> list[Episode]:
+def named(assignment: Assignment, part: Assignment, episodes: Sequence[Episode]) -> list[Episode]:
     """A part's episodes under the names that their tasks have in the silo."""
-    if told.world != mixed.NAME:
+    if assignment.world != mixed.NAME:
         return list(episodes)
     before = f"{part.environment}/"
     return [episode.model_copy(update={"task": before + episode.task}) for episode in episodes]

@@ -1,7 +1,7 @@
-"""Replay: a model's passes over rows of one size, recorded once on a GPU and then replayed.
+"""CUDA graphs for training: passes over packed rows of one size, captured once and then replayed.
 
 A small model's step is thousands of short kernels, and starting each of them from Python takes
-longer than running it. A recording starts them all at once.
+longer than running it. A CUDA graph starts them all at once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class GraphedModel:
 
     def states(self, row: PackedRow) -> torch.Tensor:
         """Of all tokens of a row; the next call overwrites them."""
-        found: torch.Tensor = self._play(row.tokens, row.positions, row.bounds)
-        return found
+        states: torch.Tensor = self._play(row.tokens, row.positions, row.bounds)
+        return states
 
 
 class _Trunk(torch.nn.Module):

@@ -128,8 +128,8 @@ class PackedModel:
                 )
         finally:
             del layer.forward
-        found: torch.Tensor = output.logits[0]
-        return found
+        states: torch.Tensor = output.logits[0]
+        return states
 
     def _attend(
         self,
@@ -150,8 +150,8 @@ def _by_kernel(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: PackedRow, scale: float | None
 ) -> torch.Tensor:
     q, k, v = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
-    found: torch.Tensor = _Within.apply(q, k, v, row.bounds, row.longest, scale)  # type: ignore[no-untyped-call]
-    return found[None]
+    attended: torch.Tensor = _Within.apply(q, k, v, row.bounds, row.longest, scale)  # type: ignore[no-untyped-call]
+    return attended[None]
 
 
 class _Within(torch.autograd.Function):
@@ -176,8 +176,8 @@ class _Within(torch.autograd.Function):
         )
         ctx.save_for_backward(query, key, value, out, sums, bounds, state, unused)
         ctx.longest, ctx.scale = longest, scale
-        seen: torch.Tensor = out
-        return seen
+        attended: torch.Tensor = out
+        return attended
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -211,8 +211,8 @@ def _one_by_one(
     lengths = [length for length in row.lengths if length]
     parts = [torch.split(states, lengths, dim=2) for states in (query, key, value)]
     grouped = query.shape[1] != key.shape[1]
-    seen = [
+    attended = [
         scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
         for q, k, v in zip(*parts, strict=True)
     ]
-    return torch.cat(seen, dim=2).transpose(1, 2)
+    return torch.cat(attended, dim=2).transpose(1, 2)

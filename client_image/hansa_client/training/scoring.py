@@ -1,4 +1,4 @@
-"""Scoring: how likely a model finds the agent's tokens of some trajectories, padded into rows."""
+"""Scoring: log-probabilities of the agent's tokens, by a padded or a packed forward pass."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Scorer:
     def logprobs(
         self, sequences: Sequence[trajectory.Sequence]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-likelihood of each of the agent's tokens, and the index of its trajectory."""
+        """Log-probability of each of the agent's tokens, and the index of its trajectory."""
         lost, wanted = self._scored(sequences, "none")
         return -lost, wanted.nonzero()[:, 0]
 
     def reference_logprobs(
         self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
     ) -> list[torch.Tensor]:
-        """Log-likelihoods of the agent's tokens of each trajectory, many scored at once.
+        """Log-probabilities of the agent's tokens of each trajectory, many scored at once.
 
-        Where memory does not hold so many, fewer.
+        Fewer at once where memory runs out.
         """
         longest = max(map(len, sequences), default=0)
         while True:
@@ -65,11 +65,11 @@ class Scorer:
         """Similar lengths go together, so little is padded."""
         lengths = [len(sequence) for sequence in sequences]
         order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-        found: dict[int, torch.Tensor] = {}
+        by_index: dict[int, torch.Tensor] = {}
         for part in batches.filled(order, lengths, batch_tokens):
             logprobs, rows = self.logprobs([sequences[index] for index in part])
-            found |= {index: logprobs[rows == row] for row, index in enumerate(part)}
-        return [found[index] for index in range(len(sequences))]
+            by_index |= {index: logprobs[rows == row] for row, index in enumerate(part)}
+        return [by_index[index] for index in range(len(sequences))]
 
     def tensor(self, numbers: Sequence[float]) -> torch.Tensor:
         """These numbers where the model computes."""
@@ -89,8 +89,8 @@ class Scorer:
         with _logits_where(self._model, wanted):
             logits = self._model(input_ids=ids, use_cache=False).logits
         targets = ids[:, 1:][wanted]
-        found = logits.reshape(len(targets), -1).float()
-        return cross_entropy(found, targets, reduction=reduction), wanted
+        flat = logits.reshape(len(targets), -1).float()
+        return cross_entropy(flat, targets, reduction=reduction), wanted
 
 
 class PackedScorer(Scorer):
@@ -115,7 +115,7 @@ class PackedScorer(Scorer):
     def logprobs(
         self, sequences: Sequence[trajectory.Sequence]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-likelihood of each of the agent's tokens, and the index of its trajectory."""
+        """Log-probability of each of the agent's tokens, and the index of its trajectory."""
         frame = self._frame if torch.is_grad_enabled() else None
         row = packing.PackedRow.of([sequence.tokens for sequence in sequences], self._device, frame)
         wanted, rows = self._wanted(sequences)
@@ -184,9 +184,9 @@ def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | Non
     is_packed = (
         base.device.type == "cuda" and packing.fits(base.model) and sliced_logits.fits(base.model)
     )
-    found = _packed_entropies(base, sequences) if is_packed else _entropies(base, sequences)
+    entropies = _packed_entropies(base, sequences) if is_packed else _entropies(base, sequences)
     total, count = 0.0, 0
-    for each in found:
+    for each in entropies:
         total += float(each.sum())
         count += len(each)
     return round(total / count, 6) if count else None

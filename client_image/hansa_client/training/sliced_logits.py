@@ -1,8 +1,8 @@
-"""The output layer in slices: log-likelihoods of tokens without ever holding all their logits.
+"""The output layer in slices: log-probabilities of tokens without ever holding all their logits.
 
 Over a large vocabulary logits are the largest tensor of a training step, and their gradient the
 second. The layer itself is frozen, so all that its backward pass needs is how each token's
-log-likelihood changes with its state, which is no larger than the states: it is computed with the
+log-probability changes with its state, which is no larger than the states: it is computed with the
 slice, and the logits are gone.
 """
 
@@ -29,9 +29,9 @@ def fits(model: Any) -> bool:
 
 
 def logprobs(states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Log-likelihood of each target after its state, by an output layer without bias."""
-    found: torch.Tensor = _SlicedLogprobs.apply(states, weight, targets)  # type: ignore[no-untyped-call]
-    return found
+    """Log-probability of each target after its state, by an output layer without bias."""
+    logprobs_of: torch.Tensor = _SlicedLogprobs.apply(states, weight, targets)  # type: ignore[no-untyped-call]
+    return logprobs_of
 
 
 def slice_rows(weight: torch.Tensor) -> int:
@@ -45,19 +45,19 @@ class _SlicedLogprobs(torch.autograd.Function):
         ctx: Any, states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
         rows = slice_rows(weight)
-        found = torch.empty(len(states), dtype=torch.float32, device=states.device)
+        result = torch.empty(len(states), dtype=torch.float32, device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         for at in range(0, len(states), rows):
             wanted = targets[at : at + rows]
             logits = (states[at : at + rows] @ weight.T).float()
             logits -= logits.logsumexp(-1, keepdim=True)
-            found[at : at + rows] = logits.gather(1, wanted[:, None])[:, 0]
+            result[at : at + rows] = logits.gather(1, wanted[:, None])[:, 0]
             if slopes is not None:
                 expected = logits.exp_().to(weight.dtype) @ weight
                 slopes[at : at + rows] = weight[wanted] - expected
         if slopes is not None:
             ctx.save_for_backward(slopes)
-        return found
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:

@@ -1,6 +1,7 @@
 """A silo serves what does best on its own validation tasks, and keeps it to itself."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from hansa.assignment import Assignment, EvaluateReport
 from hansa.errors import Diverged
 from hansa.manifest import PersonalManifest, sha256
 from hansa_client import learners, personalize
+from hansa_client.agent import Agent
 from hansa_client.experience.shards import Shards, decode, encode
+from hansa_client.learners import Lesson
 from hansa_client.round import evaluate_only, play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
@@ -201,6 +204,22 @@ def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
     made = set(stores[1].objects) - before
     assert made >= {FINETUNED, FOLDER + keys.MANIFEST}
     assert not [key for key in made if key.endswith(".zst")]
+
+
+@pytest.mark.slow
+def test_a_silo_that_goes_on_alone_trains_by_all_gpus_as_in_a_round(
+    assign: Assign, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lessons = []
+
+    def all_gpus(_agent: Agent, lesson: Lesson) -> AbstractContextManager[None]:
+        lessons.append(lesson)
+        return nullcontext()
+
+    monkeypatch.setattr(Agent, "all_gpus", all_gpus)
+    stores, told = shared(assign, trained)
+    play(told, stores)
+    assert len(lessons) == 1
 
 
 def shared(assign: Assign, cache: dict[str, Any]) -> tuple[Stores, Assignment]:

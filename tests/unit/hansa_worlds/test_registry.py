@@ -1,5 +1,8 @@
 """Options, action parsing and finding worlds by name: what all worlds share."""
 
+import importlib
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -117,3 +120,22 @@ def test_seeds_are_text_and_stay_what_they_are():
 
 def test_a_step_before_the_start_is_an_ended_episode():
     assert make("maze").step("move up").done
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_old_name_of_the_package_gives_the_same_classes_for_one_more_release():
+    old = importlib.import_module("hansa_client.worlds")
+    assert old is importlib.import_module("hansa_worlds")
+    inner = importlib.import_module("hansa_client.worlds.maze.maps")
+    assert inner is importlib.import_module("hansa_worlds.maze.maps")
+    assert inner.__spec__ is not None and inner.__spec__.name == "hansa_worlds.maze.maps"
+
+
+def test_the_old_name_of_the_package_says_that_it_goes():
+    code = "import hansa_client.worlds"
+    ended = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning", "-c", code],
+        capture_output=True,
+        text=True,
+    )
+    assert "hansa_client.worlds is hansa_worlds now" in ended.stderr

@@ -24,7 +24,7 @@ _CARRYING = 5
 """Turns that carrying something is thought to take once it is in hand."""
 
 
-class Plan(NamedTuple):
+class BotPlan(NamedTuple):
     """Actions up to one thing done, which may be the mission or only help it."""
 
     actions: list[str]
@@ -58,7 +58,7 @@ class _Planner:
         self.depth = 0
         self.spots: Collection[int] = ()
         """Where something is to be put, so that nothing else is dropped there."""
-        self.plan = self._toward() or Plan(["turn right"], "look")
+        self.plan = self._toward() or BotPlan(["turn right"], "look")
 
     def length(self) -> int:
         """Turns to go, roughly; what is in hand for a goal is brought to its place first."""
@@ -68,7 +68,7 @@ class _Planner:
             return len(self.plan.actions) + _CARRYING
         return len(self.plan.actions)
 
-    def _toward(self) -> Plan | None:
+    def _toward(self) -> BotPlan | None:
         goal = self.goal
         if isinstance(goal, GoTo):
             return self._go_to(goal)
@@ -82,13 +82,13 @@ class _Planner:
 
     # The goals
 
-    def _go_to(self, goal: GoTo) -> Plan | None:
+    def _go_to(self, goal: GoTo) -> BotPlan | None:
         cells = goal.target.cells
         if self.grid.held in goal.target.things and not self._cells(goal.target.things):
             return self._drop(())
         return self._face(cells, finishes.facing(cells), "go", goal.target.things)
 
-    def _open(self, goal: Open) -> Plan | None:
+    def _open(self, goal: Open) -> BotPlan | None:
         doors = [d for d in goal.target.things if self._can_open(d)]
         if doors and (
             plan := self._face(self._cells(doors), finishes.opening(doors), "open", doors)
@@ -98,7 +98,7 @@ class _Planner:
         plans = [plan for door in locked if (plan := self._get_key(door))]
         return min(plans, key=lambda plan: len(plan.actions), default=None)
 
-    def _put_next(self, goal: PutNext) -> Plan | None:
+    def _put_next(self, goal: PutNext) -> BotPlan | None:
         cells = self._cells(goal.fixed.things)
         beside = {cell + way for cell in cells for way in self.grid.ways}
         spots = {spot for spot in beside if self.grid.is_empty(spot) or spot == self.grid.at}
@@ -108,7 +108,7 @@ class _Planner:
         if self.grid.held not in goal.moved.things:
             return self._fetch(goal.moved.things, spots)
         if goal.before != self.grid.held:
-            return Plan(["turn left"], "look")  # a drop counts only when held a step before
+            return BotPlan(["turn left"], "look")  # a drop counts only when held a step before
         return self._face(spots, finishes.dropping(spots), "put", goal.fixed.things)
 
     # What they are made of
@@ -130,15 +130,15 @@ class _Planner:
 
     def _face(
         self, cells: Collection[int], finish: Finish, purpose: Purpose, things: Collection[int]
-    ) -> Plan | None:
+    ) -> BotPlan | None:
         """Go to one of the cells, or first clear the way there."""
         if reachable(self.grid, cells, self._may_open):
             actions = search(self.grid, finish, cells, self._may_open)
             if actions:
-                return Plan(actions, purpose, things)
+                return BotPlan(actions, purpose, things)
         return self._clear(cells)
 
-    def _clear(self, cells: Collection[int]) -> Plan | None:
+    def _clear(self, cells: Collection[int]) -> BotPlan | None:
         """Get the first thing out of the way."""
         self.depth += 1
         way = cheapest(self.grid, cells, self._may_open)
@@ -149,7 +149,7 @@ class _Planner:
             return self._get_key(thing)
         return self._remove(thing)
 
-    def _remove(self, thing: int) -> Plan | None:
+    def _remove(self, thing: int) -> BotPlan | None:
         """Take a thing out of the way; where touching it fails the mission, a box can be opened."""
         if not (isinstance(self.goal, PickUp) and self.goal.strict):
             return self._obtain((thing,), "clear")
@@ -157,14 +157,14 @@ class _Planner:
             return None
         return self._face(self._cells((thing,)), finishes.unpacking([thing]), "empty", [thing])
 
-    def _obtain(self, things: Collection[int], purpose: Purpose) -> Plan | None:
+    def _obtain(self, things: Collection[int], purpose: Purpose) -> BotPlan | None:
         """Take one of the things; a key in hand is used before it is put down."""
         cells = self._cells(things)
         if self.grid.held != NOBODY:
             return self._use_key(self.grid.at, cells) or self._drop(cells)
         return self._face(cells, finishes.taking(things), purpose, things)
 
-    def _fetch(self, things: Collection[int], cells: Collection[int]) -> Plan | None:
+    def _fetch(self, things: Collection[int], cells: Collection[int]) -> BotPlan | None:
         """Take what is to be moved, but clear its way before the hand is full."""
         best: tuple[int, int, Way] | None = None
         for start in self._cells(things):
@@ -187,7 +187,7 @@ class _Planner:
         other.at, other.held = start, NOBODY
         return cheapest(other, cells, self._may_open)
 
-    def _use_key(self, start: int, cells: Collection[int], depth: int = 0) -> Plan | None:
+    def _use_key(self, start: int, cells: Collection[int], depth: int = 0) -> BotPlan | None:
         """Open the lock that an empty hand would meet first, while its key is in hand.
 
         Where that lock's own key lies behind another lock, that one counts.
@@ -211,7 +211,7 @@ class _Planner:
             if kind == "key" and start.colors[thing] == start.colors[door]
         ]
 
-    def _get_key(self, door: int) -> Plan | None:
+    def _get_key(self, door: int) -> BotPlan | None:
         """Take the key of a lock, but first an empty hand clears the way to the lock."""
         keys = self._keys(door)
         boxes = [box for box, content in self.grid.inside.items() if content in keys]
@@ -227,12 +227,12 @@ class _Planner:
             return self._drop(())
         return self._face(self._cells(boxes), finishes.unpacking(boxes), "unpack", boxes)
 
-    def _drop(self, cells: Collection[int]) -> Plan | None:
+    def _drop(self, cells: Collection[int]) -> BotPlan | None:
         """Put down what is in hand: where it is in nobody's way, or not on the way to the cells."""
         tries = [finishes.dropping_harmlessly(self.spots), finishes.dropping_anywhere]
         if way := cheapest(self.grid, cells, self._may_open):
             tries.insert(1, finishes.dropping_beside_way(cells, way.cost + 6))
         for finish in tries:
             if actions := search(self.grid, finish, [self.grid.at], self._may_open):
-                return Plan(actions, "free", (self.grid.held,))
+                return BotPlan(actions, "free", (self.grid.held,))
         return None

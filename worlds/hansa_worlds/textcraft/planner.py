@@ -10,7 +10,7 @@ from hansa_worlds.textcraft.book import Book, Recipe, command
 
 
 @dataclass(frozen=True)
-class Plan:
+class CraftingPlan:
     """What to get and to craft, from what the bag holds to the goal."""
 
     gets: dict[str, int]
@@ -30,14 +30,14 @@ class Plan:
         return [(number, self.choice.get(part, part)) for number, part in recipe.needs]
 
 
-def plan(book: Book, names: tuple[str, ...], bag: Mapping[str, int]) -> Plan:
+def plan(book: Book, names: tuple[str, ...], bag: Mapping[str, int]) -> CraftingPlan:
     """A plan for the first of `names`, which `book.names_down` gave.
 
     Asked again after its first move, the plan is the rest of itself or shorter, but for books in
     which kinds are made of kinds that share their things: so `can_reach` plays it out.
     """
     want = {names[0]: 1}
-    done = Plan({}, [], {})
+    done = CraftingPlan({}, [], {})
     for name in names:
         missing = want.get(name, 0)
         if name in book.kinds and missing:
@@ -94,7 +94,7 @@ def can_reach(book: Book, names: tuple[str, ...], max_turns: int) -> bool:
     return False
 
 
-def move(done: Plan, goal: str) -> Move:
+def move(done: CraftingPlan, goal: str) -> Move:
     """The first action of a plan, with the reason that the prompt gives for it."""
     recipe = done.crafts[0][0]
     if (part := _to_get(done)) is not None:
@@ -108,12 +108,12 @@ def move(done: Plan, goal: str) -> Move:
     return Move(f"I have all that {recipe.item} needs, and {such}.", action)
 
 
-def _to_get(done: Plan) -> str | None:
+def _to_get(done: CraftingPlan) -> str | None:
     """What the first craft of the plan still lacks."""
     return next((part for _, part in done.parts(done.crafts[0][0]) if part in done.gets), None)
 
 
-def _user(done: Plan, item: str) -> tuple[str, str]:
+def _user(done: CraftingPlan, item: str) -> tuple[str, str]:
     """The next recipe of the plan that uses the item, and the name by which it does."""
     return next(
         (recipe.item, part)

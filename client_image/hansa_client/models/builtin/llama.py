@@ -71,17 +71,17 @@ class Shape:
     @classmethod
     def read(cls, folder: Path) -> Shape:
         """The shape of the model in a folder."""
-        told = json.loads((folder / "config.json").read_text())
+        config = json.loads((folder / "config.json").read_text())
         return cls(
-            vocabulary=told["vocab_size"],
-            width=told["hidden_size"],
-            inner=told["intermediate_size"],
-            layers=told["num_hidden_layers"],
-            heads=told["num_attention_heads"],
-            head_width=told["head_dim"],
-            theta=told["rope_parameters"]["rope_theta"],
-            epsilon=told["rms_norm_eps"],
-            max_position_embeddings=told["max_position_embeddings"],
+            vocabulary=config["vocab_size"],
+            width=config["hidden_size"],
+            inner=config["intermediate_size"],
+            layers=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            head_width=config["head_dim"],
+            theta=config["rope_parameters"]["rope_theta"],
+            epsilon=config["rms_norm_eps"],
+            max_position_embeddings=config["max_position_embeddings"],
         )
 
 
@@ -222,7 +222,7 @@ class _Attention(nn.Module):
             own = slots.attend(self._index, query, keys, values, self._width**-0.5)
             looked: torch.Tensor = self.o_proj(own.flatten(1))[None]
             return looked
-        seen = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             query,
             keys,
             values,
@@ -230,7 +230,7 @@ class _Attention(nn.Module):
             scale=self._width**-0.5,
             is_causal=mask is None and states.shape[1] > 1,
         )
-        joined: torch.Tensor = self.o_proj(seen.transpose(1, 2).contiguous().flatten(2))
+        joined: torch.Tensor = self.o_proj(attended.transpose(1, 2).contiguous().flatten(2))
         return joined
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:

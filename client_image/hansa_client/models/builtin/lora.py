@@ -52,11 +52,11 @@ class Linear(nn.Module):
 
 def shapes(model: Llama, adapter: Adapter) -> Shapes:
     """Shape of each tensor that is trained on this model."""
-    found: Shapes = {}
+    by_name: Shapes = {}
     for name, layer in targets(model, adapter):
-        found[PREFIX + name + _A] = (adapter.rank, layer.in_features)
-        found[PREFIX + name + _B] = (layer.out_features, adapter.rank)
-    return found
+        by_name[PREFIX + name + _A] = (adapter.rank, layer.in_features)
+        by_name[PREFIX + name + _B] = (layer.out_features, adapter.rank)
+    return by_name
 
 
 def attach(model: Llama, adapter: Adapter, tensors: Tensors) -> Llama:
@@ -84,17 +84,17 @@ def detach(model: Llama) -> Tensors:
 def targets(model: Llama, adapter: Adapter) -> Iterator[tuple[str, nn.Linear]]:
     """Layers that get an adapter, as PEFT chooses them: by the end of their names."""
     wanted = adapter.target_modules
-    found = [(name, layer) for name, layer in model.named_modules() if _is_wanted(name, wanted)]
+    named = [(name, layer) for name, layer in model.named_modules() if _is_wanted(name, wanted)]
     if wanted == "all-linear":
         head = model.get_output_embeddings()
-        found = [(n, layer) for n, layer in found if type(layer) is nn.Linear and layer is not head]
-    others = [name for name, layer in found if not isinstance(layer, nn.Linear)]
-    if others or not found:
+        named = [(n, layer) for n, layer in named if type(layer) is nn.Linear and layer is not head]
+    others = [name for name, layer in named if not isinstance(layer, nn.Linear)]
+    if others or not named:
         raise PermanentError(
             f"spec.adapter.targetModules: got {wanted}, expected names of this model's linear "
             f"layers ({f'{others[0]} is none' if others else 'no layer is called so'})"
         )
-    yield from ((name, layer) for name, layer in found if isinstance(layer, nn.Linear))
+    yield from ((name, layer) for name, layer in named if isinstance(layer, nn.Linear))
 
 
 def _is_wanted(name: str, wanted: str | list[str]) -> bool:

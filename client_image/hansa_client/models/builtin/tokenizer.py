@@ -16,21 +16,21 @@ class WordTokens:
     """What the client asks of any tokenizer, under the library's names."""
 
     def __init__(self, folder: Path) -> None:
-        told: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
+        config: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
         self._words = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.chat_template = (folder / "chat_template.jinja").read_text()
         self.added_tokens_decoder = self._words.get_added_tokens_decoder()
         self.all_special_tokens = [
-            *(told[name] for name in _NAMED),
-            *told["extra_special_tokens"],
+            *(config[name] for name in _NAMED),
+            *config["extra_special_tokens"],
         ]
-        self.eos_token: str = told["eos_token"]
+        self.eos_token: str = config["eos_token"]
         self.eos_token_id = self.convert_tokens_to_ids(self.eos_token)
 
     def __call__(self, texts: list[str], *, add_special_tokens: bool) -> dict[str, list[list[int]]]:
         """Tokens of each text."""
-        found = self._words.encode_batch(texts, add_special_tokens=add_special_tokens)
-        return {"input_ids": [encoded.ids for encoded in found]}
+        encodings = self._words.encode_batch(texts, add_special_tokens=add_special_tokens)
+        return {"input_ids": [encoded.ids for encoded in encodings]}
 
     def batch_decode(self, rows: list[list[int]], *, skip_special_tokens: bool) -> list[str]:
         """Text of each row of tokens."""
