@@ -78,12 +78,12 @@ def layout(head: bytes, size: int) -> Layout:
     return tensorfile.parse(head, size, check=check_layout)
 
 
-def check_layout(found: Layout) -> None:
+def check_layout(layout: Layout) -> None:
     """Refuse tensors that are no LoRA adapter: other names, one of a pair, no matrix."""
-    for entry in found.values():
+    for entry in layout.values():
         side(entry.name)
         _check_matrix(entry.name, entry.shape)
-    _check_pairs(found)
+    _check_pairs(layout)
 
 
 def open_file(
@@ -117,8 +117,8 @@ def shapes(adapter: Mapping[str, NDArray[np.float32]] | bytes, size: int | None 
     an update without reading all of it.
     """
     if isinstance(adapter, bytes):
-        found = layout(adapter, len(adapter) if size is None else size)
-        return {name: entry.shape for name, entry in found.items()}
+        entries = layout(adapter, len(adapter) if size is None else size)
+        return {name: entry.shape for name, entry in entries.items()}
     return {name: tuple(adapter[name].shape) for name in sorted(adapter)}
 
 
@@ -166,8 +166,9 @@ def config(adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: i
     """
     rank = adapter.rank + frozen_rank
     alpha = adapter.alpha * rank / adapter.rank
+    base = base_name(source)
     document = {
-        "base_model_name_or_path": source,
+        "base_model_name_or_path": base.name,
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,
@@ -182,7 +183,29 @@ def config(adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: i
         "use_dora": False,
         "use_rslora": False,
     }
+    if base.revision:
+        document["revision"] = base.revision
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+
+
+class BaseName(NamedTuple):
+    """A base model as PEFT and transformers name it."""
+
+    name: str
+    """A folder, or an id of the Hugging Face hub; our own text where the base is neither."""
+    revision: str = ""
+    """Of the hub's repository; empty: the newest, or no matter."""
+
+
+def base_name(source: str) -> BaseName:
+    """What `from_pretrained` takes for a spec.model.source, where it takes it at all."""
+    scheme, _, rest = source.partition(":")
+    if scheme == "path":
+        return BaseName(rest)
+    if scheme == "hf":
+        name, _, revision = rest.partition("@")
+        return BaseName(name, revision)
+    return BaseName(source)
 
 
 class Parts(NamedTuple):
@@ -260,11 +283,10 @@ def _check_matrix(name: str, shape: Sequence[int]) -> None:
 
 
 def _check_pairs(names: Iterable[str]) -> None:
-    found = sorted(names)
-    if not found:
+    known = set(names)
+    if not known:
         raise AdapterError("name", "the adapter has no tensors")
-    known = set(found)
-    for name in found:
+    for name in sorted(known):
         stem, half = name.removesuffix(".weight")[:-1], side(name)
         partner = f"{stem}{'B' if half == 'A' else 'A'}.weight"
         if partner not in known:

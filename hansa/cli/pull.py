@@ -97,6 +97,7 @@ def _pull_served(
     federation: "Federation", store: "ObjectStore", environment: str | None, round_: int, to: Path
 ) -> dict[str, Any] | None:
     """What a silo serves itself, of its private place; nothing where that is the global adapter."""
+    from hansa import card
     from hansa.local.results import pull_personal
 
     if environment is None:
@@ -106,10 +107,12 @@ def _pull_served(
         raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
     place = federation.spec.environment(environment).experience_storage or federation.spec.storage
     prefix = place.s3.prefix if place else ""
-    found = pull_personal(store, prefix, environment, round_, to)
-    if found is None:
+    files = pull_personal(store, prefix, environment, round_, to)
+    if files is None:
         say(f"{environment} serves the global adapter")
-    return found
+    else:
+        card.write(federation, round_, to, environment)
+    return files
 
 
 # -- from a cluster -------------------------------------------------------------------------------
@@ -122,6 +125,7 @@ def _pull_federation(
     environment: str | None,
     credentials: Path | None,
 ) -> tuple[int, dict[str, Any]]:
+    from hansa import card
     from hansa.local.credentials import of_reader, read_credentials
     from hansa.local.loop import own_store
     from hansa.local.results import choose_round, choose_served, pull_files
@@ -138,9 +142,11 @@ def _pull_federation(
         chosen = choose_served(federation, round_)
         if served := _pull_served(federation, private, environment, chosen, to):
             return chosen, served
-        return number, pull_files(store, storage.s3.prefix, number, to)
+        files = pull_files(store, storage.s3.prefix, number, to)
     except Unreachable as error:
         raise Unreachable(error.message, hint=forward_hint(storage.s3)) from error
+    card.write(federation, number, to)
+    return number, files
 
 
 def _private_store(

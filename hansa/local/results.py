@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hansa import keys
+from hansa import card, keys
 from hansa.errors import Corrupt, Garbled, InputError, NotFound
 from hansa.local.credentials import of_reader, read_credentials
 from hansa.local.executor import now
@@ -100,8 +100,10 @@ def choose_served(federation: Federation, asked: str) -> int:
 def pull_adapter(
     federation: Federation, folder: RunDir, store: ObjectStore, round_: int, to: Path
 ) -> dict[str, Any]:
-    """Write a global adapter of a run into a folder."""
-    return pull_files(store, _s3(federation, folder).prefix, round_, to)
+    """Write a global adapter of a run into a folder, with its card."""
+    files = pull_files(store, _s3(federation, folder).prefix, round_, to)
+    card.write(federation, round_, to)
+    return files
 
 
 def pull_files(store: ObjectStore, prefix: str, round_: int, to: Path) -> dict[str, Any]:

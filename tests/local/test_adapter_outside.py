@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from hansa import keys
+from hansa import card, keys
 from tests import small
+from tests.unit.hansa import test_card
 
 TASKS = 40
 
@@ -77,3 +78,11 @@ def test_the_adapter_changes_what_the_base_says(finished):
 def test_the_folder_holds_what_its_manifest_names(finished):
     manifest = json.loads((finished / "adapter" / keys.MANIFEST).read_text())
     assert set(manifest["files"]) == set(small.FILES)
+
+
+@pytest.mark.slow
+def test_the_folder_says_how_to_prompt_it_and_its_lines_play_a_turn(finished):
+    text = (finished / "adapter" / card.NAME).read_text()
+    assert "# small, round 1" in text
+    said = test_card.run(test_card.code_of(text), finished / "adapter")
+    assert said.strip().rpartition("Action: ")[2].startswith("move ")

@@ -88,6 +88,7 @@ def test_pull_copies_the_adapter_of_a_round(undisturbed: Path, tmp_path: Path, a
     digest = sha256((to / "adapter_model.safetensors").read_bytes())
     assert digest == status["history"][number]["adapter"]
     assert json.loads((to / "adapter_config.json").read_text())["peft_type"] == "LORA"
+    assert f"# small, round {number}" in (to / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

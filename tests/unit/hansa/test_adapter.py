@@ -292,6 +292,21 @@ def test_the_config_is_sorted_and_names_the_source_as_the_spec_does():
     assert document["base_model_name_or_path"] == "builtin:tiny"
 
 
+@pytest.mark.parametrize(
+    "source, name, revision",
+    [
+        pytest.param("path:/models/x", "/models/x", None, id="a folder"),
+        pytest.param("hf:org/name@v1.2", "org/name", "v1.2", id="the hub, at a revision"),
+        pytest.param("hf:org/name", "org/name", None, id="the hub, newest"),
+        pytest.param("builtin:tiny", "builtin:tiny", None, id="ours, at another path everywhere"),
+        pytest.param("s3://models/x", "s3://models/x", None, id="a store, which PEFT cannot read"),
+    ],
+)
+def test_the_config_names_the_base_as_peft_does(source, name, revision):
+    document = json.loads(adapter.config(Adapter(), source, [Q]))
+    assert (document["base_model_name_or_path"], document.get("revision")) == (name, revision)
+
+
 def test_targets_are_the_modules_of_the_tensors():
     assert adapter.target_names(small()) == [UP, Q]
 

@@ -1,0 +1,111 @@
+"""An adapter's card says how to prompt it, and its lines of Python play a turn."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hansa import adapter, card, keys
+from hansa.spec import Adapter
+from tests.builders import make_federation
+
+
+def front_matter(text: str) -> dict[str, object]:
+    assert text.startswith("---\n")
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+def code_of(text: str) -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    return code
+
+
+def run(code: str, folder: Path) -> str:
+    """Run lines of Python where a reader of the card would; what they print."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_adapter(folder: Path, source: str, base: Path) -> Path:
+    """An untrained adapter of this base, with its card, as `hansa pull` leaves it."""
+    from hansa_client.models import base_model, lora
+
+    loaded = base_model.load(source, base, 1)
+    start = adapter.start(lora.shapes(loaded.model, Adapter()), Adapter().rank, seed=7)
+    folder.mkdir()
+    (folder / keys.ADAPTER).write_bytes(adapter.encode(start))
+    config = adapter.config(Adapter(), source, adapter.target_names(start))
+    (folder / keys.CONFIG).write_bytes(config)
+    card.write(make_federation(model={"source": source}), 2, folder)
+    return folder
+
+
+def test_the_card_opens_as_the_hub_reads_it():
+    federation = make_federation(model={"source": "hf:org/name@v1"})
+    matter = front_matter(card.render(federation, 3))
+    assert (matter["base_model"], matter["library_name"]) == ("org/name", "peft")
+    assert {"lora", "hansa"} <= set(matter["tags"])
+
+
+def test_the_card_shows_what_the_builtin_template_puts_around_each_turn():
+    text = card.render(make_federation("maze", "wordle"), 3)
+    shown = re.search(r"```text\n(.*?)```", text, re.S)[1]
+    assert re.fullmatch(
+        r"<\|bos\|><\|user\|>Reach the goal\.\n.*<\|agent\|>move right<\|end\|>"
+        r"<\|user\|>The goal is .*<\|agent\|>\n",
+        shown,
+    )
+    assert "round 3" in text and "`maze`" in text and "`wordle`" in text
+
+
+def test_a_model_without_a_template_is_prompted_as_the_client_does(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    text = card.render(make_federation(model={"source": f"path:{tmp_path}"}), 1)
+    assert "There are walls above you, below you.\n> move right</s>\nThe goal is" in text
+    assert "apply_chat_template" not in code_of(text)
+
+
+def test_a_base_that_is_elsewhere_is_only_described():
+    text = card.render(make_federation(model={"source": "path:/on/another/machine"}), 1)
+    assert "```text" not in text
+    assert "apply_chat_template" in code_of(text)
+
+
+def test_a_readme_of_the_users_own_is_left_alone(tmp_path):
+    (tmp_path / card.NAME).write_text("# My thesis\n")
+    assert not card.write(make_federation(), 1, tmp_path)
+    assert (tmp_path / card.NAME).read_text() == "# My thesis\n"
+
+
+def test_a_card_of_an_earlier_round_is_written_anew(tmp_path):
+    assert card.write(make_federation(), 1, tmp_path)
+    assert card.write(make_federation(), 2, tmp_path)
+    assert "round 2" in (tmp_path / card.NAME).read_text()
+
+
+@pytest.mark.slow
+def test_with_a_model_in_a_folder_peft_finds_the_base_by_itself(tmp_path):
+    from tests.unit.hansa_client import tinymodel
+
+    base = tinymodel.make(tmp_path / "model")
+    folder = write_adapter(tmp_path / "adapter", f"path:{base}", base)
+    run(code_of((folder / card.NAME).read_text()), folder)
+    run(
+        "from peft import AutoPeftModelForCausalLM\n"
+        "agent = AutoPeftModelForCausalLM.from_pretrained('.')\n"
+        f"assert agent.get_base_model().name_or_path == {str(base)!r}",
+        folder,
+    )
