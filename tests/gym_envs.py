@@ -32,6 +32,14 @@ class Higher:
         self.closed = True
 
 
+class Needy(Higher):
+    """Cannot be made without a path."""
+
+    def __init__(self, path: str, tries: int = 5) -> None:
+        super().__init__(tries)
+        self.path = path
+
+
 class Numbered(Higher):
     """The same with numbered actions, and observations with more than text in them."""
 

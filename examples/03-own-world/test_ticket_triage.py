@@ -14,7 +14,7 @@ def test_tickets_keep_the_contract(check):
 
 def test_a_ticket_in_the_wrong_hands_is_sent_back():
     world = make("tickets")
-    task = next(task for task in world.tasks("test") if TEAM_OF[task.payload[0]] != "billing")
+    task = next(task for task in world.tasks("test") if TEAM_OF[task.payload[0]] != "water")
     world.start(task)
-    seen = world.step("Thought: Anybody will do.\n\nAction: route billing low")
+    seen = world.step("Thought: Anybody will do.\n\nAction: go to water low")
     assert (seen.text, seen.done, world.success) == ("Sent back.", True, False)

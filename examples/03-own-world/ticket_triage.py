@@ -4,15 +4,15 @@ from hansa_worlds import Move, Observation, Task, World
 from hansa_worlds.base import share
 
 TEAMS = {
-    "accounts": ("I forgot my password", "my login is locked", "a colleague left the company"),
-    "billing": ("the invoice is wrong", "my card was refused", "we paid twice"),
-    "hardware": ("the printer jams", "the screen stays dark", "the battery is empty at noon"),
-    "network": ("the pages load slowly", "the tunnel drops", "the cable has no link"),
-    "security": ("a stranger sent me a link", "a laptop was stolen", "somebody read my mail"),
+    "light": ("candle", "lamp", "torch"),
+    "music": ("drum", "flute", "piano"),
+    "travel": ("boat", "saddle", "tent"),
+    "water": ("bottle", "bucket", "mug"),
+    "wood": ("chair", "desk", "table"),
 }
-URGENCY = {"high": "Nobody can work.", "normal": "I cannot work.", "low": "It can wait."}
-OFFICES = ("Bergen", "Bremen", "Danzig", "Hamburg", "Lund", "Riga", "Tallinn", "Visby")
-TEAM_OF = {symptom: team for team, symptoms in TEAMS.items() for symptom in symptoms}
+URGENCY = {"high": "We cannot work.", "medium": "I need it now.", "low": "It can be late."}
+PLACES = ("black", "blue", "brown", "green", "orange", "red", "white", "yellow")
+TEAM_OF = {thing: team for team, things in TEAMS.items() for thing in things}
 
 
 class Tickets(World):
@@ -20,40 +20,40 @@ class Tickets(World):
 
     name = "tickets"
     rules = (
-        "You route support tickets. Actions: `ask`, which asks the customer how urgent it is, and\n"
-        f"`route TEAM URGENCY`. Teams: {', '.join(TEAMS)}. Urgency: {', '.join(URGENCY)}.\n"
+        "You route support tickets. Actions: `get answer`, which asks the customer how urgent it\n"
+        f"is, and `go to TEAM URGENCY`. Teams: {', '.join(TEAMS)}. Urgency: {', '.join(URGENCY)}.\n"
         'Answer as "Thought: <why>", then a line "Action: <one action>".'
     )
     brief = "Route the ticket."
     max_turns = 4
 
     def tasks(self, split):
-        """Every symptom, urgency and office; each ticket is in one split."""
-        tickets = [f"{s}, {u}, {o}" for s in TEAM_OF for u in URGENCY for o in OFFICES]
+        """Every thing, urgency and place; each ticket is in one split."""
+        tickets = [f"{t}, {u}, {p}" for t in TEAM_OF for u in URGENCY for p in PLACES]
         chosen = share(tickets, split, self.name)
         return [Task(f"tickets: {ticket}", split, tuple(ticket.split(", "))) for ticket in chosen]
 
     def _begin(self, task):
-        self.symptom, self.urgency, office = task.payload
+        self.thing, self.urgency, place = task.payload
         self.asked = False
-        return f"Ticket from {office}: {self.symptom}."
+        return f"Ticket: the {self.thing} of the {place} house is not right."
 
     def _act(self, action):
-        if action == "ask":
+        if action == "get answer":
             self.asked = True
             return Observation(f"Customer: {URGENCY[self.urgency]}")
         if action not in self.legal():
-            return Observation("Unknown action.")
-        right = action == f"route {TEAM_OF[self.symptom]} {self.urgency}"
+            return Observation("That is no action here.")
+        right = action == f"go to {TEAM_OF[self.thing]} {self.urgency}"
         return Observation("Solved." if right else "Sent back.", float(right), done=True)
 
     def legal(self):
         """Asking, and every way to route."""
-        return ["ask", *(f"route {team} {urgency}" for team in TEAMS for urgency in URGENCY)]
+        return ["get answer", *(f"go to {team} {u}" for team in TEAMS for u in URGENCY)]
 
     def expert(self):
         """Ask first, then route."""
         if not self.asked:
-            return Move("I do not know how urgent it is.", "ask")
-        team = TEAM_OF[self.symptom]
-        return Move(f"This is a matter for {team}.", f"route {team} {self.urgency}")
+            return Move("I do not know how urgent it is.", "get answer")
+        team = TEAM_OF[self.thing]
+        return Move(f"This is a matter for {team}.", f"go to {team} {self.urgency}")

@@ -65,6 +65,8 @@ def test_the_world_takes_part_in_a_federation_beside_maze(
     assert status["phase"] == "Succeeded"
     assert set(status["history"][-1]["success"]) == {"maze", "tickets"}
     assert status["history"][-1]["updates"] == "2/2"
+    first, last = (status["history"][at]["success"]["tickets"] for at in (0, -1))
+    assert first < 0.1 and last > 0.3, "written in words that the tiny model knows, it is learned"
 
 
 def test_without_the_package_the_world_is_unknown() -> None:

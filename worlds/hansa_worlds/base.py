@@ -115,10 +115,15 @@ class World(ABC):
     def _read(self, options: Mapping[str, object]) -> Options:
         """The options after those that every world has; call `finish` when you have read yours."""
         self.options = dict(options)
-        read = Options(options)
+        read = self._reading = Options(options)
         self.max_turns = read.integer("max_turns", self.max_turns, 1, 1000)
         self.prompt = read.choice("prompt", "full", ("full", "brief", "none"))
         return read
+
+    def check_options(self) -> None:
+        """Raise what did not fit, for a world that read its options and did not call `finish`."""
+        if reading := vars(self).pop("_reading", None):
+            reading.check()
 
     @abstractmethod
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -187,9 +192,9 @@ class World(ABC):
         self._turns = 0
         self._done = False
         self._success = False
-        seen = self._begin(task)
-        told = self.introduction()
-        return Observation(f"{told}\n{seen}" if told else seen)
+        text = self._begin(task)
+        introduction = self.introduction()
+        return Observation(f"{introduction}\n{text}" if introduction else text)
 
     def step(self, action: str) -> Observation:
         """Play one turn; never raises, whatever the text."""
@@ -197,14 +202,14 @@ class World(ABC):
             return Observation("The episode is over.", 0.0, True)
         self._turns += 1
         parsed = parse_action(action)
-        seen = Observation("Give exactly one action.") if parsed is None else self._act(parsed)
-        if seen.done:
+        answer = Observation("Give exactly one action.") if parsed is None else self._act(parsed)
+        if answer.done:
             self._done = True
-            self._success = self._is_success(seen)
+            self._success = self._is_success(answer)
         elif self._turns >= self.max_turns:
             self._done = True
-            return Observation(seen.text, seen.reward, True)
-        return seen
+            return Observation(answer.text, answer.reward, True)
+        return answer
 
     def _is_success(self, last: Observation) -> bool:
         return last.reward > 0
@@ -216,10 +221,10 @@ def parse_action(text: str) -> str | None:
     AgentGym's agents write `Thought: ... Action: ...`; ours may write the bare action.
     """
     if "Action:" in text:
-        found = _ACTION.findall(text)
-        if len(found) != 1:
+        actions = _ACTION.findall(text)
+        if len(actions) != 1:
             return None
-        text = found[0]
+        text = actions[0]
     return " ".join(text[:LONGEST_ACTION].split())
 
 

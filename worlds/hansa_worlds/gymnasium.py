@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from inspect import signature
 from typing import Any, NoReturn
 
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World
@@ -49,12 +50,14 @@ class Gymnasium(World):
         self.rules = read.text("rules", _RULES)
         self.brief = read.text("brief", "Reach the goal.")
         self._env_name = read.text("env", "")
-        self._make = _factory(self._env_name, _mapping(read, "kwargs"))
+        kwargs = _mapping(read, "kwargs")
         self._field = read.text("text_field", "")
         self._names = _names(read)
         self._least = read.number("success", 0.0, 0.0, 1e6)
-        self._seeds = _read_seeds(read)
+        self._seeds = {split: _range(read, split) for split in SPLITS}
         read.finish()
+        _check_apart(self._seeds)
+        self._make = _factory(self._env_name, kwargs)
         self._env: Any = None
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -83,9 +86,11 @@ class Gymnasium(World):
         answer = self._call(self._env.step, move)
         if not isinstance(answer, tuple) or len(answer) != 5:
             self._break("step gives no observation, reward, terminated, truncated and info")
-        seen, reward, terminated, truncated, _ = answer
+        observed, reward, terminated, truncated, _ = answer
         self._solved = bool(terminated)
-        return Observation(self._text(seen), self._number(reward), bool(terminated or truncated))
+        return Observation(
+            self._text(observed), self._number(reward), bool(terminated or truncated)
+        )
 
     def _is_success(self, last: Observation) -> bool:
         """Ended by the environment itself, with enough reward: time that ran out is no success."""
@@ -124,31 +129,31 @@ class Gymnasium(World):
     def _move(self, action: str) -> object | None:
         """What the environment takes for the text, or None where it would take nothing."""
         if self._names:
-            found = {name.lower(): place for place, name in enumerate(self._names)}
-            return found.get(action.lower())
+            places = {name.lower(): place for place, name in enumerate(self._names)}
+            return places.get(action.lower())
         space: Any = getattr(self._env, "action_space", None)
         if space is not None and not self._call(space.contains, action):
             return None
         return action
 
-    def _text(self, seen: object) -> str:
-        if self._field and isinstance(seen, Mapping):
-            seen = seen.get(self._field)
-        if not isinstance(seen, str):
+    def _text(self, observed: object) -> str:
+        if self._field and isinstance(observed, Mapping):
+            observed = observed.get(self._field)
+        if not isinstance(observed, str):
             raise OptionError(
                 f"options.env: got {self._env_name!r}, whose observation is a"
-                f" {type(seen).__name__}, expected text, or a mapping and options.text_field"
+                f" {type(observed).__name__}, expected text, or a mapping and options.text_field"
             )
-        return seen[:LONGEST_TEXT]
+        return observed[:LONGEST_TEXT]
 
     def _number(self, reward: object) -> float:
         try:
-            found = float(reward)  # type: ignore[arg-type]  # NumPy's numbers too
+            number = float(reward)  # type: ignore[arg-type]  # NumPy's numbers too
         except (TypeError, ValueError):
-            found = math.nan
-        if not math.isfinite(found):
+            number = math.nan
+        if not math.isfinite(number):
             self._break("step gives a reward that is no number")
-        return found
+        return number
 
     def _call(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         try:
@@ -171,20 +176,41 @@ def _factory(name: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
     module, colon, attribute = name.partition(":")
     if colon:
         try:
-            found = getattr(import_module(module), attribute, None)
+            maker = getattr(import_module(module), attribute, None)
         except ImportError as error:
             raise OptionError(_fits(name, f"but {error}")) from error
-        if callable(found):
-            return lambda: found(**kwargs)
+        if callable(maker):
+            _check_kwargs(name, maker, kwargs)
+            return lambda: maker(**kwargs)
     try:
         library = import_module("gymnasium")
     except ImportError as error:
         raise OptionError(_fits(name, "an id, which needs package gymnasium")) from error
     try:
-        library.spec(name)
+        spec = library.spec(name)
     except Exception as error:
         raise OptionError(_fits(name, "which neither a module nor Gymnasium has")) from error
+    if callable(spec.entry_point):
+        own = {*signature(library.make).parameters, *spec.kwargs}
+        _check_kwargs(name, spec.entry_point, {k: v for k, v in kwargs.items() if k not in own})
     return lambda: library.make(name, disable_env_checker=True, **kwargs)
+
+
+def _check_kwargs(name: str, maker: Callable[..., Any], kwargs: Mapping[str, object]) -> None:
+    """Refuse arguments that a maker does not take, or lacks; what they hold is its own affair."""
+    try:
+        parameters = signature(maker).parameters.values()
+    except (TypeError, ValueError):  # some classes written in C do not say
+        return
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    takes = [p.name for p in named]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    unknown = [] if takes_any else sorted(kwargs.keys() - set(takes))
+    absent = [p.name for p in named if p.default is p.empty and p.name not in kwargs]
+    if unknown or absent:
+        got = ", ".join([*unknown, *(f"no {one}" for one in absent)])
+        fits = ", ".join(takes) or "nothing"
+        raise OptionError(f"options.kwargs: got {got}, expected {fits} (what {name} takes)")
 
 
 def _fits(name: str, why: str) -> str:
@@ -192,28 +218,30 @@ def _fits(name: str, why: str) -> str:
 
 
 def _mapping(read: Options, name: str) -> dict[str, object]:
-    found = read.anything(name, {})
-    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
-        raise OptionError(f"options.{name}: got {found!r}, expected a mapping of names to values")
-    return dict(found)
+    value = read.anything(name, {})
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        read.refuse(name, repr(value), "a mapping of names to values")
+        return {}
+    return dict(value)
 
 
 def _names(read: Options) -> tuple[str, ...]:
     """Names of numbered actions, the first for 0: one line each, and no two alike."""
-    found = read.anything("actions", [])
+    value = read.anything("actions", [])
     fits = "a list of distinct names, the first for action 0"
-    if not isinstance(found, list | tuple):
-        raise OptionError(f"options.actions: got {found!r}, expected {fits}")
-    for name in found:
+    if not isinstance(value, list | tuple):
+        read.refuse("actions", repr(value), fits)
+        return ()
+    for name in value:
         if not isinstance(name, str) or not name or name != " ".join(name.split()):
-            raise OptionError(f"options.actions: got {name!r} in it, expected {fits}")
-    if len({name.lower() for name in found}) != len(found):
-        raise OptionError(f"options.actions: got {found!r}, expected {fits}")
-    return tuple(found)
+            read.refuse("actions", f"{name!r} in it", fits)
+            return ()
+    if len({name.lower() for name in value}) != len(value):
+        read.refuse("actions", repr(value), fits)
+    return tuple(value)
 
 
-def _read_seeds(read: Options) -> dict[Split, range]:
-    seeds = {split: _range(read, split) for split in SPLITS}
+def _check_apart(seeds: Mapping[Split, range]) -> None:
     for split, some in seeds.items():
         for other, others in seeds.items():
             if split != other and max(some[0], others[0]) <= min(some[-1], others[-1]):
@@ -221,13 +249,11 @@ def _read_seeds(read: Options) -> dict[Split, range]:
                     f"options.{split}: got {[some[0], some[-1] + 1]}, expected seeds apart from"
                     f" options.{other} ({[others[0], others[-1] + 1]})"
                 )
-    return seeds
 
 
 def _range(read: Options, name: Split) -> range:
-    found = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
-    if len(found) != 2 or found[0] >= found[1]:
-        raise OptionError(
-            f"options.{name}: got {list(found)}, expected the first seed and the one after the last"
-        )
-    return range(*found)
+    ends = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        read.refuse(name, str(list(ends)), "the first seed and the one after the last")
+        return range(*SEEDS[name])
+    return range(*ends)

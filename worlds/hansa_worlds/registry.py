@@ -84,4 +84,6 @@ def origin(name: str) -> str:
 
 def make(name: str, options: Mapping[str, object] | None = None) -> World:
     """A world by name, with its options checked."""
-    return kind(name)(dict(options or {}))
+    world = kind(name)(dict(options or {}))
+    world.check_options()
+    return world

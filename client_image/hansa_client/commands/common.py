@@ -118,8 +118,9 @@ def load_base(source: str, adapter: Path | None, threads: int) -> Base:
     try:
         wrapped = PeftModel.from_pretrained(base.model, str(adapter), local_files_only=True)
     except Exception as error:  # whatever a folder that is no adapter makes of PEFT
-        first = str(error).strip().partition("\n")[0]
-        raise InputError(f"--adapter: {adapter} does not fit {source} ({first})") from error
+        lines = [line.strip() for line in str(error).strip().splitlines()]
+        reason = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+        raise InputError(f"--adapter: {adapter} does not fit {source} ({reason})") from error
     return replace(base, model=wrapped.merge_and_unload().eval())
 
 

@@ -89,14 +89,22 @@ def _screen(who: Who, output: Format) -> Screen | None:
 
 
 def _play_script(world: Watched, task: Task, who: Who, draw: random.Random) -> None:
-    observation = world.start(task)
-    while not observation.done:
-        try:
-            action = PLAYERS[who](world.inner, draw)
-        except NoPlayer as error:
-            raise InputError(f"--as: got {who}, but {error}") from error
+    observation = world.begin(task)
+    action = _ask(world, who, draw)  # before anything is shown: the world may lack this player
+    world.show_first(observation)
+    while True:
         observation = world.step(action)
+        if observation.done:
+            break
+        action = _ask(world, who, draw)
     world.end()
+
+
+def _ask(world: Watched, who: Who, draw: random.Random) -> str:
+    try:
+        return PLAYERS[who](world.inner, draw)
+    except NoPlayer as error:
+        raise InputError(f"--as: got {who}, but {error}") from error
 
 
 class _Model:

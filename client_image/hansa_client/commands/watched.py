@@ -36,11 +36,21 @@ class Watched(World):
 
     def start(self, task: Task) -> Observation:
         """Begin, and say who plays what."""
+        observation = self.begin(task)
+        self.show_first(observation)
+        return observation
+
+    def begin(self, task: Task) -> Observation:
+        """Begin, and show nothing yet."""
         self._task = task
-        observation = self._kept(lambda: self.inner.start(task))
-        if self.screen:
+        return self._kept(lambda: self.inner.start(task))
+
+    def show_first(self, observation: Observation) -> None:
+        """Say who plays what, and show where it begins."""
+        if self.screen and self._task:
+            task = self._task
             self.screen.title(f"{self.inner.name}, task {task.id}, played by {self._who}")
-        return self._observed(observation, {})
+        self._observed(observation, {})
 
     def step(self, action: str) -> Observation:
         """Show the action, then what comes of it."""

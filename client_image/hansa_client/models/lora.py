@@ -156,10 +156,19 @@ def _linear(wrapped: Any) -> tuple[Any, Any]:
 
 
 def _check_shapes(own: Shapes, tensors: Tensors) -> None:
-    if own != {name: tuple(array.shape) for name, array in tensors.items()}:
+    """Refuse an adapter of another base, by the first tensor that does not fit."""
+    for name in sorted(own.keys() | tensors.keys()):
+        shape = tuple(tensors[name].shape) if name in tensors else None
+        if shape == own.get(name):
+            continue
+        if shape is None:
+            wrong = f"got no {name}, expected one of shape {own[name]}"
+        elif name not in own:
+            wrong = f"got {name}, which this base model lacks"
+        else:
+            wrong = f"got {name} of shape {shape}, expected {own[name]}"
         raise PermanentError(
-            "spec.adapter: the start adapter has other tensors than this base model gives it",
-            hint="every environment needs the same spec.model.source",
+            f"spec.adapter: {wrong}", hint="every environment needs the same spec.model.source"
         )
 
 

@@ -50,6 +50,39 @@ def test_an_option_that_does_not_fit_is_one_sentence(options, sentence):
     assert sentence in str(refused.value)
 
 
+def test_two_mistakes_are_said_at_once():
+    with pytest.raises(OptionError) as refused:
+        make("agentgym", {"tasks": [9, 3], "retries": 99, "seesions": 3})
+    assert "options.tasks: got [9, 3]" in str(refused.value)
+    assert "; options.retries: got 99, expected 0 to 10; " in str(refused.value)
+    assert "; options.seesions: unknown" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("server", "dialect", "came"),
+    [
+        ("textcraft", "babyai", "/create brings 'observation', expected textcraft"),
+        ("textcraft", "sciworld", "/create brings 'observation', expected textcraft"),
+        ("babyai", "textcraft", "/reset brings 'deleted', expected babyai"),
+        ("babyai", "sciworld", "/reset brings 'deleted', expected babyai"),
+        ("sciworld", "textcraft", "/reset brings 'task_description', expected sciworld"),
+        ("sciworld", "babyai", "/reset brings 'task_description', expected sciworld"),
+        ("alfworld", "textcraft", "/reset brings HTTP 422, expected"),
+        ("webshop", "textcraft", "/reset brings HTTP 422, expected"),
+        ("webarena", "textcraft", "/create brings 'env_idx', expected webarena"),
+        ("generic", "webshop", "/create brings 'id', expected alfworld or babyai or generic"),
+        ("weather", "textcraft", "/create brings HTTP 422, expected"),
+    ],
+)
+def test_the_dialect_of_another_server_is_noticed(server, dialect, came):
+    with serving(server) as running:
+        world = world_at(running, environment=dialect)
+        with pytest.raises(OptionError) as refused:
+            world.start(world.tasks("test")[0])
+    sentence = f"options.environment: got '{dialect}', but {running.url}{came}"
+    assert str(refused.value).startswith(sentence)
+
+
 @pytest.mark.parametrize("environment", sorted(DIALECTS))
 def test_tasks_are_known_without_a_server_and_named_as_in_agentgym(environment):
     world = make("agentgym", {"environment": environment, "url": "http://nobody.invalid"})

@@ -118,6 +118,20 @@ def test_unknown_names_are_answered_with_the_known_ones():
         ({"env": "NoSuch-v0"}, "which neither a module nor Gymnasium has"),
         ({"env": 3}, "options.env: got 3, expected text"),
         ({"kwargs": [1]}, "options.kwargs: got [1], expected a mapping"),
+        (
+            {"kwargs": {"trys": 3, "tries": 2}},
+            "options.kwargs: got trys, expected tries (what tests.gym_envs:Higher takes)",
+        ),
+        (
+            {"env": "tests.gym_envs:Needy", "kwargs": {"tries": 2}},
+            "options.kwargs: got no path, expected path, tries (what tests.gym_envs:Needy takes)",
+        ),
+        (
+            {"test": [5], "actions": "left", "acts": []},
+            "options.actions: got 'left', expected a list of distinct names, the first for action"
+            " 0; options.test: got [5], expected the first seed and the one after the last;"
+            " options.acts: unknown, expected",
+        ),
         ({"actions": "left"}, "options.actions: got 'left', expected a list"),
         ({"actions": ["left", "LEFT"]}, "options.actions"),
         ({"actions": ["go\nleft"]}, "options.actions"),

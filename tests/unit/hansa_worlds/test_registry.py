@@ -66,6 +66,26 @@ def test_a_bad_option_is_named_with_what_fits(name, options, sentence):
     assert str(caught.value) == sentence
 
 
+def test_all_mistakes_in_the_options_are_said_at_once():
+    with pytest.raises(OptionError) as refused:
+        make("maze", {"size": 99, "sise": 6, "prompt": "long", "mab": 1})
+    assert str(refused.value) == (
+        "options.prompt: got 'long', expected full or brief or none; "
+        "options.size: got 99, expected 4 to 12; "
+        "options.mab, options.sise: unknown, expected map, max_turns, prompt, size"
+    )
+
+
+def test_a_world_that_forgets_to_finish_is_not_made_with_a_wrong_option(monkeypatch):
+    class Forgetful(registry.kind("maze")):
+        def __init__(self, options):
+            self.size = self._read(options).integer("size", 10, 4, 12)
+
+    monkeypatch.setattr(registry, "kind", lambda name: Forgetful)
+    with pytest.raises(OptionError, match="options.size: got 99, expected 4 to 12"):
+        make("forgetful", {"size": 99})
+
+
 def test_a_whole_number_written_as_a_float_is_a_whole_number():
     assert Options({"size": 6.0}).integer("size", 1, 1, 9) == 6
 

@@ -178,3 +178,27 @@ DIALECTS: dict[str, Dialect] = {
         told="wordle",
     ),
 }
+
+MARKS: dict[str, Mapping[str, tuple[str, ...]]] = {
+    "/create": {
+        "env_idx": ("webarena",),
+        "observation": ("textcraft",),
+        "id": tuple(name for name, each in DIALECTS.items() if each.session == "id"),
+    },
+    "/reset": {"deleted": ("babyai",), "task_description": ("sciworld",)},
+    "/step": {"state": ("sqlgym", "webshop"), "terminated": ("webarena",)},
+}
+"""Fields that tell a server, by request: which dialects have them in an answer, and no other."""
+
+
+def told_apart(path: str, answer: object, environment: str) -> tuple[str, tuple[str, ...]] | None:
+    """A field of an answer that belongs to other dialects, and these; None where nothing tells.
+
+    Nothing tells a server that has no dialect of its own: `generic` takes any that it can read.
+    """
+    if environment == "generic" or not isinstance(answer, Mapping):
+        return None
+    for name, dialects in MARKS[path].items():
+        if name in answer and environment not in dialects:
+            return name, dialects
+    return None

@@ -27,7 +27,7 @@ from hansa_worlds.agentgym.answers import (
     turn_in,
     words_in,
 )
-from hansa_worlds.agentgym.dialects import DIALECTS
+from hansa_worlds.agentgym.dialects import DIALECTS, told_apart
 from hansa_worlds.agentgym.wire import Fault, Wire
 from hansa_worlds.errors import OptionError, WorldDown
 
@@ -114,14 +114,15 @@ class Server:
         sent = {self.dialect.session: session.id, "action": self.dialect.sends.format(action)}
         try:
             answer = self._step(sent)
+            self._check_dialect("/step", answer)
             error = error_in(answer)
             if error is None:
                 return turn_in(answer, self.dialect)
             wasted = Answer(f"Error: {error}")
             fault = Fault("answer", "an error, and the session is lost")
-        except Fault as found:
-            wasted, fault = Answer(WASTED), found
-            error = str(found) if found.kind == "status" else None
+        except Fault as raised:
+            wasted, fault = Answer(WASTED), raised
+            error = str(raised) if raised.kind == "status" else None
         if error is not None and self._lives(session):
             return wasted
         self._drop(seat, fault)
@@ -193,8 +194,7 @@ class Server:
             self._opened[session.id] = session
 
     def _create(self) -> Session:
-        answer = self._patiently("POST", "/create", self.dialect.create)
-        _refuse_error(answer)
+        answer = self._set_up("/create", self.dialect.create)
         session = Session(session_in(answer, self.dialect))
         if not self.dialect.words:
             return session
@@ -206,9 +206,32 @@ class Server:
             self.dialect.task: task,
             **self.dialect.reset,
         }
-        answer = self._patiently("POST", "/reset", body)
-        _refuse_error(answer)
+        answer = self._set_up("/reset", body)
         return first_in(answer, self.dialect)
+
+    def _set_up(self, path: str, body: Mapping[str, object]) -> object:
+        """The answer to /create or /reset; one of another dialect's server is refused."""
+        try:
+            answer = self._patiently("POST", path, body)
+        except Fault as fault:
+            if fault.status == 422:  # it wants other fields, and always will
+                others = " or ".join(sorted(DIALECTS.keys() - {self.address.environment}))
+                raise self._foreign(path, str(fault), others) from None
+            raise
+        self._check_dialect(path, answer)
+        _refuse_error(answer)
+        return answer
+
+    def _check_dialect(self, path: str, answer: object) -> None:
+        """Rewards and ends read by another server's words would be wrong without a sound."""
+        if other := told_apart(path, answer, self.address.environment):
+            raise self._foreign(path, repr(other[0]), " or ".join(other[1]))
+
+    def _foreign(self, path: str, came: str, fits: str) -> OptionError:
+        return OptionError(
+            f"options.environment: got {self.address.environment!r}, but"
+            f" {self.address.url}{self.dialect.prefix}{path} brings {came}, expected {fits}"
+        )
 
     def _step(self, body: Mapping[str, object]) -> object:
         """A step is repeated only when the server says that it did not begin."""

@@ -39,8 +39,10 @@ Kind = Literal["refused", "lost", "busy", "status", "answer"]
 class Fault(Exception):
     """A request that brought no answer to use; the message is half a sentence."""
 
-    def __init__(self, kind: Kind, reason: str) -> None:
+    def __init__(self, kind: Kind, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
+        self.status = status
+        """The answer's HTTP status, where it is what was wrong."""
         self.kind = kind
         """refused: never reached the server; busy: not begun; lost: may have counted, and nobody
         knows; status and answer: came back, and is no use."""
@@ -132,7 +134,7 @@ def _check_status(status: int) -> None:
         return
     if status in BUSY:
         raise Fault("busy", f"HTTP {status}")
-    raise Fault("lost" if status in BEHIND else "status", f"HTTP {status}")
+    raise Fault("lost" if status in BEHIND else "status", f"HTTP {status}", status)
 
 
 def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
@@ -149,10 +151,10 @@ def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
 
 def _parse(body: bytes) -> object:
     try:
-        found: object = json.loads(body.decode("utf-8"), parse_constant=_no_number)
+        answer: object = json.loads(body.decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise Fault("answer", "an answer that is no JSON") from None
-    return found
+    return answer
 
 
 def _no_number(name: str) -> NoReturn:

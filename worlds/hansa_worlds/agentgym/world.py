@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 from hansa_worlds.agentgym.answers import Answer
-from hansa_worlds.agentgym.dialects import DIALECTS
+from hansa_worlds.agentgym.dialects import DIALECTS, Dialect
 from hansa_worlds.agentgym.rules import BRIEFS, RULES
 from hansa_worlds.agentgym.server import Address, Seat, server_at
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World, share
@@ -34,16 +35,21 @@ class AgentGym(World):
     waits: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        self.environment = Options(options).choice("environment", "textcraft", sorted(DIALECTS))
+        first = Options(options)
+        self.environment = first.choice("environment", "textcraft", sorted(DIALECTS))
+        first.check()
         self.dialect = DIALECTS[self.environment]
         self.max_turns = self.dialect.max_turns
         self.rules, self.brief = RULES[self.dialect.told], BRIEFS[self.dialect.told]
         read = self._read(options)
         read.choice("environment", self.environment, sorted(DIALECTS))
-        self._numbers = _read_splits(read, options, self.environment)
+        ranges = _read_ranges(read, self.dialect)
         self._least = read.number("success", self.dialect.success, 0.0, 1.0)
-        self._server = server_at(_read_address(read, self.environment))
+        address = _read_address(read, self.environment)
         read.finish()
+        self._numbers = _split(ranges, options, self.environment)
+        url = _check_url(address.url, self.environment)
+        self._server = server_at(replace(address, url=url))
         self._cuts = re.compile(self.dialect.cuts)
         self._seat = Seat()
         self._moves: list[str] = []
@@ -61,21 +67,21 @@ class AgentGym(World):
         first = self._server.begin(self._seat, int(task.payload[0]))
         self._moves = []
         words = self._seat.session.words if self._seat.session else ()
-        self._hear(first)
+        self._keep_moves(first)
         return f"Words: {' '.join(words)}\n{first.text}" if words else first.text
 
     def _act(self, action: str) -> Observation:
-        heard = action.encode("utf-8", "replace").decode("utf-8")
-        said = " ".join(self._cuts.sub("", heard).split())
+        encodable = action.encode("utf-8", "replace").decode("utf-8")
+        sent = " ".join(self._cuts.sub("", encodable).split())
         try:
-            answer = self._server.act(self._seat, said)
+            answer = self._server.act(self._seat, sent)
         except WorldDown:
             self._done = True
             raise
-        self._hear(answer)
+        self._keep_moves(answer)
         return Observation(answer.text, answer.reward, answer.done)
 
-    def _hear(self, answer: Answer) -> None:
+    def _keep_moves(self, answer: Answer) -> None:
         """Keep the listed actions; an answer that lists none changes nothing."""
         self._moves = answer.moves or self._moves
 
@@ -106,7 +112,7 @@ class AgentGym(World):
 
 def _read_address(read: Options, environment: str) -> Address:
     return Address(
-        url=_check_url(read.text("url", "http://127.0.0.1:36001"), environment),
+        url=read.text("url", "http://127.0.0.1:36001"),
         environment=environment,
         timeout_seconds=read.number("timeout_seconds", 60.0, 0.05, 3600.0),
         start_timeout_seconds=read.number("start_timeout_seconds", 120.0, 0.0, 3600.0),
@@ -131,14 +137,18 @@ def _check_url(url: str, environment: str) -> str:
     return url.rstrip("/").removesuffix(DIALECTS[environment].prefix)
 
 
-def _read_splits(
-    read: Options, options: Mapping[str, object], environment: str
+def _read_ranges(read: Options, dialect: Dialect) -> dict[str, range]:
+    """The range of all tasks, and those of the splits."""
+    known = dialect.splits or {}
+    defaults = {"tasks": dialect.tasks, **{s: known.get(s, (0, 1)) for s in SPLITS}}
+    return {name: _range(read, name, default) for name, default in defaults.items()}
+
+
+def _split(
+    ranges: Mapping[str, range], options: Mapping[str, object], environment: str
 ) -> dict[Split, Sequence[int]]:
     """The three ranges that were given, or the server's tasks shared out."""
-    dialect = DIALECTS[environment]
-    everything = _range(read, "tasks", dialect.tasks)
-    known = dialect.splits or {}
-    ranges = {split: _range(read, split, known.get(split, (0, 1))) for split in SPLITS}
+    everything, known = ranges["tasks"], DIALECTS[environment].splits
     given = [split for split in SPLITS if split in options]
     if given and "tasks" in options:
         raise OptionError(
@@ -148,19 +158,18 @@ def _read_splits(
         absent = next(split for split in SPLITS if split not in given)
         raise OptionError(f"options.{absent}: got nothing, expected a range, as {given[0]} has one")
     if given or (known and "tasks" not in options):
-        return _check_disjoint(ranges)
+        return _check_disjoint({split: ranges[split] for split in SPLITS})
     if len(everything) < len(SPLITS):
         raise OptionError(f"options.tasks: got {len(everything)}, expected at least {len(SPLITS)}")
     return {split: _shared(environment, everything, split) for split in SPLITS}
 
 
 def _range(read: Options, name: str, default: tuple[int, int]) -> range:
-    found = read.integers(name, default, 0, MOST_TASKS)
-    if len(found) != 2 or found[0] >= found[1]:
-        raise OptionError(
-            f"options.{name}: got {list(found)}, expected the first task and the one after the last"
-        )
-    return range(*found)
+    ends = read.integers(name, default, 0, MOST_TASKS)
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        read.refuse(name, str(list(ends)), "the first task and the one after the last")
+        return range(*default)
+    return range(*ends)
 
 
 def _check_disjoint(given: Mapping[Split, range]) -> dict[Split, Sequence[int]]:

@@ -41,6 +41,7 @@ def read(options: Mapping[str, object], read: Options) -> tuple[str, ...]:
     named = read.choice("list", "forty", ("forty", "common"))
     words = read.words("words", WORDS, length=LENGTH, least=FEWEST)
     path = read.text("file", "")
+    read.check()
     if len(given) > 1:
         raise OptionError(f"options.{given[1]}: got it beside {given[0]}, expected one of the two")
     if "file" in given:

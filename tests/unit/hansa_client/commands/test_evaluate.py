@@ -89,3 +89,17 @@ def test_a_folder_that_is_no_adapter_is_refused(
     (tmp_path / "adapter_config.json").write_text("{}")
     assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
     assert "does not fit builtin:tiny" in capsys.readouterr().err
+
+
+def test_an_adapter_of_another_size_is_refused_with_the_tensor_that_differs(
+    start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = min(start)
+    cut = {**start, name: start[name][:, :-1]}
+    (tmp_path / "adapter_model.safetensors").write_bytes(adapter.encode(cut))
+    config = adapter.config(Adapter(), "builtin:tiny", adapter.target_names(cut))
+    (tmp_path / "adapter_config.json").write_bytes(config)
+    assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "does not fit builtin:tiny" in said
+    assert f"size mismatch for {name.removesuffix('.weight')}" in said

@@ -157,6 +157,13 @@ def test_a_player_that_a_world_lacks_is_named(
     assert "of which world 'steering' has no tasks" in capsys.readouterr().err
 
 
+def test_a_player_that_a_world_lacks_is_refused_before_anything_is_shown(
+    steering: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hansa("play", steering, "--as", "expert") == 2
+    assert capsys.readouterr().out == ""
+
+
 def test_a_world_that_breaks_is_a_sentence(
     steering: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

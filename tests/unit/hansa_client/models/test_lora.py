@@ -1,5 +1,7 @@
 """LoRA: merged, attached and folded adapters are one function, and the base survives them all."""
 
+import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -139,9 +141,38 @@ def test_weights_that_are_kept_transposed_are_merged_transposed() -> None:
         assert torch.allclose(gpt2(input_ids=IDS).logits, by_peft, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        pytest.param(
+            lambda name, t: {**t, name: t[name][:, :-1]},
+            r"got {name} of shape \(8, \d+\), expected \(8, \d+\)",
+            id="another shape",
+        ),
+        pytest.param(
+            lambda name, t: {n: a for n, a in t.items() if n != name},
+            r"got no {name}, expected one of shape \(8, \d+\)",
+            id="one is missing",
+        ),
+        pytest.param(
+            lambda name, t: {**t, name.replace("q_proj", "nose"): t[name]},
+            r"got base_model\S+nose.lora_A.weight, which this base model lacks",
+            id="one too many",
+        ),
+    ],
+)
+def test_the_tensor_that_does_not_fit_is_named(
+    base: Base, start: Tensors, change: Callable[[str, Tensors], Tensors], sentence: str
+) -> None:
+    name = next(n for n in sorted(start) if "q_proj.lora_A" in n)
+    wrong = rf"^spec\.adapter: {sentence.format(name=re.escape(name))}"
+    with pytest.raises(PermanentError, match=wrong):
+        lora.attach(base.model, Adapter(), change(name, start))
+
+
 def test_an_adapter_of_another_model_is_refused(base: Base, start: Tensors) -> None:
     stranger = {name.replace("layers.0", "layers.9"): a for name, a in start.items()}
-    with pytest.raises(PermanentError, match="other tensors than this base model"):
+    with pytest.raises(PermanentError, match=r"got no \S+layers\.0\."):
         lora.attach(base.model, Adapter(), stranger)
     with (
         pytest.raises(PermanentError, match="which this base model lacks"),
