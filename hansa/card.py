@@ -140,7 +140,8 @@ def _source_lines(source: str) -> list[str]:
     if scheme == "builtin":
         return [f'source = files("hansa_client") / "models" / "builtin" / {json.dumps(rest)}']
     if scheme == "path":
-        return [f"source = {json.dumps(str(Path(rest).expanduser()))}"]
+        folder = Path(rest).expanduser()
+        return [f"source = {json.dumps(str(folder.absolute() if folder.is_dir() else folder))}"]
     if scheme == "hf":
         return [f"source = {json.dumps(base_name(source).name)}"]
     return [f'source = "base"  # your copy of {source}']

@@ -78,6 +78,14 @@ def test_a_model_without_a_template_is_prompted_as_the_client_does(tmp_path):
     assert "apply_chat_template" not in code_of(text)
 
 
+def test_a_base_at_a_relative_path_is_named_by_its_whole_path(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = card.render(make_federation(model={"source": "path:model"}), 1)
+    assert f'source = "{tmp_path}/model"' in code_of(text)
+    assert "AutoPeftModelForCausalLM" not in text  # the config has the spec's relative path
+
+
 def test_a_base_that_is_elsewhere_is_only_described():
     text = card.render(make_federation(model={"source": "path:/on/another/machine"}), 1)
     assert "```text" not in text

@@ -82,7 +82,7 @@ def test_a_world_that_forgets_to_finish_is_not_made_with_a_wrong_option(monkeypa
             self.size = self._read(options).integer("size", 10, 4, 12)
 
     monkeypatch.setattr(registry, "kind", lambda name: Forgetful)
-    with pytest.raises(OptionError, match="options.size: got 99, expected 4 to 12"):
+    with pytest.raises(OptionError, match=r"options\.size: got 99, expected 4 to 12"):
         make("forgetful", {"size": 99})
 
 

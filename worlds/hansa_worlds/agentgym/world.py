@@ -140,8 +140,10 @@ def _check_url(url: str, environment: str) -> str:
 def _read_ranges(read: Options, dialect: Dialect) -> dict[str, range]:
     """The range of all tasks, and those of the splits."""
     known = dialect.splits or {}
-    defaults = {"tasks": dialect.tasks, **{s: known.get(s, (0, 1)) for s in SPLITS}}
-    return {name: _range(read, name, default) for name, default in defaults.items()}
+    ranges = {"tasks": _range(read, "tasks", dialect.tasks)}
+    for split in SPLITS:
+        ranges[split] = _range(read, split, known.get(split, (0, 1)))
+    return ranges
 
 
 def _split(
