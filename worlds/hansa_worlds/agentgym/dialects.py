@@ -66,7 +66,7 @@ class Dialect:
     """Whether a text ends with a list of the actions."""
     words: str = ""
     """Path that lists the words to guess from; the agent must read them first."""
-    told: str = "generic"
+    rules: str = "generic"
     """Which rules of `rules.py` the agent reads."""
 
 
@@ -77,7 +77,7 @@ _TOOL = Dialect(
     create={"id": 0},
     closes=False,
     sends="Action: {}",
-    told="tool",
+    rules="tool",
 )
 """Weather, movie, academia, todo and sheet: /reset answers the text itself."""
 
@@ -91,7 +91,7 @@ DIALECTS: dict[str, Dialect] = {
         reset={"world_type": "Text"},
         moves_field="available_actions",
         closes=False,
-        told="alfworld",
+        rules="alfworld",
     ),
     # The reward is 1 - 0.9 * steps / most steps: never 1, so any reward at the end is success.
     # Goals reached for 0.5 or less do not end an episode there, and so count as none.
@@ -101,7 +101,7 @@ DIALECTS: dict[str, Dialect] = {
         success=0.0,
         cuts=WORDS_ONLY,
         moves_in_text=True,
-        told="babyai",
+        rules="babyai",
     ),
     "generic": Dialect(tasks=(0, 1000), success=0.0),
     # 25 starts in one maze; the server's 26th is the goal itself.
@@ -112,7 +112,7 @@ DIALECTS: dict[str, Dialect] = {
         task="game",
         closes=False,
         moves=("move up", "move down", "move left", "move right"),
-        told="maze",
+        rules="maze",
     ),
     "movie": replace(_TOOL, tasks=(0, 238)),
     "sciworld": Dialect(
@@ -121,7 +121,7 @@ DIALECTS: dict[str, Dialect] = {
         opening="task_description",
         reward="score",
         full_reward=100.0,
-        told="sciworld",
+        rules="sciworld",
     ),
     "searchqa": Dialect(
         tasks=(0, 1000),
@@ -129,7 +129,7 @@ DIALECTS: dict[str, Dialect] = {
         session="env_idx",
         task="id",
         create={"id": 0},
-        told="searchqa",
+        rules="searchqa",
     ),
     "sheet": _TOOL,
     # BIRD's training questions, then those of its development set.
@@ -141,9 +141,9 @@ DIALECTS: dict[str, Dialect] = {
         task="item_id",
         text="state",
         closes=False,
-        told="sqlgym",
+        rules="sqlgym",
     ),
-    "textcraft": Dialect(tasks=(0, 544), cuts=WORDS_ONLY, told="textcraft"),
+    "textcraft": Dialect(tasks=(0, 544), cuts=WORDS_ONLY, rules="textcraft"),
     "todo": replace(_TOOL, tasks=(0, 155)),
     "weather": replace(_TOOL, tasks=(0, 343)),
     "webarena": Dialect(
@@ -155,7 +155,7 @@ DIALECTS: dict[str, Dialect] = {
         done=("terminated", "truncated"),
         failed="TimeoutError",
         sends="```{}```",
-        told="webarena",
+        rules="webarena",
     ),
     "webshop": Dialect(
         tasks=(0, 6910),
@@ -165,7 +165,7 @@ DIALECTS: dict[str, Dialect] = {
         task="session_id",
         text="state",
         closes=False,
-        told="webshop",
+        rules="webshop",
     ),
     # The server draws the word from the task number, so two numbers may have the same word.
     "wordle": Dialect(
@@ -175,7 +175,7 @@ DIALECTS: dict[str, Dialect] = {
         task="seed",
         closes=False,
         words="/filtered_vocab",
-        told="wordle",
+        rules="wordle",
     ),
 }
 
@@ -191,7 +191,7 @@ MARKS: dict[str, Mapping[str, tuple[str, ...]]] = {
 """Fields that tell a server, by request: which dialects have them in an answer, and no other."""
 
 
-def told_apart(path: str, answer: object, environment: str) -> tuple[str, tuple[str, ...]] | None:
+def foreign_field(path: str, answer: object, environment: str) -> tuple[str, tuple[str, ...]] | None:
     """A field of an answer that belongs to other dialects, and these; None where nothing tells.
 
     Nothing tells a server that has no dialect of its own: `generic` takes any that it can read.

@@ -27,7 +27,7 @@ from hansa_worlds.agentgym.answers import (
     turn_in,
     words_in,
 )
-from hansa_worlds.agentgym.dialects import DIALECTS, told_apart
+from hansa_worlds.agentgym.dialects import DIALECTS, foreign_field
 from hansa_worlds.agentgym.wire import Fault, Wire
 from hansa_worlds.errors import OptionError, WorldDown
 
@@ -224,7 +224,7 @@ class Server:
 
     def _check_dialect(self, path: str, answer: object) -> None:
         """Rewards and ends read by another server's words would be wrong without a sound."""
-        if other := told_apart(path, answer, self.address.environment):
+        if other := foreign_field(path, answer, self.address.environment):
             raise self._foreign(path, repr(other[0]), " or ".join(other[1]))
 
     def _foreign(self, path: str, came: str, fits: str) -> OptionError:

@@ -40,7 +40,7 @@ class AgentGym(World):
         first.check()
         self.dialect = DIALECTS[self.environment]
         self.max_turns = self.dialect.max_turns
-        self.rules, self.brief = RULES[self.dialect.told], BRIEFS[self.dialect.told]
+        self.rules, self.brief = RULES[self.dialect.rules], BRIEFS[self.dialect.rules]
         read = self._read(options)
         read.choice("environment", self.environment, sorted(DIALECTS))
         ranges = _read_ranges(read, self.dialect)
