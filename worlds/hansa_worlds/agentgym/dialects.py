@@ -191,7 +191,9 @@ MARKS: dict[str, Mapping[str, tuple[str, ...]]] = {
 """Fields that tell a server, by request: which dialects have them in an answer, and no other."""
 
 
-def foreign_field(path: str, answer: object, environment: str) -> tuple[str, tuple[str, ...]] | None:
+def foreign_field(
+    path: str, answer: object, environment: str
+) -> tuple[str, tuple[str, ...]] | None:
     """A field of an answer that belongs to other dialects, and these; None where nothing tells.
 
     Nothing tells a server that has no dialect of its own: `generic` takes any that it can read.
