@@ -94,11 +94,14 @@ class Exploration(Model):
     """Share of episodes in which the world may fail: those are dropped; more fail the Job."""
 
 
+DemonstrationCount = Annotated[int, Field(ge=0, le=100_000)]
+
+
 class Experience(Model):
     """What an environment keeps and learns from."""
 
-    demonstrations: Annotated[int, Field(ge=0, le=100_000)] = 40
-    """Expert episodes that start the experience, as shard 0; of a file, so many at most."""
+    demonstrations: DemonstrationCount = 40
+    """Expert episodes that start the experience, as shard 0; of a file, at most this many."""
     demonstrations_from: FileSource | None = None
     """File in AgentGym's format to take them from, once: `s3://bucket/key` or a path."""
     thoughts: bool = True
@@ -176,6 +179,8 @@ class Environment(Model):
     """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Handed to the world as they are."""
+    demonstrations: DemonstrationCount | None = None
+    """The silo's own number instead of experience.demonstrations; 0: none."""
     demonstrations_from: FileSource | None = None
     """The silo's own file instead of experience.demonstrationsFrom, read with its credentials."""
     credentials_secret: SecretName | None = None

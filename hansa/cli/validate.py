@@ -52,6 +52,24 @@ def summary(federation: "Federation") -> str:
 
 def notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
+    return [*_unknown_experts(federation), *_storage_notes(federation)]
+
+
+def _unknown_experts(federation: "Federation") -> list[str]:
+    """Demonstrations of worlds about which this machine can say nothing."""
+    from hansa.experts import BUILTIN, wanted
+    from hansa.load import installed_worlds
+
+    known = {*BUILTIN, *installed_worlds()}
+    return [
+        f"{each.where}: this machine does not know world {each.world}; it needs an expert "
+        f"to show {each.count} demonstration{'' if each.count == 1 else 's'}"
+        for each in wanted(federation.spec)
+        if each.world not in known
+    ]
+
+
+def _storage_notes(federation: "Federation") -> list[str]:
     spec = federation.spec
     if spec.storage is None:
         return [
