@@ -62,7 +62,7 @@ def show(assignment: Assignment, file: File | None, chat: Chat) -> Shown:
     """The demonstrations of one world, from its file or by its expert."""
     if file:
         return from_file(assignment, file, chat)
-    wanted = assignment.settings.experience.demonstrations
+    wanted = assignment.demonstrations_wanted
 
     def progress(tried: int, shown: int) -> None:
         program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
@@ -78,7 +78,7 @@ def show(assignment: Assignment, file: File | None, chat: Chat) -> Shown:
 def read(assignment: Assignment, private: ObjectStore) -> File | None:
     """The file that the assignment names, checked; nothing when the world's expert shows."""
     source = assignment.demonstrations_from
-    if not source or not assignment.settings.experience.demonstrations:
+    if not source or not assignment.demonstrations_wanted:
         return None
     where = f"{_field(assignment)}: {source}"
     data = _from_s3(assignment, private) if source.startswith("s3://") else _from_path(assignment)
@@ -141,7 +141,7 @@ def from_file(assignment: Assignment, file: File, chat: Chat) -> Shown:
     order = list(range(len(file.conversations)))
     seed = _seed(assignment)
     random.Random(seed).shuffle(order)
-    wanted = order[: assignment.settings.experience.demonstrations]
+    wanted = order[: assignment.demonstrations_wanted]
     return Shown([_told_episode(file.conversations[index], chat, seed) for index in wanted])
 
 
@@ -162,15 +162,17 @@ def _told_episode(told: Conversation, chat: Chat, seed: int) -> Episode:
 
 def check_expert(assignment: Assignment, world: World) -> None:
     """Refuse a world that cannot show what is wanted, before anything is loaded."""
-    wanted = assignment.settings.experience.demonstrations
+    wanted = assignment.demonstrations_wanted
     if wanted and not assignment.demonstrations_from and type(world).expert is World.expert:
         raise _no_expert(assignment)
 
 
 def _no_expert(assignment: Assignment) -> PermanentError:
-    wanted = assignment.settings.experience.demonstrations
+    wanted = assignment.demonstrations_wanted
+    own = f"spec.environments[{assignment.environment}].demonstrations"
+    field = "spec.experience.demonstrations" if assignment.demonstrations is None else own
     return PermanentError(
-        f"spec.experience.demonstrations: got {wanted}, but world {assignment.world} of "
+        f"{field}: got {wanted}, but world {assignment.world} of "
         f"environment {assignment.environment} has no expert, expected 0 or a file of them",
         hint=f"set spec.environments[{assignment.environment}].demonstrationsFrom",
     )
@@ -187,15 +189,15 @@ def by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progre
 
 
 def _by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progress) -> Shown:
-    rules = assignment.settings.experience
+    thoughts, wanted = assignment.settings.experience.thoughts, assignment.demonstrations_wanted
     seed, tasks = _seed(assignment), world.tasks("train")
-    tally = Tally(rules.demonstrations, assignment.settings.exploration.max_broken_episodes)
+    tally = Tally(wanted, assignment.settings.exploration.max_broken_episodes)
     shown: list[Episode] = []
     order = random.Random(seed).sample(range(len(tasks)), len(tasks))
     for tried, index in enumerate(order):
-        if len(shown) >= rules.demonstrations:
+        if len(shown) >= wanted:
             break
-        episode = _expert_episode(world, tasks[index], chat, seed, rules.thoughts)
+        episode = _expert_episode(world, tasks[index], chat, seed, thoughts)
         if isinstance(episode, Fault):
             tally.add(world, episode)
         elif episode.success:

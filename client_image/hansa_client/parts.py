@@ -31,6 +31,9 @@ def of(told: Assignment) -> list[Assignment]:
                 "environment": part.name,
                 "world": part.world,
                 "options": dict(part.options),
+                "demonstrations": told.demonstrations
+                if part.demonstrations is None
+                else part.demonstrations,
                 "demonstrations_from": part.demonstrations_from or shared,
             }
         )

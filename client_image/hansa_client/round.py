@@ -164,7 +164,7 @@ class Client:
         if not shown:
             demonstrations.check_expert(part, world)
             file = self._files[part.environment] = demonstrations.read(part, self.private)
-        is_shown_by_expert = settings.experience.demonstrations and not (shown or file)
+        is_shown_by_expert = part.demonstrations_wanted and not (shown or file)
         if settings.exploration.tasks_per_round or is_shown_by_expert:
             explore.tasks(part, world, "train")
 
@@ -262,14 +262,13 @@ class Client:
         return [shown, *earlier, explored]
 
     def _demonstrate(self, agent: Agent, shards: Shards) -> Shard:
-        wanted = self.told.settings.experience.demonstrations
         episodes: list[Episode] = []
         inputs: dict[str, str] = {}
         broken = 0
         for part in parts.of(self.told):
             file = self._files.get(part.environment)
             shown = demonstrations.show(part, file, agent.base.chat)
-            count = len(shown.episodes)
+            count, wanted = len(shown.episodes), part.demonstrations_wanted
             self.log.info("demonstrated", episodes=count, wanted=wanted, file=bool(file))
             self._tell_broken("demonstrate", shown.broken)
             episodes += parts.named(self.told, part, shown.episodes)

@@ -51,6 +51,18 @@ def test_a_centre_is_shown_exactly_what_the_silos_are(assign: Assign) -> None:
     assert pooled == apart
 
 
+def test_a_part_may_have_its_own_number_of_demonstrations(assign: Assign) -> None:
+    worlds = [{**PARTS[0], "demonstrations": 0}, PARTS[1]]
+    own = assign(**{**POOLED, "options": {"worlds": worlds}}, demonstrations=2)
+    assert [part.demonstrations_wanted for part in parts.of(own)] == [0, 2]
+    assert [part.demonstrations_wanted for part in parts.of(assign(**POOLED))] == [3, 3]
+    for wrong in (-1, 1.5, "many", True):
+        with pytest.raises(
+            OptionError, match=r"options.worlds\[0\].demonstrations: got .*expected"
+        ):
+            make("mixed", {"worlds": [{**PARTS[0], "demonstrations": wrong}]})
+
+
 @pytest.mark.parametrize("choose", [explore.explore_jobs, explore.evaluate_jobs])
 def test_it_plays_the_silos_tasks_with_their_luck(assign: Assign, choose: parts.Choose) -> None:
     pooled = parts.jobs(assign(**POOLED), "train", choose)
