@@ -60,7 +60,7 @@ class Assignment(Model):
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options."""
     demonstrations: Count | None = None
-    """The environment's own number of demonstrations; absent: settings.experience.demonstrations."""
+    """The environment's own number of demonstrations; absent: that of settings.experience."""
     demonstrations_from: str | None = None
     """File of demonstrations; absent: the world's expert shows them."""
     experience_storage: S3 | None = None

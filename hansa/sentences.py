@@ -142,6 +142,8 @@ def _at_most(high: int) -> str:
 def _list(schema: Schema) -> str:
     if "minItems" in schema and "maxItems" in schema:
         return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
+    if "maxItems" in schema:
+        return f"a list of at most {schema['maxItems']} entries"
     return "a list"
 
 

@@ -78,6 +78,9 @@ COMMANDS: dict[str, Listing] = {
     "validate": Listing(
         target="hansa.cli.validate:validate", summary="Check a manifest and say what is wrong."
     ),
+    "explain": Listing(
+        target="hansa.cli.explain:explain", summary="Print what a field of a Federation means."
+    ),
     "crd": Listing(
         target="hansa.cli.crd:crd", summary="Print the CustomResourceDefinition for Kubernetes."
     ),
