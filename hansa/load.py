@@ -74,7 +74,8 @@ def _more(problems: list[str]) -> str:
     if not problems:
         return ""
     paths = list(dict.fromkeys(problem.split(": ")[0] for problem in problems))
-    rest = f" and {len(paths) - 5} others" if len(paths) > 5 else ""
+    more = len(paths) - 5
+    rest = f" and {sentences.count(more, 'other')}" if more > 0 else ""
     return f"and {len(problems)} more: {', '.join(paths[:5])}{rest}"
 
 

@@ -16,29 +16,34 @@ if TYPE_CHECKING:
 
 
 def aggregate(
-    adapters: Annotated[list[Path], typer.Argument(help="Folders of PEFT adapters.")],
+    adapters: Annotated[
+        list[Path], typer.Argument(metavar="ADAPTER", help="Folders of PEFT adapters.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
     strategy: Annotated[
-        str, typer.Option(help="mean, svd, flora, fedex, trimmed-mean, median, krum, ...")
+        str, typer.Option(help="Rule: mean, svd, flora, fedex, trimmed-mean, median, krum, ...")
     ] = "mean",
     weights: Annotated[
-        str, typer.Option(help="What each adapter counts, as 1,2,3 in the order given.")
+        str, typer.Option(help="Weight of each adapter, as 1,2,3 in their order; default: equal.")
     ] = "",
     rank: Annotated[
         int | None, typer.Option(min=1, help="Rank of the result, for svd and flora.")
     ] = None,
     trim: Annotated[
-        float, typer.Option(min=0, max=0.49, help="For trimmed-mean: share cut at each end.")
+        float, typer.Option(min=0, max=0.49, help="For trimmed-mean: share left out at each end.")
     ] = 0.2,
     faulty: Annotated[
-        int, typer.Option(min=0, max=48, help="For krum and multi-krum: hostile adapters.")
+        int,
+        typer.Option(min=0, max=48, help="For krum and multi-krum: hostile adapters to withstand."),
     ] = 1,
-    diagnostics: Annotated[bool, typer.Option(help="Compare the adapters with the result.")] = True,
+    diagnostics: Annotated[
+        bool, typer.Option(help="Print how each adapter differs from the result.")
+    ] = True,
     output: Output = Format.TABLE,
 ) -> None:
     """Merge adapters of one base model; PeftModel.from_pretrained loads the folder.
 
-    svd and flora take adapters of unequal ranks. Nothing but disk grows with their number.
+    svd and flora take adapters of different ranks.
     """
     from hansa.aggregation import Aggregation
     from hansa_server.offline import OFFLINE, Order, combine
