@@ -1,4 +1,4 @@
-"""A manifest on disk to a Federation, with every mistake told in one sentence.
+"""A manifest on disk to a Federation, with one sentence for every mistake.
 
 The order is that of a helpful reader: the file, the YAML, the kind of object, fields that nobody
 knows, values that do not fit, and last what this machine lacks (a world, a model's folder).

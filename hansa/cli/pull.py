@@ -110,10 +110,10 @@ def _pull_served(
         raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
     place = federation.spec.environment(environment).experience_storage or federation.spec.storage
     prefix = place.s3.prefix if place else ""
-    pulled = pull_personal(store, prefix, environment, round_, to)
-    if pulled is None:
+    found = pull_personal(store, prefix, environment, round_, to)
+    if found is None:
         say(f"{environment} serves the global adapter")
-    return pulled
+    return found
 
 
 # -- from a cluster -------------------------------------------------------------------------------

@@ -68,15 +68,12 @@ def _goal(text: str) -> Goal:
     from hansa.cluster.state import closed_round, has_succeeded
 
     if text == "succeeded":
-        return lambda federation: federation is not None and has_succeeded(federation)
+        return lambda seen: seen is not None and has_succeeded(seen)
     if text == "deleted":
-        return lambda federation: federation is None
+        return lambda seen: seen is None
     kind, _, number = text.partition("=")
     if kind == "round" and number.isdecimal() and int(number) > 0:
-        return lambda federation: (
-            federation is not None
-            and _has_adapter(federation, int(number), closed_round(federation))
-        )
+        return lambda seen: seen is not None and _has_adapter(seen, int(number), closed_round(seen))
     raise InputError(f"--for: got {text!r}, expected succeeded, round=N or deleted")
 
 
@@ -90,27 +87,26 @@ def _met(for_: str) -> str:
     return f"{for_} has ended" if for_.startswith("round") else for_
 
 
-def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, call: str) -> None:
+def _refuse_hopeless(name: str, for_: str, seen: dict[str, Any] | None, call: str) -> None:
     from hansa.cluster.state import has_failed, has_succeeded, why
 
     if for_ == "deleted":
         return
-    if federation is None:
+    if seen is None:
         raise HansaError(f"federation {name}: it was deleted while waiting")
-    if has_failed(federation):
+    if has_failed(seen):
         raise HansaError(
-            f"federation {name}: Failed: {why(federation)}", hint=f"`hansa status {call}` says more"
+            f"federation {name}: Failed: {why(seen)}", hint=f"`hansa status {call}` says more"
         )
-    if has_succeeded(federation):  # all rounds are done, and that one was not among them
-        rounds = (federation.get("spec") or {}).get("rounds")
+    if has_succeeded(seen):  # all rounds are done, and that one was not among them
+        rounds = (seen.get("spec") or {}).get("rounds")
         raise HansaError(f"federation {name}: not {for_}: all its {rounds} rounds are done")
 
 
-def _where_it_stands(federation: dict[str, Any] | None) -> str:
+def _where_it_stands(seen: dict[str, Any] | None) -> str:
     from hansa.cluster.state import status, why
 
-    known = federation or {}
-    return f"{status(known).get('phase') or 'Pending'}: {why(known) or 'no status yet'}"
+    return f"{status(seen or {}).get('phase') or 'Pending'}: {why(seen or {}) or 'no status yet'}"
 
 
 def _say_lost(why: str) -> None:

@@ -79,27 +79,28 @@ def _progress(done: int, total: int) -> None:
 
 
 def _data(outcome: Outcome, strategy: str, out: Path) -> dict[str, Any]:
-    found = outcome.diagnostics
+    diagnostics = outcome.diagnostics
     return {
         "path": str(out),
         "strategy": strategy,
         "rank": outcome.rank,
         "compression": outcome.result.loss,
         "adapters": [{"path": str(folder.path), "rank": folder.rank} for folder in outcome.folders],
-        "diagnostics": found.to_json() if found else None,
+        "diagnostics": diagnostics.to_json() if diagnostics else None,
     }
 
 
 def _print_table(outcome: Outcome) -> None:
     """How each adapter relates to the result; a cosine below 0 pulls against it."""
-    found = outcome.diagnostics
-    if found is None:
+    diagnostics = outcome.diagnostics
+    if diagnostics is None:
         return
     paths = [str(folder.path) for folder in outcome.folders]
     width = max(len("ADAPTER"), *(len(path) for path in paths))
     print(f"{'ADAPTER':<{width}}  RANK       NORM   SHARE  COSINE")
     for path, folder in zip(paths, outcome.folders, strict=True):
-        norm, share, cosine = found.norms[path], found.share[path], found.cosine[path]
+        norm, share = diagnostics.norms[path], diagnostics.share[path]
+        cosine = diagnostics.cosine[path]
         print(f"{path:<{width}}  {folder.rank:>4}  {norm:>9.4g}  {share:>6.1%}  {cosine:>+6.3f}")
-    print(f"norm {found.norm:.4g}, effective rank {found.effective_rank:.2f}")
-    print(f"error against the exact mean of B·A: {found.error:.2%}")
+    print(f"norm {diagnostics.norm:.4g}, effective rank {diagnostics.effective_rank:.2f}")
+    print(f"error against the exact mean of B·A: {diagnostics.error:.2%}")
