@@ -1,6 +1,6 @@
 """Which worlds can show demonstrations, as far as the contract knows without importing one.
 
-A builtin world is known by name; a test holds the two tables to the registry of worlds. A world of
+A builtin world is known by name; a test compares the table with the registry of worlds. A world of
 another package is asked itself where it is installed, and unknown elsewhere.
 """
 
@@ -12,9 +12,17 @@ from typing import Any
 from hansa.errors import InputError
 from hansa.spec import Environment, FederationSpec
 
-BUILTIN_WITH_EXPERT = frozenset({"babyai", "maze", "mixed", "textcraft", "webshop", "wordle"})
-BUILTIN_WITHOUT_EXPERT = frozenset({"agentgym", "gymnasium"})
-BUILTIN = BUILTIN_WITH_EXPERT | BUILTIN_WITHOUT_EXPERT
+EXPERTS = {
+    "agentgym": False,
+    "babyai": True,
+    "gymnasium": False,
+    "maze": True,
+    "mixed": True,
+    "textcraft": True,
+    "webshop": True,
+    "wordle": True,
+}
+"""Every builtin world, and whether it has an expert."""
 MIXED = "mixed"
 """The world that plays the worlds in its option `worlds`, each with demonstrations of its own."""
 
@@ -76,7 +84,7 @@ def _parts(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
 def check(spec: FederationSpec) -> None:
     """Refuse demonstrations that a builtin world cannot show."""
     for each in wanted(spec):
-        if each.world in BUILTIN_WITHOUT_EXPERT:
+        if not EXPERTS.get(each.world, True):
             raise each.refuse()
 
 

@@ -230,7 +230,7 @@ def installed_worlds() -> dict[str, EntryPoint]:
 def _check_experts(federation: Federation, worlds: dict[str, EntryPoint]) -> None:
     """Refuse demonstrations of a world without an expert; the builtin ones are known by name."""
     for each in experts.wanted(federation.spec):
-        if each.world in experts.BUILTIN or each.world not in worlds:
+        if each.world in experts.EXPERTS or each.world not in worlds:
             continue
         kind = _class_of(worlds[each.world])
         if kind is not None and not experts.has_expert(kind):

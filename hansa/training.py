@@ -6,7 +6,12 @@ from pydantic import Field
 
 from hansa.base import Model
 
-Learner = Literal["success-sft", "reward-weighted", "dpo", "grpo"]
+Learner = Literal[
+    "success-sft",
+    "reward-weighted",
+    "dpo",
+    "grpo",
+]
 COMPARING = frozenset({"dpo", "grpo"})
 """Learners that compare episodes of one task, and so need several of each."""
 

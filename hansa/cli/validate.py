@@ -61,11 +61,11 @@ def notes(federation: "Federation") -> list[str]:
 
 def _unknown_experts(federation: "Federation") -> list[str]:
     """Demonstrations of worlds about which this machine can say nothing."""
-    from hansa.experts import BUILTIN, wanted
+    from hansa.experts import EXPERTS, wanted
     from hansa.load import installed_worlds
     from hansa.sentences import count
 
-    known = {*BUILTIN, *installed_worlds()}
+    known = {*EXPERTS, *installed_worlds()}
     return [
         f"{each.where}: this machine does not know world {each.world}; it needs an expert "
         f"to show {count(each.count, 'demonstration')}"
