@@ -39,7 +39,8 @@ _Jobs = Annotated[
     typer.Option(min=1, max=256, help="Runs at a time; default: by cores, GPUs and memory."),
 ]
 _Parallel = Annotated[
-    int | None, typer.Option(min=1, max=256, help="Jobs of one run at a time; default: by cores.")
+    int | None,
+    typer.Option(min=1, max=256, help="Jobs of one run at a time; default: the same, shared out."),
 ]
 _StopAfter = Annotated[
     float | None, typer.Option(min=1, help="Stop after this many seconds; run it again to go on.")

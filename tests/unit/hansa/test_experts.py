@@ -1,10 +1,12 @@
 """A manifest wants demonstrations only from worlds that can show them, or from a file."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hansa.cli.main import main
 from hansa.cli.validate import notes
 from hansa.errors import InputError
 from hansa.load import build, check_worlds
@@ -65,6 +67,19 @@ def test_a_part_of_several_worlds_is_refused_too() -> None:
         federation({"world": "mixed", "options": {"worlds": worlds}})
     worlds[1]["demonstrations"] = 0  # type: ignore[assignment]
     federation({"world": "mixed", "options": {"worlds": worlds}})
+
+
+@pytest.mark.parametrize("arguments", [(), ("--cluster",)])
+def test_validate_refuses_it_on_the_command_line(
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = federation({"world": "agentgym", "demonstrations": 0}).to_json()
+    del good["spec"]["environments"][0]["demonstrations"]
+    (tmp_path / "one.yaml").write_text(json.dumps(good))
+    with pytest.raises(SystemExit) as stop:
+        main(["validate", str(tmp_path / "one.yaml"), *arguments])
+    assert stop.value.code == 2
+    assert "demonstrations: got 40, but world agentgym of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("world", WITHOUT)
