@@ -59,6 +59,8 @@ class Assignment(Model):
     """World it plays."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options."""
+    demonstrations: Count | None = None
+    """The environment's own number of demonstrations; absent: that of settings.experience."""
     demonstrations_from: str | None = None
     """File of demonstrations; absent: the world's expert shows them."""
     experience_storage: S3 | None = None
@@ -74,6 +76,13 @@ class Assignment(Model):
     def private_storage(self) -> S3:
         """Where the silo keeps its experience: its private store, or a place in the exchange."""
         return self.experience_storage or self.storage
+
+    @property
+    def demonstrations_wanted(self) -> int:
+        """Demonstrations that start this environment's experience."""
+        if self.demonstrations is None:
+            return self.settings.experience.demonstrations
+        return self.demonstrations
 
     def identity(self) -> dict[str, Any]:
         """What one run can never change."""
@@ -99,6 +108,8 @@ class Assignment(Model):
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
         if self.demonstrations_from:
             inputs["demonstrationsFrom"] = self.demonstrations_from
+        if self.demonstrations is not None:  # beside `experience`, which is the same for all
+            inputs["demonstrations"] = self.demonstrations
         half = self.settings.aggregation.half(self.round)
         if half != "both":
             inputs["half"] = half
@@ -298,6 +309,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         environment=name,
         world=frozen.world,
         options=frozen.options,
+        demonstrations=frozen.demonstrations,
         demonstrations_from=frozen.demonstrations_from
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,

@@ -130,6 +130,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
                 name=e.name,
                 world=e.world,
                 options=e.options,
+                demonstrations=e.demonstrations,
                 demonstrations_from=e.demonstrations_from,
                 start=apart.own_start(status, spec.aggregation.strategy, e.name),
             )

@@ -66,6 +66,13 @@ def _clip(text: str) -> str:
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: 1 round, 2 rounds, 3 entries."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
 def unknown(path: tuple[PathPart, ...], name: str, known: list[str]) -> str:
     """A field that nobody reads, and the one that was probably meant."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -84,9 +91,9 @@ def misfit(path: tuple[PathPart, ...], value: Any, schema: Schema, *, missing: b
 
 def _came(value: Any, path: tuple[PathPart, ...], schema: Schema) -> str:
     if isinstance(value, list) and ("minItems" in schema or "maxItems" in schema):
-        return f"{len(value)} entries"
+        return count(len(value), "entry")
     if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
-        return f"{len(value)} characters"
+        return count(len(value), "character")
     return got(value, path)
 
 
@@ -142,6 +149,8 @@ def _at_most(high: int) -> str:
 def _list(schema: Schema) -> str:
     if "minItems" in schema and "maxItems" in schema:
         return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
+    if "maxItems" in schema:
+        return f"a list of at most {schema['maxItems']} entries"
     return "a list"
 
 

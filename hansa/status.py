@@ -98,6 +98,8 @@ class RoundEnvironment(Attempts):
     """World it plays."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options, frozen with the round."""
+    demonstrations: Count | None = None
+    """The environment's own number of demonstrations, frozen with the round."""
     demonstrations_from: str | None = None
     """The environment's own file of demonstrations, frozen with the round."""
     state: EnvironmentState = "Waiting"

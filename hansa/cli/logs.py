@@ -31,11 +31,12 @@ def logs(
     name: OptionalName = None,
     out: OptionalFolder = None,
     environment: Annotated[
-        str | None, typer.Option("--environment", "-e", help="Only this one, or `aggregator`.")
+        str | None,
+        typer.Option("--environment", "-e", help="Only this environment, or aggregator."),
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more, through retries and rounds.")
+        bool, typer.Option("--follow", "-f", help="Go on printing, through retries and rounds.")
     ] = False,
     namespace: Namespace = None,
     context: Context = None,

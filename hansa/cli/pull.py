@@ -31,11 +31,15 @@ def pull(
         Path | None, typer.Option("--to", help="Folder to write; default: in the run's folder.")
     ] = None,
     round_: Annotated[
-        str, typer.Option("--round", help="A round's number, `last` or `best`.")
+        str, typer.Option("--round", help="Which adapter: a round's number, last or best.")
     ] = "last",
     environment: Annotated[
         str | None,
-        typer.Option("-e", "--environment", help="What this silo serves itself, where it chose."),
+        typer.Option(
+            "-e",
+            "--environment",
+            help="Copy the adapter that this environment serves itself (spec.personalization).",
+        ),
     ] = None,
     credentials: Credentials = None,
     endpoint: Endpoint = None,
@@ -44,9 +48,9 @@ def pull(
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Copy a global adapter out of the store; PeftModel.from_pretrained loads the folder.
+    """Copy an adapter out of the store; PeftModel.from_pretrained loads the folder.
 
-    For a federation on the cluster: with your own AWS_* credentials, or those of --credentials.
+    For a federation on the cluster it uses your own AWS_* credentials, or those of --credentials.
     """
     one_of(name, out)
     if out:

@@ -11,7 +11,7 @@ def resume(
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Let a suspended federation go on where it stood."""
+    """Let a suspended federation go on where it stopped."""
     changed = set_suspend(name, False, namespace, context, kubeconfig)
     if changed:
         say(f"see it run: `hansa watch {changed}`")

@@ -21,7 +21,7 @@ def retry(
     accepted = condition(federation, "Accepted")
     if accepted.get("status") == "False":
         raise InputError(
-            f"federation {name}: a retry cannot mend it: {accepted.get('message')}",
+            f"federation {name}: a retry cannot fix it: {accepted.get('message')}",
             hint="set the named fields back with `hansa apply -f FILE`",
         )
     if not failed:

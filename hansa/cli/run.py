@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder that keeps everything of the run.", show_default=False),
+    typer.Option("--out", help="Folder of the run; default: runs/NAME.", show_default=False),
 ]
 Parallel = Annotated[
     int | None,
@@ -30,18 +30,18 @@ Parallel = Annotated[
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Manifest of the federation; - reads stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")],
     out: Out = None,
     parallel: Parallel = None,
     embedded_store: Annotated[
-        bool, typer.Option(help="Ignore spec.storage and use a store inside the folder.")
+        bool, typer.Option(help="Ignore spec.storage and use a store in the run's folder.")
     ] = False,
     credentials: Annotated[
         Path | None,
         typer.Option(help="JSON file: {environment|aggregator|default: {AWS_...: value}}."),
     ] = None,
 ) -> int:
-    """Run a federation on this machine, or go on with it where it stood."""
+    """Run a federation on this machine; run it again to go on where it stopped."""
     from hansa.load import load
     from hansa.local.credentials import read_credentials
     from hansa.local.loop import Options

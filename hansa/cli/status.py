@@ -1,4 +1,4 @@
-"""`hansa status`: how far a federation is, how well it does, and why it stands still."""
+"""`hansa status`: how far a federation is, how well it does, and why it waits."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 Credentials = Annotated[
     Path | None,
-    typer.Option(help="The file that `hansa run` was given, where the store is your own."),
+    typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
 ]
 
 
@@ -36,7 +36,7 @@ def status(
     out: OptionalFolder = None,
     output: WideOutput = Wide.TABLE,
     all_: Annotated[
-        bool, typer.Option("--all", help="Every round, from the manifests in the store (--out).")
+        bool, typer.Option("--all", help="Show every round, not only the newest (with --out).")
     ] = False,
     credentials: Credentials = None,
     namespace: Namespace = None,
@@ -46,7 +46,9 @@ def status(
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Show how far a federation on the cluster is, all of them, or a run on this machine (--out).
+    """Show how far a federation on the cluster is, or a run on this machine (--out).
+
+    Without NAME and --out it lists all federations of the namespace.
 
     -o json and -o yaml print the whole Federation object, as kubectl would.
     """

@@ -1,4 +1,4 @@
-"""`hansa wait`: return when a federation has come so far; for scripts."""
+"""`hansa wait`: return when a federation has reached a goal; for scripts."""
 
 import time
 from collections.abc import Callable
@@ -17,22 +17,30 @@ from hansa.cli.target import (
 )
 from hansa.errors import HansaError, InputError
 
-Timeout = Annotated[str, typer.Option("--timeout", help="Like 90s, 10m, 1h30m; 0: without end.")]
+Timeout = Annotated[
+    str, typer.Option("--timeout", help="How long to wait, as 90s, 10m or 1h30m; 0: no limit.")
+]
 Goal = Callable[[dict[str, Any] | None], bool]
-"""Whether a federation has come so far; None is one that was deleted."""
+"""Whether a federation has reached the goal; None is one that was deleted."""
 
 
 def wait(
     name: Name,
     for_: Annotated[
-        str, typer.Option("--for", help="succeeded, round=N (it has ended) or deleted.")
+        str,
+        typer.Option(
+            "--for", help="What to wait for: succeeded, round=N (round N has ended) or deleted."
+        ),
     ] = "succeeded",
     timeout: Timeout = "0",
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Return when it is so; exit code 1 when that can no longer be, or took too long."""
+    """Wait until a federation has succeeded, has ended a round or is deleted.
+
+    Exit code 0 when that has happened, 1 when it no longer can or the timeout has passed.
+    """
     from hansa.cluster.errors import Absent
     from hansa.cluster.follow import follow
 

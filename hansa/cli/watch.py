@@ -54,10 +54,10 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
         return int(Exit.CRASHED)
     if not has_succeeded(last):
         say(f"error: federation {name}: Failed: {why(last)}")
-        mend = f"mend it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
+        hint = f"fix it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
         if condition(last, "Accepted").get("status") == "False":
-            mend = "set the named fields back with `hansa apply -f FILE`"
-        say(f"\nhint: {mend}")
+            hint = "set the named fields back with `hansa apply -f FILE`"
+        say(f"\nhint: {hint}")
         return int(Exit.CRASHED)
     adapter = status(last).get("adapter") or {}
     say(f"succeeded; `hansa pull {call} --to DIR` fetches {adapter.get('uri', 'the adapter')}")

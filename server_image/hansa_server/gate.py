@@ -155,15 +155,15 @@ def check_run(document: UpdateManifest, member: Member, assignment: Assignment) 
 
 
 def _client_inputs(assignment: Assignment, environment: str) -> dict[str, object]:
-    told = assignment.model_copy(update={"role": "client", "environment": environment})
-    unknown = {"world", "options", "start"}  # the first two are not told; start has its own check
-    return {name: value for name, value in told.inputs().items() if name not in unknown}
+    client = assignment.model_copy(update={"role": "client", "environment": environment})
+    unknown = {"world", "options", "start"}  # the silo's own matter; start is checked apart
+    return {name: value for name, value in client.inputs().items() if name not in unknown}
 
 
 def check_start(document: UpdateManifest, assignment: Assignment) -> None:
     """The mean is a step from one common point only if all started there."""
-    told = assignment.start.to_json()
-    if document.start != assignment.start or document.inputs.get("start") != told:
+    start = assignment.start.to_json()
+    if document.start != assignment.start or document.inputs.get("start") != start:
         raise Refused("start", f"trained from round {document.start.round}")
 
 
@@ -230,7 +230,7 @@ def check_finite(finite: bool) -> None:
 
 
 def check_half(half: Half, changed: str) -> None:
-    """A member that moved what all should have left alone did not train what it was told to."""
+    """A member that moved what all should have left alone did not follow its assignment."""
     if changed:
         raise Refused("half", f"{changed} is not the start's, and only {half} is trained")
 
