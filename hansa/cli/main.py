@@ -7,7 +7,6 @@ where an extra is missing.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hansa import __version__
-from hansa.cli.common import ReaderLeft, run_guarded
+from hansa.cli.common import run_guarded
 from hansa.errors import InputError
 
 GROUP = "hansa.commands"
@@ -145,19 +144,6 @@ def load_function(name: str, listing: Listing) -> Callable[..., Any]:
     return found
 
 
-def _keep_broken_pipe(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Typer ends with 1 when a reader has gone; here that is a good end like any other."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except BrokenPipeError:
-            raise ReaderLeft from None
-
-    return call
-
-
 class LazyCommand(TyperCommand):
     """A line in the help until it is called, then the command itself."""
 
@@ -167,7 +153,7 @@ class LazyCommand(TyperCommand):
         """Load the real command; its context carries on."""
         function = load_function(self.name or "", self.listing)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=self.name)(_keep_broken_pipe(function))
+        app.command(name=self.name)(function)
         return typer.main.get_command(app).make_context(info_name, args, *rest, **extra)
 
 
