@@ -1,6 +1,6 @@
 """The local run: observe, plan, apply, save, until the federation is done or needs a person."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +70,8 @@ def run(
         embedded = options.embedded or wanted.spec.storage is None
         spec = embedded_spec(wanted) if embedded else wanted.spec
         federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
+        # Before they count: a kill in between tells them twice, and never not at all.
+        _tell(folder.changes(wanted), folder, display)
         folder.save(federation)
         environ = _Credentials(options.credentials or {})
         capacity = _capacity(spec, options.parallel)
@@ -111,7 +113,8 @@ def _loop(
         if next_.status != federation.status:
             federation = federation.model_copy(update={"status": next_.status})
             folder.save(federation)
-        _tell(next_, folder, display)
+        # Events come after the status is on disk: what was told has happened.
+        _tell(next_.events, folder, display)
         display.show(federation, jobs, executor)
         if federation.status.phase in ENDS:
             return federation
@@ -133,12 +136,12 @@ def _apply(next_: Plan, executor: LocalExecutor) -> None:
         executor.create(request)
 
 
-def _tell(next_: Plan, folder: RunDir, display: Display) -> None:
-    """Events come after the status is on disk: what was told has happened."""
-    if not next_.events:
+def _tell(events: Sequence[Event], folder: RunDir, display: Display) -> None:
+    """Keep events in the run's log, and show them."""
+    if not events:
         return
     with folder.events.open("a") as log:
-        for event in next_.events:
+        for event in events:
             mark = "warning " if event.warning else ""
             log.write(
                 f"{now().isoformat(timespec='seconds')} {mark}{event.reason} {event.message}\n"

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from hansa.api import ANNOTATION_RETRY
 from hansa.attempts import with_fresh_clocks
 from hansa.errors import InputError
+from hansa.jobs import Event
+from hansa.local.changes import settings_changed
 from hansa.spec import Metadata, immutable_changes
 from hansa.status import Federation
 
@@ -126,11 +128,36 @@ class RunDir:
                 hint=f"{self.path} holds a run with other values: set the field back to go on "
                 "with it, or choose another --out",
             )
+        self._refuse_unused(old, wanted)
         return wanted.model_copy(
             update={
                 "metadata": _next_metadata(old, wanted),
                 "status": with_fresh_clocks(old.status, now),
             }
+        )
+
+    def changes(self, wanted: Federation) -> list[Event]:
+        """What a manifest changes in the run, each with the first round that will use it."""
+        if not self.object.exists():
+            return []
+        old = self.load()
+        is_open = old.status.current is not None and old.status.current.kind == "round"
+        more = old.status.completed + is_open < wanted.spec.rounds
+        since = f"from round {old.status.round + 1} on" if more else "for the last evaluation only"
+        return [
+            Event(reason="SettingsChanged", message=f"{since}: {change}", warning=True)
+            for change in settings_changed(old.spec, wanted.spec)
+        ]
+
+    def _refuse_unused(self, old: Federation, wanted: Federation) -> None:
+        """Refuse new settings where no round is left to use them: a report would show them."""
+        changes = settings_changed(old.spec, wanted.spec)
+        if old.status.phase != "Succeeded" or wanted.spec.rounds > old.spec.rounds or not changes:
+            return
+        raise InputError(
+            f"{'; '.join(change.refusal() for change in changes)} "
+            "(the run is finished, and no round would use anything else)",
+            hint=f"raise spec.rounds to go on with it, or choose another --out than {self.path}",
         )
 
 

@@ -145,6 +145,76 @@ def test_an_unchanged_spec_is_the_same_generation(folder: RunDir) -> None:
     assert folder.adopt(make_federation(), make_federation(), NOW).metadata == old.metadata
 
 
+def finished(federation: Federation) -> Federation:
+    """The federation with both of its rounds done."""
+    done = {"phase": "Succeeded", "round": 2, "completed": 2, "evaluated": 2}
+    accepted = opened(federation).status.accepted
+    status = federation.status.model_copy(update={**done, "accepted": accepted})
+    return with_status(federation, status)
+
+
+def test_other_settings_of_a_finished_run_are_refused_by_their_fields(folder: RunDir) -> None:
+    folder.save(finished(make_federation()))
+    before = folder.object.read_bytes()
+    wanted = make_federation(training={"epochs": 9}, evaluation={"tasks": 3})
+    with pytest.raises(InputError) as caught:
+        folder.adopt(wanted, wanted, NOW)
+    assert caught.value.message == (
+        "spec.evaluation.tasks: got 3, expected 100; spec.training.epochs: got 9, expected 2 "
+        "(the run is finished, and no round would use anything else)"
+    )
+    assert "raise spec.rounds" in caught.value.hint and "another --out" in caught.value.hint
+    assert folder.object.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"rounds": 3, "training": {"epochs": 9}}, id="more rounds use them"),
+        pytest.param({"podTemplate": {"spec": {"priority": 1}}}, id="no round uses them anyway"),
+        pytest.param({}, id="nothing changed"),
+    ],
+)
+def test_a_finished_run_is_taken_up_again_where_no_setting_is_lost(
+    folder: RunDir, changes: dict[str, object]
+) -> None:
+    folder.save(finished(make_federation()))
+    wanted = make_federation(**changes)
+    assert folder.adopt(wanted, wanted, NOW).spec == wanted.spec
+
+
+@pytest.mark.parametrize(
+    "changes, rounds, sentences",
+    [
+        pytest.param(
+            {"training": {"epochs": 5}},
+            2,
+            ["from round 2 on: spec.training.epochs: 2 -> 5"],
+            id="a round is open",
+        ),
+        pytest.param({"rounds": 9}, 2, ["from round 2 on: spec.rounds: 2 -> 9"], id="more rounds"),
+        pytest.param(
+            {"evaluation": {"tasks": 5}, "rounds": 1},
+            1,
+            ["for the last evaluation only: spec.evaluation.tasks: 100 -> 5"],
+            id="the last round is open",
+        ),
+        pytest.param({}, 2, [], id="nothing"),
+    ],
+)
+def test_what_a_manifest_changes_is_told_with_the_round_that_it_counts_from(
+    folder: RunDir, changes: dict[str, object], rounds: int, sentences: list[str]
+) -> None:
+    folder.save(opened(make_federation(rounds=rounds)))
+    events = folder.changes(make_federation(**changes))
+    assert [event.message for event in events] == sentences
+    assert {event.reason for event in events} <= {"SettingsChanged"}
+
+
+def test_a_new_run_changes_nothing(folder: RunDir) -> None:
+    assert folder.changes(make_federation()) == []
+
+
 def test_nobody_is_late_because_nobody_ran_the_round(folder: RunDir) -> None:
     old = opened(make_federation())
     assert old.status.current and old.status.current.started_at
