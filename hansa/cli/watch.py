@@ -1,4 +1,4 @@
-"""`hansa watch`: a federation live, until it ends."""
+"""`hansa watch`: a federation, or a run on this machine, live until it ends."""
 
 import sys
 import threading
@@ -6,7 +6,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hansa.cli.common import say
-from hansa.cli.target import Context, KubeconfigFile, Name, Namespace, now, open_federations
+from hansa.cli.target import (
+    Context,
+    KubeconfigFile,
+    Namespace,
+    OptionalFolder,
+    OptionalName,
+    now,
+    one_of,
+    open_federations,
+)
 from hansa.exits import Exit
 
 if TYPE_CHECKING:
@@ -17,12 +26,27 @@ LOOK_SECONDS = 2.0
 
 
 def watch(
-    name: Name,
+    name: OptionalName = None,
+    out: OptionalFolder = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> int:
-    """Show a federation as it runs; exit code 0 when it has Succeeded, 1 when it has Failed."""
+    """Show a federation on the cluster, or a run on this machine (--out), until it ends.
+
+    Exit code 0 when it has Succeeded, 1 otherwise.
+    """
+    one_of(name, out)
+    if out:
+        from hansa.cli.watchrun import watch_run
+
+        return watch_run(out)
+    return _watch_federation(name or "", namespace, context, kubeconfig)
+
+
+def _watch_federation(
+    name: str, namespace: str | None, context: str | None, kubeconfig: str | None
+) -> int:
     federations = open_federations(namespace, context, kubeconfig)
     shown = Live(federations, name) if sys.stdout.isatty() else Lines()
     with shown:
@@ -54,10 +78,10 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
         return int(Exit.CRASHED)
     if not has_succeeded(last):
         say(f"error: federation {name}: Failed: {why(last)}")
-        mend = f"mend it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
+        remedy = f"fix it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
         if condition(last, "Accepted").get("status") == "False":
-            mend = "set the named fields back with `hansa apply -f FILE`"
-        say(f"\nhint: {mend}")
+            remedy = "set the named fields back with `hansa apply -f FILE`"
+        say(f"\nhint: {remedy}")
         return int(Exit.CRASHED)
     adapter = status(last).get("adapter") or {}
     say(f"succeeded; `hansa pull {call} --to DIR` fetches {adapter.get('uri', 'the adapter')}")
@@ -136,9 +160,9 @@ class Live:
 
         while not self._ended.is_set():
             try:
-                seen = self._federations.look(self._name)
-                newest = self._look.federation if self._look else seen.federation
-                self._look = replace(seen, federation=newest)
+                look = self._federations.look(self._name)
+                newest = self._look.federation if self._look else look.federation
+                self._look = replace(look, federation=newest)
             except HansaError:  # the watch beside it says what is wrong
                 time.sleep(LOOK_SECONDS)
             self._ended.wait(LOOK_SECONDS)
