@@ -215,7 +215,8 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
     else:
         verdict = attempts.verdict(current, current.aggregator, job)
         if not verdict.again:
-            why = f"round {current.round}: {job.message or facts(job.exit_code).help}"
+            cause = job.message or facts(job.exit_code).help
+            why = f"aggregator: {cause}. Round {current.round} failed"
             return _fail(draft, status, current, "AggregationFailed", why)
         update = attempts.next_attempt(draft, current.aggregator, counted=verdict.counted)
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)

@@ -98,7 +98,7 @@ def test_a_failed_round_names_its_cause_once_and_first_and_can_be_retried(
     assert retried.returncode == 0, retried.stderr
     assert "goes on after the failed round 1" in retried.stderr
     history = small.status(out)["history"]
-    assert [entry["outcome"] for entry in history] == ["base", "failed", "empty"]
+    assert [entry["outcome"] for entry in history] == ["base", "failed", "aggregated"]
 
     again = hansa("retry", "--out", out, **environ)
     assert (again.returncode, again.stdout) == (

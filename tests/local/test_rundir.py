@@ -321,7 +321,7 @@ def test_a_runner_starts_while_others_look_whether_one_is_at_work(folder: RunDir
             folder.is_running()
 
     (folder.path / "lock").touch()
-    readers = [threading.Thread(target=look) for _ in range(4)]
+    readers = [threading.Thread(target=look) for _ in range(2)]
     for reader in readers:
         reader.start()
     try:
