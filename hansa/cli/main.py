@@ -49,13 +49,13 @@ COMMANDS: dict[str, Listing] = {
         target="hansa.cli.apply:apply", summary="Create or change a federation on a cluster."
     ),
     "status": Listing(
-        target="hansa.cli.status:status", summary="Show how far it is, and why it stands still."
+        target="hansa.cli.status:status", summary="Show how far it is, and why it is stalled."
     ),
     "watch": Listing(
-        target="hansa.cli.watch:watch", summary="Show a federation on a cluster until it ends."
+        target="hansa.cli.watch:watch", summary="Show a federation, or a run, until it ends."
     ),
     "wait": Listing(
-        target="hansa.cli.wait:wait", summary="Return when a federation has come so far."
+        target="hansa.cli.wait:wait", summary="Return when a federation has reached a goal."
     ),
     "report": Listing(target="hansa.cli.report:report", summary="Write one HTML page about a run."),
     "pull": Listing(
@@ -66,7 +66,7 @@ COMMANDS: dict[str, Listing] = {
         target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."
     ),
     "resume": Listing(
-        target="hansa.cli.resume:resume", summary="Let a suspended federation go on."
+        target="hansa.cli.suspend:resume", summary="Let a suspended federation go on."
     ),
     "retry": Listing(
         target="hansa.cli.retry:retry", summary="Go on after a round that has failed."

@@ -3,37 +3,28 @@
 from pathlib import Path
 
 from hansa.api import ANNOTATION_RETRY
+from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.run import CredentialsFile, Parallel
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Namespace,
-    OptionalFolder,
-    OptionalName,
-    now,
-    one_of,
-    open_federations,
-)
 from hansa.errors import InputError
 from hansa.exits import Exit
 
 
 def retry(
-    name: OptionalName = None,
-    out: OptionalFolder = None,
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
     parallel: Parallel = None,
     credentials: CredentialsFile = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
     """Go on after a failed round with the next one, from the same adapter.
 
     A federation on the cluster is asked to; a run on this machine (--out) goes on at once, with
     the settings that it has. --parallel and --credentials are those of `hansa run`.
     """
-    one_of(name, out)
+    target.one_of(name, out)
     if out:
         return _retry_run(out, parallel, credentials)
     _retry_federation(name or "", namespace, context, kubeconfig)
@@ -67,7 +58,7 @@ def _retry_federation(
 ) -> None:
     from hansa.cluster.state import condition, status, why
 
-    federations = open_federations(namespace, context, kubeconfig)
+    federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
     failed = status(federation).get("failed")
     accepted = condition(federation, "Accepted")
@@ -82,7 +73,7 @@ def _retry_federation(
         if why(federation):
             say(f"  {why(federation)}")
         return
-    value = now().isoformat()
+    value = target.now().isoformat()
     federations.change(name, {"metadata": {"annotations": {ANNOTATION_RETRY: value}}})
     print(f"federation/{name} retried after round {failed.get('round')}")
     say(f"it had failed: {failed.get('message')}")

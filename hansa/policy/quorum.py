@@ -3,6 +3,7 @@
 from typing import Literal
 
 from hansa.status import CurrentRound
+from hansa.words import count
 
 ANSWERED = frozenset({"Updated", "Empty"})
 Decision = Literal["wait", "aggregate", "empty", "fail"]
@@ -24,8 +25,8 @@ def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: b
 
 def minimum(current: CurrentRound) -> int:
     """Answers that a round needs: never more than it has environments, of which some may leave."""
-    count = len(current.environments)
-    return min(current.participation.minimum_updates or count, count)
+    everybody = len(current.environments)
+    return min(current.participation.minimum_updates or everybody, everybody)
 
 
 def too_few(current: CurrentRound) -> str:
@@ -44,9 +45,10 @@ def too_few(current: CurrentRound) -> str:
     names = f" ({', '.join(answered)})" if answered else ""
     rest = f"; {_and(stopped)} stopped with it" if stopped else ""
     return (
-        f"{first}. Round {current.round} failed: {len(answered)} of {len(current.environments)} "
-        f"environments answered{names}, participation.minimumUpdates needs {minimum(current)}"
-        f"{rest}. Fix that or lower the minimum, then change the spec or run `hansa retry`"
+        f"{first}. Round {current.round} failed: {len(answered)} of "
+        f"{count(len(current.environments), 'environment')} answered{names}, "
+        f"participation.minimumUpdates needs {minimum(current)}{rest}. "
+        "Fix that or lower the minimum, then change the spec or run `hansa retry`"
     )
 
 
