@@ -105,15 +105,15 @@ def _show_run(out: Path, environment: str | None, round_: int | None, follow: bo
 
 def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Path]:
     """Logs that fit, by round, environment and name: an assignment tells more than a short name."""
-    logs_: list[tuple[int, int, str, int, Path]] = []
+    chosen: list[tuple[int, int, str, int, Path]] = []
     for path in jobs.glob("*/assignment.json"):
         assignment = json.loads(path.read_text())
         number, who = assignment["round"], assignment.get("environment") or "aggregator"
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
             place = _ORDER.index(assignment["role"])
-            logs_.append((number, place, who, len(log.parent.name), log))
-    return [log for *_, log in sorted(logs_)]
+            chosen.append((number, place, who, len(log.parent.name), log))
+    return [log for *_, log in sorted(chosen)]
 
 
 def _print_from(path: Path, offset: int) -> int:

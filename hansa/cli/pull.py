@@ -76,13 +76,13 @@ def _pull_run(
     number = choose_round(federation, round_)
     if environment and to is None:
         raise InputError("--to: got nothing, expected a folder for the environment's adapter")
-    goal = to or folder.adapter
+    destination = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
         placed = with_storage(federation, folder)
         chosen = choose_served(federation, round_)
-        if served := _pull_served(placed, store, environment, chosen, goal):
-            return chosen, goal, served
-        return number, goal, pull_adapter(federation, folder, store, number, goal)
+        if served := _pull_served(placed, store, environment, chosen, destination):
+            return chosen, destination, served
+        return number, destination, pull_adapter(federation, folder, store, number, destination)
 
 
 def _pull_served(

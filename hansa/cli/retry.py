@@ -27,6 +27,9 @@ def retry(
     target.one_of(name, out)
     if out:
         return _retry_run(out, parallel, credentials)
+    for option, value in (("--parallel", parallel), ("--credentials", credentials)):
+        if value:
+            raise InputError(f"{option}: got it without --out; it is for a run on this machine")
     _retry_federation(name or "", namespace, context, kubeconfig)
     return int(Exit.DONE)
 

@@ -102,15 +102,19 @@ def stop_on_signals() -> None:
 
 
 def why(federation: "Federation") -> str:
-    """The sentence that says what a run does or waits for."""
+    """The sentence that says what a run does, waits for, or failed of; the remedy is a hint."""
+    from hansa.policy.quorum import REMEDY
+
     progressing = next((c for c in federation.status.conditions if c.type == "Progressing"), None)
-    return progressing.message if progressing else federation.status.phase
+    return progressing.message.removesuffix(REMEDY) if progressing else federation.status.phase
 
 
 def after_failure(folder: "RunDir") -> str:
     """What to do about a run that has failed."""
-    path = folder.path
-    return f"fix it, then `hansa retry --out {path}`; `hansa logs --out {path}` has the Jobs' words"
+    return (
+        f"fix that, then `hansa retry --out {folder.path}`, or `hansa run` with other settings; "
+        f"`hansa logs --out {folder.path}` has the Jobs' words"
+    )
 
 
 def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:

@@ -21,8 +21,10 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
     rounds = f"{status.completed} of {count(federation.spec.rounds, 'round')}"
     name = Text(federation.metadata.name, "bold")
     yield name.append(f": {status.phase}, {rounds}{success}", "not bold")
+    # A failed round's message has its causes: the other condition would only repeat them.
+    shown = ("Progressing",) if status.failed else ("Progressing", "Degraded")
     for condition in status.conditions:
-        if condition.message and condition.type in ("Progressing", "Degraded"):
+        if condition.message and condition.type in shown:
             # Text, since a message may have brackets, which are no style of ours.
             yield Text(f"  {condition.type}: {condition.reason}: {condition.message}")
     yield _history(federation)

@@ -132,7 +132,7 @@ class LocalExecutor:
         for key, _ in self._selector.select(max(0.0, seconds)):
             program: _WarmProgram = key.data
             for message in program.read():
-                self._hear(message)
+                self._note_end(message)
             if program.is_dead:
                 self._bury(program)
         self._fill()
@@ -195,7 +195,7 @@ class LocalExecutor:
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _note_end(self, message: dict[str, Any]) -> None:
         name = str(message.get("exited", ""))
         job = self._jobs.get(name)
         if name:

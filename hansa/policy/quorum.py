@@ -7,6 +7,8 @@ from hansa.words import count
 
 ANSWERED = frozenset({"Updated", "Empty"})
 Decision = Literal["wait", "aggregate", "empty", "fail"]
+REMEDY = ". Fix that or lower the minimum, then change the spec or run `hansa retry`"
+"""How a sentence about a failed round ends, for those who read nothing else."""
 
 
 def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: bool) -> Decision:
@@ -47,8 +49,7 @@ def too_few(current: CurrentRound) -> str:
     return (
         f"{first}. Round {current.round} failed: {len(answered)} of "
         f"{count(len(current.environments), 'environment')} answered{names}, "
-        f"participation.minimumUpdates needs {minimum(current)}{rest}. "
-        "Fix that or lower the minimum, then change the spec or run `hansa retry`"
+        f"participation.minimumUpdates needs {minimum(current)}{rest}{REMEDY}"
     )
 
 

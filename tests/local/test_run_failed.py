@@ -82,6 +82,7 @@ def test_a_failed_round_names_its_cause_once_and_first_and_can_be_retried(
     assert "LookupError at tickets/world.py:" in sentence
     assert run.said.count(CAUSE) == 1, run.said
     assert "maze was stopped" in sentence and "failed: maze" not in run.said
+    assert run.said.count("hansa retry") == 1, "what to do is said once, too"
     assert f"`hansa retry --out {out}`" in hint and f"`hansa logs --out {out}`" in hint
     status = small.status(out)
     states = {line["name"]: (line["state"], line["healthy"]) for line in status["environments"]}

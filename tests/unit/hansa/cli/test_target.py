@@ -35,6 +35,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("watch", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
         (("retry", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
         (("logs",), "got neither NAME nor --out"),
+        (("retry", "fed", "--parallel", "2"), "--parallel: got it without --out"),
         (("watch",), "got neither NAME nor --out"),
         (("retry",), "got neither NAME nor --out"),
         (("pull",), "got neither NAME nor --out"),
