@@ -278,6 +278,20 @@ def test_a_folder_that_cannot_be_written_is_refused(
     assert f"error: --out: got {disk / 'run'}: Read-only file system" in refused.stderr
 
 
+def test_a_limit_on_the_size_of_files_is_one_sentence_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    manifest, out = small.write_manifest(tmp_path), tmp_path / "run"
+    command = f'ulimit -f 300; "{sys.executable}" -m hansa.cli.main run "{manifest}" --out "{out}"'
+    refused = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert refused.returncode == 2
+    assert "error: ulimit -f: got files of at most 300 KiB, expected " in refused.stderr
+    assert "\n\nhint: " in refused.stderr and refused.stderr.count("error: ") == 1
+    assert not list((out / "jobs").iterdir())
+
+
 def fill(disk: Path) -> Path:
     """Leave no byte free; the file to delete again."""
     ballast = disk / "ballast"
