@@ -61,6 +61,7 @@ EventReason = Literal[
     "Evaluated",
     "RolledBack",
     "BestKept",
+    "SettingsChanged",
     "Suspended",
     "Resumed",
     "Succeeded",

@@ -9,6 +9,7 @@ from hansa.jobs import Event, JobRequest, ObservedJob, Plan
 from hansa.policy import deadline, retention
 from hansa.status import Attempts, CurrentRound, Federation, FederationStatus
 from hansa.summary import conclude
+from hansa.words import count
 
 
 class Draft:
@@ -63,7 +64,7 @@ class Draft:
         concluded = conclude(status, self.federation, refusals, self.now)
         is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
         if concluded.phase == "Succeeded":
-            self.tell_once(is_new, "Succeeded", f"{concluded.completed} rounds done")
+            self.tell_once(is_new, "Succeeded", f"{count(concluded.completed, 'round')} done")
         return Plan(
             status=concluded,
             create=self._create,

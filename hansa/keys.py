@@ -29,6 +29,11 @@ def global_folder(prefix: str, round_: int) -> str:
     return f"{global_root(prefix)}{round_:05d}/"
 
 
+def probe(prefix: str) -> str:
+    """A small object that shows whether a store writes once; the aggregator may write it."""
+    return f"{global_root(prefix)}.probe"
+
+
 def updates_root(prefix: str) -> str:
     """Where the updates of all environments live; the aggregator may read below it."""
     return _under(prefix, "updates/")

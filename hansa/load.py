@@ -19,6 +19,7 @@ from hansa.base import Model
 from hansa.errors import InputError
 from hansa.schema import PathPart, Schema, at, flat
 from hansa.status import Federation
+from hansa.words import count
 
 MAX_BYTES = 1_000_000
 STDIN = "-"
@@ -75,7 +76,7 @@ def _more(problems: list[str]) -> str:
         return ""
     paths = list(dict.fromkeys(problem.split(": ")[0] for problem in problems))
     more = len(paths) - 5
-    rest = f" and {sentences.count(more, 'other')}" if more > 0 else ""
+    rest = f" and {count(more, 'other')}" if more > 0 else ""
     return f"and {len(problems)} more: {', '.join(paths[:5])}{rest}"
 
 

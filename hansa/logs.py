@@ -24,6 +24,8 @@ _SECRET_WORDS = frozenset(
 _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _PLAIN = re.compile(r"[^\s\"'=]+")
+_HEAD = re.compile(r"\d\d:\d\d:\d\d (warning|error) \S+ - ")
+"""What `as_text` puts before a message."""
 
 
 def _now() -> datetime:
@@ -86,6 +88,19 @@ def as_text(time: datetime, program: str, level: Level, event: str, fields: dict
     if "traceback" in fields:
         parts.append("\n" + str(fields["traceback"]).rstrip())
     return " ".join(parts)
+
+
+def sentence(line: str) -> str:
+    """What an event's line says, in the program's own words; any other line as it is."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return _HEAD.sub("", line, count=1)
+    if not isinstance(fields, dict) or "event" not in fields:
+        return line
+    hint = f" (hint: {fields['hint']})" if fields.get("hint") else ""
+    traceback = str(fields.get("traceback") or "").strip().splitlines()
+    return f"{fields.get('message') or (traceback or [fields['event']])[-1]}{hint}"
 
 
 def redacted(value: Any) -> Any:

@@ -40,6 +40,7 @@ from hansa.summary import (
     record_own,
     record_round,
 )
+from hansa.words import count
 
 Kind = Literal["round", "evaluate"]
 
@@ -106,8 +107,8 @@ def _open_round(draft: Draft, status: FederationStatus) -> FederationStatus:
     round_ = status.round + 1
     current = _new_current(draft, status, "round", round_)
     history = status.history or [HistoryEntry(round=0, outcome="base")]
-    count = len(current.environments)
-    draft.tell("RoundOpened", f"round {round_} opened for {count} environments")
+    who = count(len(current.environments), "environment")
+    draft.tell("RoundOpened", f"round {round_} opened for {who}")
     draft.wake(draft.now)
     return status.model_copy(update={"round": round_, "current": current, "history": history})
 
@@ -187,7 +188,7 @@ def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         for e in current.environments
         if e.state == "Updated"
     ]
-    draft.tell("MembersFrozen", f"round {current.round} aggregates {len(members)} updates")
+    draft.tell("MembersFrozen", f"round {current.round} aggregates {count(len(members), 'update')}")
     draft.wake(draft.now)
     frozen = current.model_copy(update={"members": members, "frozen_at": draft.now})
     return status.model_copy(update={"current": frozen})
@@ -216,7 +217,8 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
     else:
         verdict = attempts.verdict(current, current.aggregator, job)
         if not verdict.again:
-            why = f"round {current.round}: {job.message or facts(job.exit_code).help}"
+            cause = job.message or facts(job.exit_code).help
+            why = f"aggregator: {cause}. Round {current.round} failed"
             return _fail(draft, status, current, "AggregationFailed", why)
         update = attempts.next_attempt(draft, current.aggregator, counted=verdict.counted)
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
@@ -231,7 +233,8 @@ def _close(
     for index, reason in report.refused:
         name = current.environments[index].name
         draft.tell("UpdateRefused", f"{name}: {reason}", warning=True)
-    draft.tell("RoundAggregated", f"round {current.round} aggregated {len(report.members)} updates")
+    updates = count(len(report.members), "update")
+    draft.tell("RoundAggregated", f"round {current.round} aggregated {updates}")
     draft.wake(draft.now)
     status = record_round(status, current, draft.now, report)
     adapter = adapter_uri(draft.federation, current.round, report.adapter)

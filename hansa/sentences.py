@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hansa.schema import PathPart, Schema
+from hansa.words import count
 
 PATTERNS: dict[str, str] = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and inner dashes",
@@ -64,13 +65,6 @@ def got(value: Any, path: tuple[PathPart, ...] = ()) -> str:
 def _clip(text: str) -> str:
     line = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things: 1 round, 2 rounds, 3 entries."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
 def unknown(path: tuple[PathPart, ...], name: str, known: list[str]) -> str:

@@ -23,6 +23,7 @@ from hansa.status import (
     bounded,
     set_condition,
 )
+from hansa.words import count
 
 
 def adapter_uri(federation: Federation, round_: int, sha256: str) -> AdapterStatus:
@@ -305,7 +306,7 @@ def _conditions(
             "Succeeded",
             "True" if done else "Unknown",
             "AllRoundsDone" if done else "Running",
-            f"{status.completed} of {federation.spec.rounds} rounds done",
+            f"{status.completed} of {count(federation.spec.rounds, 'round')} done",
         ),
     ]
     for type_, state, cause, text in rows:

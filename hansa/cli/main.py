@@ -7,7 +7,6 @@ where an extra is missing.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hansa import __version__
-from hansa.cli.common import ReaderLeft, run_guarded
+from hansa.cli.common import run_guarded
 from hansa.cli.helptext import PlainCommand
 from hansa.errors import InputError
 
@@ -51,10 +50,10 @@ COMMANDS: dict[str, Listing] = {
         target="hansa.cli.apply:apply", summary="Create or change a federation on a cluster."
     ),
     "status": Listing(
-        target="hansa.cli.status:status", summary="Show how far a federation is, and why it waits."
+        target="hansa.cli.status:status", summary="Show how far it is, and why it is stalled."
     ),
     "watch": Listing(
-        target="hansa.cli.watch:watch", summary="Show a federation on a cluster as it runs."
+        target="hansa.cli.watch:watch", summary="Show a federation, or a run, until it ends."
     ),
     "wait": Listing(
         target="hansa.cli.wait:wait", summary="Wait until a federation has succeeded, for scripts."
@@ -68,7 +67,7 @@ COMMANDS: dict[str, Listing] = {
         target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."
     ),
     "resume": Listing(
-        target="hansa.cli.resume:resume", summary="Let a suspended federation go on."
+        target="hansa.cli.suspend:resume", summary="Let a suspended federation go on."
     ),
     "retry": Listing(
         target="hansa.cli.retry:retry", summary="Open the next round after one that failed."
@@ -149,19 +148,6 @@ def load_function(name: str, listing: Listing) -> Callable[..., Any]:
     return function
 
 
-def _keep_broken_pipe(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Typer ends with 1 when a reader has gone; here that is a good end like any other."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except BrokenPipeError:
-            raise ReaderLeft from None
-
-    return call
-
-
 class LazyCommand(TyperCommand):
     """A line in the help until it is called, then the command itself."""
 
@@ -171,7 +157,7 @@ class LazyCommand(TyperCommand):
         """Load the real command; its context carries on."""
         function = load_function(self.name or "", self.listing)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=self.name, cls=PlainCommand)(_keep_broken_pipe(function))
+        app.command(name=self.name, cls=PlainCommand)(function)
         return typer.main.get_command(app).make_context(info_name, args, *rest, **extra)
 
 

@@ -43,7 +43,7 @@ def validate(
 
 def summary(federation: "Federation") -> str:
     """One line that lets the reader see whether this is what was meant."""
-    from hansa.sentences import count
+    from hansa.words import count
 
     spec = federation.spec
     worlds = ", ".join(environment.world for environment in spec.environments[:8])
@@ -63,7 +63,7 @@ def _unknown_experts(federation: "Federation") -> list[str]:
     """Demonstrations of worlds about which this machine can say nothing."""
     from hansa.experts import EXPERTS, wanted
     from hansa.load import installed_worlds
-    from hansa.sentences import count
+    from hansa.words import count
 
     known = {*EXPERTS, *installed_worlds()}
     return [

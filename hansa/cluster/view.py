@@ -19,6 +19,7 @@ from hansa.cluster.state import (
     status,
 )
 from hansa.cluster.words import ago, ahead, clock, ratio
+from hansa.words import count
 
 SHOWN_EVENTS = 8
 SHOWN_ENVIRONMENTS = 20
@@ -103,7 +104,7 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
 def headline(federation: Data, now: datetime) -> str:
     """Name, phase, round and success in one line."""
     metadata, state = federation["metadata"], status(federation)
-    rounds = (federation.get("spec") or {}).get("rounds", "?")
+    rounds = (federation.get("spec") or {}).get("rounds")
     parts = [str(state.get("phase") or "Pending")]
     if metadata.get("deletionTimestamp"):
         parts = ["being deleted"]
@@ -113,7 +114,8 @@ def headline(federation: Data, now: datetime) -> str:
         opened = parse_time(open_.get("openedAt"))
         since = f" open since {clock(opened)} ({ago(opened, now)})" if opened else ""
         parts.append(f"{what} {open_.get('round')}{since}")
-    parts.append(f"{state.get('completed') or 0} of {rounds} rounds done")
+    of = count(rounds, "round") if rounds else "? rounds"
+    parts.append(f"{state.get('completed') or 0} of {of} done")
     if state.get("success"):
         best = state.get("best") or {}
         also = f" (best {ratio(best.get('success'))}, round {best['round']})" if best else ""

@@ -9,7 +9,7 @@ from hansa.cli import main as program
 from hansa.cli.validate import summary
 from hansa.errors import InputError
 from hansa.load import build
-from hansa.sentences import count
+from hansa.words import count
 from tests.builders import make_federation
 
 COMMANDS = ["", *program.COMMANDS]
