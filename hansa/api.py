@@ -37,6 +37,7 @@ Reason = Literal[
     "TooFewUpdates",
     "AggregationFailed",
     "GuardTripped",
+    "OperatorError",
     "Finished",
     # Degraded
     "AllHealthy",

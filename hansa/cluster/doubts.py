@@ -8,6 +8,7 @@ from hansa.cluster.client import Data
 from hansa.cluster.federations import Look
 from hansa.cluster.state import (
     CONCLUDED,
+    condition,
     current,
     is_seen,
     parse_time,
@@ -27,8 +28,9 @@ CHECK = (
 def doubts(look: Look, now: datetime) -> list[str]:
     """Sentences, most telling first; none while all is as it should be."""
     federation = look.federation
-    if federation["metadata"].get("deletionTimestamp"):
-        return []
+    failing = condition(federation, "Progressing").get("reason") == "OperatorError"
+    if failing or federation["metadata"].get("deletionTimestamp"):
+        return []  # a fault of the operator is a sentence of its own
     return list(_about_the_spec(federation, now)) or [
         *_about_the_retry(federation, now),
         *_about_clocks(federation, now),

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -220,7 +221,8 @@ class Operator:
             return
         except Exception as error:  # one federation must not stop the others
             pause = self._queue.failed(key)
-            log.error("pass", federation=where, message=repr(error), again_in=pause)
+            trace = "".join(traceback.format_exception(error))
+            log.error("fault", federation=where, again_in=pause, traceback=trace)
             return
         self._queue.succeeded(key)
         if self._index.get(key).federation:

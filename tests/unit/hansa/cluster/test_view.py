@@ -175,6 +175,13 @@ def test_a_dead_operator_is_told_by_what_has_not_happened(
     assert "kubectl get pods -A -l" in warnings[-1]
 
 
+def test_an_operator_that_fails_is_not_told_to_be_dead() -> None:
+    look = look_at(make_federation())
+    failing = {"type": "Progressing", "status": "False", "reason": "OperatorError"}
+    look.federation["status"] = {**look.federation["status"], "conditions": [failing]}
+    assert screen(look, later(90)).warnings == []
+
+
 def test_a_minute_of_silence_is_no_sign_of_death() -> None:
     for federation in (make_federation(), open_round()):
         assert screen(look_at(federation, jobs=[]), later(50)).warnings == []
