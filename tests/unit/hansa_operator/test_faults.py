@@ -1,4 +1,4 @@
-"""A fault of the operator is its own: logged with its traceback, tried again, and never the user's."""
+"""A fault of the operator is its own: logged with a traceback, tried again, never the user's."""
 
 import asyncio
 import json
