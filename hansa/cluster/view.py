@@ -81,7 +81,7 @@ def listing(federations: Iterable[Data], now: datetime, *, wide: bool, spaces: b
 
 
 def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
-    """One screen that answers why a federation stands still."""
+    """One screen that answers why a federation is stalled."""
     federation = look.federation
     found = doubts(look, now)
     tables = [

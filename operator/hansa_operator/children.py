@@ -83,7 +83,9 @@ class Children:
         pods = list(family.pods.values())
         notes.keep({_uid(thing) for thing in (*jobs, *pods)})
         events = self._events(notes, jobs, pods, now)
-        seen = observe.observe_all(jobs, pods, events, nodes_may_come=self._settings.nodes_may_come)
+        seen = observe.observe_all(
+            jobs, pods, events, cluster_autoscaler=self._settings.cluster_autoscaler
+        )
         bodies = {job["metadata"]["name"]: job for job in jobs}
         lingering = [job.name for job in seen if observe.lingers(bodies[job.name], job)]
         silent = [bodies[job.name] for job in seen if job.report is None]

@@ -51,7 +51,7 @@ def observe_all(
     pods: Iterable[Data],
     events: Iterable[Data] = (),
     *,
-    nodes_may_come: bool = False,
+    cluster_autoscaler: bool = False,
 ) -> list[ObservedJob]:
     """All Jobs of Hansa's making, by name; Pods and events are told apart by their owner."""
     by_job: dict[str, list[Data]] = {}
@@ -59,14 +59,18 @@ def observe_all(
         by_job.setdefault(controller(pod), []).append(pod)
     told = list(events)
     seen = [
-        observe(job, by_job.get(_meta(job, "uid"), []), told, nodes_may_come=nodes_may_come)
+        observe(job, by_job.get(_meta(job, "uid"), []), told, cluster_autoscaler=cluster_autoscaler)
         for job in jobs
     ]
     return sorted((job for job in seen if job), key=lambda job: job.name)
 
 
 def observe(
-    job: Data, pods: Sequence[Data], events: Iterable[Data] = (), *, nodes_may_come: bool = False
+    job: Data,
+    pods: Sequence[Data],
+    events: Iterable[Data] = (),
+    *,
+    cluster_autoscaler: bool = False,
 ) -> ObservedJob | None:
     """A Job with its Pods as a plan sees it; nothing when its labels are not Hansa's.
 
@@ -78,7 +82,7 @@ def observe(
         return None
     container = CONTAINERS[who["role"]]
     ordered = sorted(pods, key=lambda pod: (_meta(pod, "creationTimestamp"), _meta(pod, "name")))
-    seen = _see(job, ordered, container, list(events), nodes_may_come)
+    seen = _see(job, ordered, container, list(events), cluster_autoscaler)
     return ObservedJob(**who, **vars(seen))
 
 
@@ -137,7 +141,7 @@ def _identity(job: Data) -> dict[str, Any] | None:
 
 
 def _see(
-    job: Data, pods: Sequence[Data], container: str, events: list[Data], nodes_may_come: bool
+    job: Data, pods: Sequence[Data], container: str, events: list[Data], cluster_autoscaler: bool
 ) -> _Seen:
     pod = pods[-1] if pods else None
     created, started = _created(job, pod), _first_start(pods, container)
@@ -156,14 +160,14 @@ def _see(
         return _Seen(state="queued", created_at=created, message=why)
     if pod is None:
         return _delayed(event_delay(_about(events, job)) or Delay(_NO_POD), created)
-    return _active(pod, container, _about(events, pod), nodes_may_come, created, started)
+    return _active(pod, container, _about(events, pod), cluster_autoscaler, created, started)
 
 
 def _active(
     pod: Data,
     container: str,
     events: list[Data],
-    nodes_may_come: bool,
+    cluster_autoscaler: bool,
     created: datetime,
     started: datetime | None,
 ) -> _Seen:
@@ -176,7 +180,7 @@ def _active(
         return _Seen(state="running", created_at=created, started_at=started)
     node = (pod.get("spec") or {}).get("nodeName")
     spare = f"its Pod is being prepared on node {node}" if node else "its Pod waits for a node"
-    return _delayed(delay(pod, events, nodes_may_come=nodes_may_come, spare=spare), created)
+    return _delayed(delay(pod, events, cluster_autoscaler=cluster_autoscaler, spare=spare), created)
 
 
 def _delayed(found: Delay, created: datetime) -> _Seen:

@@ -1,4 +1,4 @@
-"""What a person reads in the status after a plan: what repeats are worth, and where adapters are."""
+"""What a person reads in the status after a plan: what repeats are worth, where adapters are."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def test_an_event_loop_that_stands_still_is_a_problem() -> None:
     clock = Clock()
     health = Health(clock)
     clock.now += STUCK_SECONDS + 1
-    assert "stands still" in health.problem()
+    assert "stalled" in health.problem()
 
 
 def test_no_pass_within_two_resyncs_is_a_problem() -> None:

@@ -1,4 +1,4 @@
-"""One screen answers why a federation stands still."""
+"""One screen answers why a federation is stalled."""
 
 from typing import Any
 
