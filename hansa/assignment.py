@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
+from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
@@ -69,6 +70,11 @@ class Assignment(Model):
     """Updates to aggregate."""
     minimum: Annotated[int, Field(ge=1)] = 1
     """Updates that must pass the gate."""
+
+    @property
+    def private_storage(self) -> S3:
+        """Where the silo's experience goes: its own store, or else the federation's."""
+        return self.experience_storage or self.storage
 
     def identity(self) -> dict[str, Any]:
         """What one run can never change."""
@@ -258,9 +264,7 @@ def decode_assignment(text: str) -> Assignment:
     try:
         return Assignment.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise PermanentError(f"{ENV_ASSIGNMENT}: {where}: {first['msg']}") from None
+        raise PermanentError(f"{ENV_ASSIGNMENT}: {first_misfit(error)}") from None
 
 
 def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
-from hansa.api import ConditionType, Phase, Reason
+from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.manifest import Count, Member, StartAdapter
 from hansa.spec import (
     Aggregation,
@@ -44,10 +44,6 @@ def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 Time = Annotated[datetime, Strict(False), AfterValidator(_check_time)]
-EnvironmentState = Literal[
-    "Waiting", "Queued", "Starting", "Running", "Retrying", "Updated", "Empty", "Failed"
-]
-"""`Updated`: its update counts. `Empty`: it answered, with nothing to learn from yet."""
 
 
 class Condition(Model):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from hansa import keys, names
-from hansa.api import Phase, Reason
+from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
 from hansa.policy import apart, guard
 from hansa.status import (
@@ -233,7 +233,7 @@ def _answers(status: FederationStatus) -> str:
     current = status.current
     if current is None or current.kind != "round":
         return status.updates
-    answered = sum(e.state in ("Updated", "Empty") for e in current.environments)
+    answered = sum(e.state in ANSWERED for e in current.environments)
     return f"{answered}/{len(current.environments)}"
 
 

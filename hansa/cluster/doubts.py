@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from hansa.api import ANNOTATION_RETRY
+from hansa.api import ANNOTATION_RETRY, CONCLUDED
 from hansa.cluster.client import Data
 from hansa.cluster.federations import Look
 from hansa.cluster.state import (
-    CONCLUDED,
     condition,
     current,
     is_seen,

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from hansa.api import ANNOTATION_RETRY
 from hansa.cluster.client import Data
 
-CONCLUDED = ("Updated", "Empty", "Failed")
-
 
 class Wait(NamedTuple):
     """One clock that runs."""

@@ -9,7 +9,6 @@ from hansa.cluster.client import Data
 from hansa.cluster.doubts import CHECK, doubts
 from hansa.cluster.federations import Look
 from hansa.cluster.state import (
-    CONCLUDED,
     Wait,
     condition,
     current,
@@ -131,7 +130,7 @@ def waits(federation: Data, now: datetime) -> list[str]:
     if not open_:
         return []
     environments = open_.get("environments") or []
-    pending = [e for e in environments if e.get("state") not in CONCLUDED]
+    pending = [e for e in environments if e.get("state") not in api.CONCLUDED]
     if open_.get("members") is not None:
         attempt = (open_.get("aggregator") or {}).get("attempt", 1)
         lines = [f"waits for the aggregator (attempt {attempt})"]

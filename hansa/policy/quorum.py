@@ -2,9 +2,9 @@
 
 from typing import Literal
 
+from hansa.api import ANSWERED
 from hansa.status import CurrentRound
 
-ANSWERED = frozenset({"Updated", "Empty"})
 Decision = Literal["wait", "aggregate", "empty", "fail"]
 
 

@@ -31,7 +31,7 @@ class Health:
         self._beat = self._monotonic()
 
     def passed(self) -> None:
-        """A pass over a federation has ended, well or not: a restart mends no API server."""
+        """A pass over a federation has ended, well or not: a restart fixes no API server."""
         self._passed = self._monotonic()
 
     def expect_passes(self, within_seconds: float, overdue: Callable[[], float]) -> None:

@@ -53,7 +53,7 @@ def build(request: JobRequest, federation: Federation, settings: Settings) -> Da
     """The batch/v1 Job of a request; Refused when its Pod template or assignment cannot be.
 
     Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
-    a memory limit mends the open round. Jobs that exist are never changed.
+    a memory limit fixes the open round. Jobs that exist are never changed.
     """
     found = stops(refusals(federation, settings), request.environment)
     if request.role == "aggregator":
@@ -194,7 +194,7 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
         "securityContext": {"readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION_LOG,
-        # A Job that fails leaves no report; its last log line then tells the user what to mend.
+        # A Job that fails leaves no report; its last log line then tells the user what to fix.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

@@ -19,13 +19,11 @@ from prometheus_client import (
 
 from hansa import metrics as table
 from hansa import names
-from hansa.api import Phase
+from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport
-from hansa.attempts import CONCLUDED
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
 from hansa.metrics import Metric
-from hansa.policy.quorum import ANSWERED
 from hansa.status import (
     CurrentRound,
     Federation,

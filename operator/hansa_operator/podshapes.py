@@ -54,7 +54,7 @@ class Walk:
         self.refusals: list[Refusal] = []
 
     def refuse(self, path: str, came: str, expected: str) -> None:
-        """Note a refusal and go on: a user mends all of them at once."""
+        """Note a refusal and go on: a user fixes all of them at once."""
         environment = self.permit.environment
         refusal = Refusal(path=path, got=came, expected=expected, environment=environment)
         self.refusals.append(refusal)

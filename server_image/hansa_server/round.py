@@ -27,6 +27,7 @@ from hansa.manifest import (
     GlobalManifest,
     Refusal,
 )
+from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.store.base import ObjectStore, put_once
 from hansa_server import folder as folder_
@@ -298,9 +299,7 @@ def parse(model: type[Document], key: str, data: bytes) -> Document:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Corrupt(f"{key}: {where}: {first['msg']}") from None
+        raise Corrupt(f"{key}: {first_misfit(error)}") from None
 
 
 def to_bytes(document: Model) -> bytes:

@@ -62,6 +62,35 @@ def test_a_shared_name_is_spelled_once(pattern: re.Pattern[str], homes: set[str]
     assert wrong == []
 
 
+def test_which_states_are_over_is_said_once() -> None:
+    """Groups of environment states, `CONCLUDED` for one, are in hansa/api.py and nowhere else."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules()
+        if name != "hansa/api.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Set | ast.Tuple | ast.List)
+        and {"Updated", "Empty"} <= (texts := {getattr(e, "value", None) for e in node.elts})
+        and len(texts) < 4  # an order of all of them is no group
+    ]
+    assert wrong == []
+
+
+def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
+    """`hansa.sentences.first_misfit`; hansa/load.py tells all of a manifest's errors instead."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules()
+        if name not in {"hansa/sentences.py", "hansa/load.py"}
+        and not name.startswith("client_image/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "errors"
+        and any(keyword.arg == "include_url" for keyword in node.keywords)
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("name", PURE)
 def test_decisions_have_no_clock_no_randomness_and_no_io(name: str) -> None:
     tree = ast.parse((ROOT / name).read_text())
