@@ -9,18 +9,11 @@ from hansa.errors import PermanentError
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
 from hansa.logs import ENV_LOG
+from hansa.podshapes import Refusal
+from hansa.refusals import CLIENT, ca_secret, credentials_secret, stops, too_long
 from hansa.spec import Participation, SecretKey
 from hansa.status import Federation
-from hansa_operator.podshapes import Refusal
-from hansa_operator.podtemplate import (
-    CLIENT,
-    SERVER,
-    ca_secret,
-    credentials_secret,
-    merge,
-    refusals,
-    stops,
-)
+from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
 
 CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER}
@@ -35,8 +28,6 @@ CACHE_VOLUME = "model-cache"
 """A volume of this name, the user's or the operator's, keeps base models between Jobs."""
 CACHE_FOLDER = "/var/cache/hansa"
 CACHE_GROUP = 65532
-VARIABLE_LIMIT = 128 * 1024 - len(ENV_ASSIGNMENT) - 2
-"""Linux starts no program with a variable longer than 128 KiB, its name and ends included."""
 
 Data = dict[str, Any]
 
@@ -220,16 +211,10 @@ def _variables(request: JobRequest, federation: Federation, settings: Settings) 
 
 
 def _assignment(request: JobRequest, federation: Federation) -> str:
-    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
-    if len(text.encode()) > VARIABLE_LIMIT:
-        names = [e.name for e in federation.spec.environments]
-        refusal = Refusal(
-            path=f"spec.environments[{names.index(request.environment)}].options",
-            got=f"an assignment of {len(text.encode())} bytes",
-            expected=f"at most {VARIABLE_LIMIT}",
-            environment=request.environment,
-        )
+    refusal = too_long(request, federation.spec)
+    if refusal:
         raise Refused([refusal])
+    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
     # The kubelet replaces $(NAME) in values and reads $$ as one $; options may hold either.
     return text.replace("$", "$$")
 

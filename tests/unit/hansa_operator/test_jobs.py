@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from hansa.assignment import decode_assignment
+from hansa.refusals import VARIABLE_LIMIT
 from hansa.spec import Participation
-from hansa_operator.jobs import VARIABLE_LIMIT, Refused, build
+from hansa_operator.jobs import Refused, build
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.objects import (
     advance,

@@ -9,11 +9,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa_operator import podrules
+from hansa import podrules
+from hansa.podshapes import ALLOWED_SECRETS, ALLOWED_SERVICE_ACCOUNTS, Permit
+from hansa.refusals import stops
 from hansa_operator.jobs import Refused
-from hansa_operator.podshapes import Permit
-from hansa_operator.podtemplate import merge, refusals, settings_refusals, stops
-from hansa_operator.settings import Settings
+from hansa_operator.podtemplate import merge, refusals, settings_refusals
+from hansa_operator.settings import Settings, variable
 from tests.unit.hansa_operator.objects import build_job, container, make_federation
 
 ADMIN = Settings(allowed_secrets=("regcred", "hansa-*"), allowed_service_accounts=("irsa",))
@@ -119,6 +120,11 @@ def test_the_federations_default_may_name_no_silos_secret() -> None:
         ("spec.podTemplate.spec.volumes[0].secret.secretName", "")
     ]
     assert stops(found, "wordle") == found
+
+
+def test_the_rules_name_the_settings_of_the_operator() -> None:
+    assert variable("allowed_secrets") == ALLOWED_SECRETS
+    assert variable("allowed_service_accounts") == ALLOWED_SERVICE_ACCOUNTS
 
 
 def test_all_refusals_are_told_at_once() -> None:
