@@ -90,7 +90,7 @@ def credentials_secret(spec: FederationSpec, environment: str) -> str:
 
 
 def ca_secret(spec: FederationSpec, environment: str) -> SecretKey | None:
-    """Certificate authority of the stores that a Job reaches; of_spec() refuses two different ones."""
+    """Certificate authority of the stores that a Job reaches; of_spec() refuses a second one."""
     private = spec.environment(environment).experience_storage if environment else None
     shared = spec.storage.s3.ca_secret if spec.storage else None
     return shared or (private.s3.ca_secret if private else None)
