@@ -23,6 +23,7 @@ _SECRET_WORDS = frozenset(
 )
 _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_STOPPED = re.compile(r"\bstopped - (.+)$")
 _PLAIN = re.compile(r"[^\s\"'=]+")
 
 
@@ -86,6 +87,22 @@ def as_text(time: datetime, program: str, level: Level, event: str, fields: dict
     if "traceback" in fields:
         parts.append("\n" + str(fields["traceback"]).rstrip())
     return " ".join(parts)
+
+
+def stopped_with(text: str) -> str:
+    """The sentence that a program stopped with, from the end of its log; empty when it has none."""
+    for line in reversed(text.splitlines()):
+        match = _STOPPED.search(line)
+        if match:
+            return match[1]
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("event") == "stopped":
+            hint = f" (hint: {event['hint']})" if event.get("hint") else ""
+            return f"{event.get('message', '')}{hint}"
+    return ""
 
 
 def redacted(value: Any) -> Any:

@@ -1,13 +1,12 @@
 """Jobs and Pods as Kubernetes shows them, turned into the Jobs that a plan sees."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hansa import api
+from hansa import api, logs
 from hansa.assignment import decode_report
 from hansa.exits import Exit, facts
 from hansa.jobs import AnyReport, FailureReason, JobState, ObservedJob
@@ -30,7 +29,6 @@ SIGNALS = 128
 QUIET_REASONS = frozenset({"ContainerCreating", "PodInitializing"})
 """What a container waits for while nobody says what keeps it."""
 _NO_POD = "no Pod was made yet; `kubectl describe job` says why (quota, admission, ServiceAccount)"
-_STOPPED = re.compile(r"\bstopped - (.+)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,18 +260,7 @@ def _memory(pod: Data, container: str) -> str:
 def _own_words(pod: Data, container: str) -> str:
     """The sentence that the program stopped with, from the tail of its log."""
     ended = _state(pod, container, "terminated") or {}
-    for line in reversed(str(ended.get("message") or "").splitlines()):
-        match = _STOPPED.search(line)
-        if match:
-            return match[1]
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and event.get("event") == "stopped":
-            hint = f" (hint: {event['hint']})" if event.get("hint") else ""
-            return f"{event.get('message', '')}{hint}"
-    return ""
+    return logs.stopped_with(str(ended.get("message") or ""))
 
 
 def _disrupted_at(pod: Data) -> datetime | None:
