@@ -49,8 +49,8 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     draft = Draft(federation, observed, now)
     refusals = immutable_changes(federation.status.accepted, federation.spec)
     if refusals:
-        seen = {"observed_generation": federation.metadata.generation}
-        return draft.finish(federation.status.model_copy(update=seen), refusals=refusals)
+        update = {"observed_generation": federation.metadata.generation}
+        return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
     status = _accept(federation)
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")

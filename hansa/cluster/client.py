@@ -282,14 +282,14 @@ def _word(value: Any) -> str:
 
 def _parsed(data: bytes, *, strict: bool = True) -> Data:
     try:
-        found = json.loads(data)
+        answer = json.loads(data)
     except ValueError:
         if strict:
             raise ApiError(
                 0, "NotJson", "the apiserver answered with something else than JSON"
             ) from None
-        found = {"message": data[:500].decode(errors="replace").strip()}
-    return found if isinstance(found, dict) else {"message": str(found)}
+        answer = {"message": data[:500].decode(errors="replace").strip()}
+    return answer if isinstance(answer, dict) else {"message": str(answer)}
 
 
 def _may_repeat(method: str, error: ApiError) -> bool:

@@ -45,8 +45,8 @@ def _about_the_spec(federation: Data, now: datetime) -> Iterator[str]:
     waited = _silence(since, now)
     if waited is None:
         return
-    seen = status(federation).get("observedGeneration")
-    if not seen:
+    observed = status(federation).get("observedGeneration")
+    if not observed:
         yield f"no operator has looked at it for {waited}"
         return
     generation = metadata.get("generation")
@@ -97,19 +97,19 @@ def _pending(federation: Data) -> list[Data]:
 
 
 def _ended_at(job: Data) -> datetime | None:
-    for found in (job.get("status") or {}).get("conditions") or ():
-        if found.get("type") in ("Complete", "Failed") and found.get("status") == "True":
-            return parse_time(found.get("lastTransitionTime"))
+    for held in (job.get("status") or {}).get("conditions") or ():
+        if held.get("type") in ("Complete", "Failed") and held.get("status") == "True":
+            return parse_time(held.get("lastTransitionTime"))
     return None
 
 
 def _written(federation: Data, *, subresource: str) -> datetime | None:
     """When the object, or its status, was last written, by what the apiserver noted."""
     times = [
-        found
+        moment
         for entry in federation["metadata"].get("managedFields") or ()
         if (entry.get("subresource") or "") == subresource
-        and (found := parse_time(entry.get("time")))
+        and (moment := parse_time(entry.get("time")))
     ]
     return max(times, default=None)
 

@@ -29,7 +29,7 @@ def minimum(current: CurrentRound) -> int:
 
 
 def too_few(current: CurrentRound) -> str:
-    """What to tell whoever has to mend a round that could not reach its minimum."""
+    """What to tell whoever has to fix a round that could not reach its minimum."""
     failed = [f"{e.name} ({e.message})" for e in current.environments if e.state == "Failed"]
     answered = sum(e.state in ANSWERED for e in current.environments)
     return (

@@ -35,9 +35,9 @@ Data = dict[str, Any]
 class Refused(PermanentError):
     """No Job can be made from the federation as it is; its refusals say why."""
 
-    def __init__(self, found: list[Refusal]) -> None:
-        super().__init__("; ".join(refusal.sentence for refusal in found))
-        self.refusals = found
+    def __init__(self, refusals: list[Refusal]) -> None:
+        super().__init__("; ".join(refusal.sentence for refusal in refusals))
+        self.refusals = refusals
 
 
 def build(request: JobRequest, federation: Federation, settings: Settings) -> Data:
@@ -46,11 +46,11 @@ def build(request: JobRequest, federation: Federation, settings: Settings) -> Da
     Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
-    found = stops(refusals(federation, settings), request.environment)
+    refused = stops(refusals(federation, settings), request.environment)
     if request.role == "aggregator":
-        found = [r for r in found if r.path.startswith("spec.storage")]
-    if found:
-        raise Refused(found)
+        refused = [r for r in refused if r.path.startswith("spec.storage")]
+    if refused:
+        raise Refused(refused)
     labels = _labels(request, federation)
     queue = _queue(request, federation)
     return {

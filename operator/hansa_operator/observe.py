@@ -32,7 +32,7 @@ _NO_POD = "no Pod was made yet; `kubectl describe job` says why (quota, admissio
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _Observation:
     """What the objects of one Job show."""
 
     state: JobState
@@ -55,12 +55,17 @@ def observe_all(
     by_job: dict[str, list[Data]] = {}
     for pod in pods:
         by_job.setdefault(controller(pod), []).append(pod)
-    told = list(events)
-    seen = [
-        observe(job, by_job.get(_meta(job, "uid"), []), told, cluster_autoscaler=cluster_autoscaler)
+    all_events = list(events)
+    observed = [
+        observe(
+            job,
+            by_job.get(_meta(job, "uid"), []),
+            all_events,
+            cluster_autoscaler=cluster_autoscaler,
+        )
         for job in jobs
     ]
-    return sorted((job for job in seen if job), key=lambda job: job.name)
+    return sorted((job for job in observed if job), key=lambda job: job.name)
 
 
 def observe(
@@ -80,8 +85,8 @@ def observe(
         return None
     container = CONTAINERS[who["role"]]
     ordered = sorted(pods, key=lambda pod: (_meta(pod, "creationTimestamp"), _meta(pod, "name")))
-    seen = _see(job, ordered, container, list(events), cluster_autoscaler)
-    return ObservedJob(**who, **vars(seen))
+    observation = _see(job, ordered, container, list(events), cluster_autoscaler)
+    return ObservedJob(**who, **vars(observation))
 
 
 def lingers(job: Data, observed: ObservedJob) -> bool:
@@ -140,14 +145,16 @@ def _identity(job: Data) -> dict[str, Any] | None:
 
 def _see(
     job: Data, pods: Sequence[Data], container: str, events: list[Data], cluster_autoscaler: bool
-) -> _Seen:
+) -> _Observation:
     pod = pods[-1] if pods else None
     created, started = _created(job, pod), _first_start(pods, container)
     done = next((p for p in pods if _exit_code(p, container) == 0), None)
     if done or is_true(job, "Complete", "SuccessCriteriaMet"):
         report = _report(done, container) if done else None
         started = started or _time(status(job).get("startTime"))
-        return _Seen(state="succeeded", created_at=created, started_at=started, report=report)
+        return _Observation(
+            state="succeeded", created_at=created, started_at=started, report=report
+        )
     verdict = is_true(job, "Failed", "FailureTarget")
     if verdict:
         started = started or _time(status(job).get("startTime"))
@@ -155,7 +162,7 @@ def _see(
     if (job.get("spec") or {}).get("suspend") or is_true(job, "Suspended"):
         queue = ((job.get("metadata") or {}).get("labels") or {}).get(QUEUE_LABEL)
         why = f"waits in queue {queue}" if queue else "suspended by somebody"
-        return _Seen(state="queued", created_at=created, message=why)
+        return _Observation(state="queued", created_at=created, message=why)
     if pod is None:
         return _delayed(event_delay(_about(events, job)) or Delay(_NO_POD), created)
     return _active(pod, container, _about(events, pod), cluster_autoscaler, created, started)
@@ -168,25 +175,25 @@ def _active(
     cluster_autoscaler: bool,
     created: datetime,
     started: datetime | None,
-) -> _Seen:
+) -> _Observation:
     since = _disrupted_at(pod)
     if since:
         # The wait for another Pod is bounded from here: on a dead node it would never end.
         why = f"{_disruption(pod)}; Kubernetes makes another once it has ended"
-        return _Seen(state="starting", created_at=since, reason="Disrupted", message=why)
+        return _Observation(state="starting", created_at=since, reason="Disrupted", message=why)
     if _state(pod, container, "running") or _state(pod, container, "terminated"):
-        return _Seen(state="running", created_at=created, started_at=started)
+        return _Observation(state="running", created_at=created, started_at=started)
     node = (pod.get("spec") or {}).get("nodeName")
     spare = f"its Pod is being prepared on node {node}" if node else "its Pod waits for a node"
     return _delayed(delay(pod, events, cluster_autoscaler=cluster_autoscaler, spare=spare), created)
 
 
-def _delayed(found: Delay, created: datetime) -> _Seen:
-    if found.forever:
-        return _Seen(
-            state="failed", created_at=created, reason="CannotStart", message=clip(found.why)
+def _delayed(delay_: Delay, created: datetime) -> _Observation:
+    if delay_.forever:
+        return _Observation(
+            state="failed", created_at=created, reason="CannotStart", message=clip(delay_.why)
         )
-    return _Seen(state="starting", created_at=created, message=clip(found.why))
+    return _Observation(state="starting", created_at=created, message=clip(delay_.why))
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -199,12 +206,12 @@ def _failed(
     container: str,
     created: datetime,
     started: datetime | None,
-) -> _Seen:
+) -> _Observation:
     code = _exit_code(pod, container) if pod else None
     if code is None and verdict.get("reason") == "PodFailurePolicy":
         code = int(Exit.PERMANENT)  # the only exit that the policy fails a Job for
     reason, message = _why(job, verdict, pod, container, code)
-    return _Seen(
+    return _Observation(
         state="failed",
         created_at=created,
         started_at=started,

@@ -177,15 +177,15 @@ class Operator:
 
     async def _wait_for_crd(self) -> None:
         """Before the first watch: kopf looks only once which resources there are."""
-        path, told = f"/apis/{api.API_VERSION}", False
+        path, is_logged = f"/apis/{api.API_VERSION}", False
         while not self._stop.is_set():
             try:
                 await asyncio.to_thread(self._kube.get, path)
                 return
             except ApiError as error:
-                if not told:
+                if not is_logged:
                     log.warning("no-crd", message=f"{path}: {error.message}")
-                    told = True
+                    is_logged = True
             if not await self._try_hold() and not self._lease.is_held:
                 await self._hold_first()
             await self._pause(min(CRD_SECONDS, self._settings.lease_seconds / 5))

@@ -53,9 +53,9 @@ def delay(
 ) -> Delay:
     """Why this Pod does not run yet, by its containers, the scheduler or, at last, its events."""
     for image, waiting in _waiting(pod):
-        found = _container_delay(image, waiting)
-        if found:
-            return found
+        waits = _container_delay(image, waiting)
+        if waits:
+            return waits
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled.get("status") == "False":
         return _scheduler_delay(scheduled, cluster_autoscaler)
@@ -64,16 +64,16 @@ def delay(
 
 def condition(thing: Data, *types: str) -> Data | None:
     """The first of these conditions that the object has."""
-    found = {c.get("type"): c for c in status(thing).get("conditions") or ()}
-    return next((found[type_] for type_ in types if type_ in found), None)
+    held = {c.get("type"): c for c in status(thing).get("conditions") or ()}
+    return next((held[type_] for type_ in types if type_ in held), None)
 
 
 def is_true(thing: Data, *types: str) -> Data | None:
     """The first of these conditions that holds."""
     for type_ in types:
-        found = condition(thing, type_)
-        if found and found.get("status") == "True":
-            return found
+        held = condition(thing, type_)
+        if held and held.get("status") == "True":
+            return held
     return None
 
 

@@ -71,8 +71,8 @@ class Publisher:
             conditions = set_condition(
                 conditions, type_, "False", "Invalid", why, generation=generation, now=now
             )
-        told = {"phase": "Failed", "conditions": [c.to_json() for c in conditions]}
-        new = {**old, **told, "observedGeneration": generation}
+        rejected = {"phase": "Failed", "conditions": [c.to_json() for c in conditions]}
+        new = {**old, **rejected, "observedGeneration": generation}
         if new != old:
             self.write_status(key, thing, new)
             log.warning("invalid", federation=f"{key.namespace}/{key.name}", message=why)
@@ -123,8 +123,8 @@ class Publisher:
         metadata, time = federation.metadata, now.strftime("%Y-%m-%dT%H:%M:%SZ")
         status = federation.status
         attempts = [e.attempt for e in status.current.environments] if status.current else []
-        told = (metadata.uid, metadata.generation, status.round, attempts, event.reason)
-        digest = hashlib.sha256(repr((*told, event.message)).encode()).hexdigest()[:16]
+        identity = (metadata.uid, metadata.generation, status.round, attempts, event.reason)
+        digest = hashlib.sha256(repr((*identity, event.message)).encode()).hexdigest()[:16]
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -151,8 +151,8 @@ class Publisher:
 
 def _conditions(status: Data) -> list[Condition]:
     """The conditions that can be read; others are said anew."""
-    found = []
+    conditions = []
     for each in status.get("conditions") or ():
         with suppress(ValidationError):
-            found.append(Condition.model_validate(each))
-    return found
+            conditions.append(Condition.model_validate(each))
+    return conditions

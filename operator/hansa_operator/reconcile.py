@@ -72,13 +72,13 @@ class Later:
     """What a pass leaves to do once its status is stored and no Job is left to make."""
 
     made: Step
-    seen: Sight
+    sight: Sight
     now: datetime
 
     @property
     def delete(self) -> list[str]:
         """Jobs that nobody waits for, or that stay although they should have gone."""
-        return [*self.made.delete, *self.seen.lingering]
+        return [*self.made.delete, *self.sight.lingering]
 
 
 def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
@@ -161,21 +161,21 @@ class Reconciler:
         for after in later:
             for federation, link in after.made.links:
                 self._publisher.tell(federation, link.events, after.now)
-                self._recorder.record(federation, link, after.seen.jobs)
+                self._recorder.record(federation, link, after.sight.jobs)
 
     def _pass(self, key: Key, family: Family, later: list[Later]) -> float | None:
         now = self._clock()
         try:
             federation = read(family.federation or {})
-            seen = self._children.observe(key, family, now)
-            made = step(federation, seen.jobs, now)
-            if seen.is_doubtful or made.create:
+            sight = self._children.observe(key, family, now)
+            made = step(federation, sight.jobs, now)
+            if sight.is_doubtful or made.create:
                 # Acting on what is absent needs a look at what is there now, not what was shown.
                 self._children.refresh(key)
-                seen = self._children.observe(key, self._index.get(key), now)
-                made = step(federation, seen.jobs, now)
-            made = self._create(federation, made, seen.jobs, now)
-            return self._publish(key, family, Later(made, seen, now), later)
+                sight = self._children.observe(key, self._index.get(key), now)
+                made = step(federation, sight.jobs, now)
+            made = self._create(federation, made, sight.jobs, now)
+            return self._publish(key, family, Later(made, sight, now), later)
         except (InputError, PermanentError) as error:
             self._publisher.reject(key, family.federation or {}, error.message, now)
             return None
@@ -211,7 +211,7 @@ class Reconciler:
             self._publisher.write_status(key, family.federation or {}, made.status.to_json())
             self._written[key] = now
         later.append(after)
-        return 0.0 if made.goes_on else self._rest(made, after.seen, now)
+        return 0.0 if made.goes_on else self._rest(made, after.sight, now)
 
     def _settling(self, key: Key, now: datetime) -> float:
         """Seconds until a status that is not pressing may be written."""
@@ -220,9 +220,9 @@ class Reconciler:
             return 0.0
         return max(0.0, SETTLE_SECONDS - (now - since).total_seconds())
 
-    def _rest(self, made: Step, seen: Sight, now: datetime) -> float | None:
+    def _rest(self, made: Step, sight: Sight, now: datetime) -> float | None:
         moments = [moment for _, link in made.links if (moment := link.wake_at)]
-        if made.is_blocked or any(job.state == "starting" for job in seen.jobs):
+        if made.is_blocked or any(job.state == "starting" for job in sight.jobs):
             moments.append(now + timedelta(seconds=LOOK_AGAIN_SECONDS))
         if not moments:
             return None

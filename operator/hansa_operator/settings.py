@@ -183,7 +183,7 @@ def _read(source: str, text: str, kind: _Kind) -> Any:
 
 def _flags(arguments: Sequence[str]) -> dict[str, str]:
     known = {flag(f.name): f.name for f in fields(Settings)}
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         word, equals, text = rest.pop(0).partition("=")
@@ -192,5 +192,5 @@ def _flags(arguments: Sequence[str]) -> dict[str, str]:
             raise InputError(f"{word}: got an unknown option, expected {' or '.join(near)}")
         if not equals and not rest:
             raise InputError(f"{word}: got nothing, expected {KINDS[known[word]].fits}")
-        found[known[word]] = text if equals else rest.pop(0)
-    return found
+        texts[known[word]] = text if equals else rest.pop(0)
+    return texts
