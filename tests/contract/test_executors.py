@@ -14,6 +14,8 @@ Expected differences, which no plan depends on:
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,21 +101,30 @@ FATES = {
 class LocalProcesses:
     """Children of a warm process, by the local executor itself."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder, self._stack = folder, stack
+        self._shared: LocalExecutor | None = None
 
     def meet(self, fate: Fate, request: JobRequest) -> ObservedJob | None:
+        if fate.happens == "ends":  # they leave their warm process alone, so one does for all
+            self._shared = self._shared or self._stack.enter_context(self._executor())
+            return self._observe(self._shared, fate, request)
+        with self._executor(is_broken=fate.happens == "cannot-start") as executor:
+            return self._observe(executor, fate, request)
+
+    @contextmanager
+    def _executor(self, *, is_broken: bool = False) -> Iterator[LocalExecutor]:
         with pytest.MonkeyPatch.context() as patch:
             for role in executors.PROGRAMS:
                 patch.setitem(executors.PROGRAMS, role, FAKE)
             patch.setenv("PYTHONPATH", str(ROOT))
             patch.setenv(processes.MARK, str(self._folder))
-            if fate.happens == "cannot-start":
+            if is_broken:
                 patch.setenv("HANSA_TEST_BROKEN", "1")
             capacity = Capacity(slots=1, gpus=[])
             jobs = self._folder / "jobs"
             with LocalExecutor(jobs, lambda name: {}, capacity, own_credentials=False) as executor:
-                return self._observe(executor, fate, request)
+                yield executor
 
     def _observe(
         self, executor: LocalExecutor, fate: Fate, request: JobRequest
@@ -135,7 +146,7 @@ class LocalProcesses:
 class KubernetesJobs:
     """Jobs and Pods as an API server shows them, by what the operator makes of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
 
     def meet(self, fate: Fate, request: JobRequest) -> ObservedJob | None:
@@ -163,7 +174,7 @@ class KubernetesJobs:
 
     def _ended(self, request: JobRequest) -> tuple[list[Any], list[Any]]:
         """Run the program as a container does, and report its end as a kubelet does."""
-        report, log = self._folder / "termination-log", self._folder / "log"
+        report, log = self._folder / f"{request.name}-report", self._folder / f"{request.name}-log"
         environ = {
             **os.environ,
             ENV_ASSIGNMENT: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
@@ -203,19 +214,27 @@ EXECUTORS: dict[str, type[LocalProcesses] | type[KubernetesJobs]] = {
 }
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.fixture(scope="module", params=EXECUTORS)
+def executor(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalProcesses | KubernetesJobs]:
+    """Each executor, for all fates."""
+    with ExitStack() as stack:
+        yield EXECUTORS[request.param](tmp_path_factory.mktemp("fates"), stack)
+
+
 @pytest.mark.parametrize("case", FATES)
-def test_a_program_that(tmp_path: Path, executor: str, case: str) -> None:
+def test_a_program_that(executor: LocalProcesses | KubernetesJobs, case: str) -> None:
     fate = FATES[case]
-    request = make_request(fate.does, name="job")
-    job = EXECUTORS[executor](tmp_path).meet(fate, request)
+    name = f"{fate.happens}-{fate.does}"
+    job = executor.meet(fate, make_request(fate.does, name=name))
     if fate.state == "absent":
         assert job is None
         return
     assert job is not None
     shown = (job.state, job.exit_code, job.reason, job.report)
     assert shown == (fate.state, fate.exit_code, fate.reason, fate.report)
-    assert (job.name, job.role, job.round, job.environment) == ("job", "client", 1, "maze")
+    assert (job.name, job.role, job.round, job.environment) == (name, "client", 1, "maze")
     assert job.message == fate.sentence if fate.sentence else fate.mentions in job.message
     if fate.state in ("failed", "succeeded"):
         assert bool(job.message) is (fate.state == "failed")

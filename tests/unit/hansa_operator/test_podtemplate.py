@@ -62,10 +62,10 @@ def cases(file: str) -> list[Any]:
 
 @pytest.mark.parametrize("row", cases("refusals.yaml"))
 def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) -> None:
-    found = refusals(two_silos(row["spec"]), ADMIN)
-    assert len(found) == 1
-    assert found[0].sentence.startswith(f"spec.environments[0].podTemplate.spec.{row['says']}")
-    assert found[0].environment == "maze"
+    refused = refusals(two_silos(row["spec"]), ADMIN)
+    assert len(refused) == 1
+    assert refused[0].sentence.startswith(f"spec.environments[0].podTemplate.spec.{row['says']}")
+    assert refused[0].environment == "maze"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) 
 )
 def test_metadata_that_others_own_is_refused(metadata: Any, path: str) -> None:
     template = {"metadata": metadata}
-    found = podrules.check(template, Permit(container="client"), "spec.podTemplate")
-    assert [refusal.path for refusal in found] == [f"spec.podTemplate.metadata.{path}"]
+    refused = podrules.check(template, Permit(container="client"), "spec.podTemplate")
+    assert [refusal.path for refusal in refused] == [f"spec.podTemplate.metadata.{path}"]
 
 
 ALLOWED_SPECS = {
@@ -115,11 +115,11 @@ def test_what_is_harmless_is_taken(name: str) -> None:
 
 def test_the_federations_default_may_name_no_silos_secret() -> None:
     default = {"spec": volume(secret={"secretName": "hansa-maze"})}
-    found = refusals(two_silos({}, default), ADMIN)
-    assert [(r.path, r.environment) for r in found] == [
+    refused = refusals(two_silos({}, default), ADMIN)
+    assert [(r.path, r.environment) for r in refused] == [
         ("spec.podTemplate.spec.volumes[0].secret.secretName", "")
     ]
-    assert stops(found, "wordle") == found
+    assert stops(refused, "wordle") == refused
 
 
 def test_the_rules_name_the_settings_of_the_operator() -> None:
