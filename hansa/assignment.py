@@ -73,7 +73,7 @@ class Assignment(Model):
 
     @property
     def private_storage(self) -> S3:
-        """Where the silo's experience goes: its own store, or else the federation's."""
+        """Where the silo keeps its experience: its private store, or a place in the exchange."""
         return self.experience_storage or self.storage
 
     def identity(self) -> dict[str, Any]:

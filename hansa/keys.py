@@ -74,6 +74,12 @@ def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
     return f"{experience_root(private_prefix, environment)}personal/{round_:05d}/"
 
 
+def finetuned(private_prefix: str, environment: str, round_: int, number: int) -> str:
+    """The global adapter of a round after so many rounds that the silo played alone."""
+    folder = personal_folder(private_prefix, environment, round_)
+    return f"{folder}finetuned-{number:05d}.safetensors"
+
+
 def scores_root(prefix: str, name: str) -> str:
     """A place of its own for scoring one adapter outside any round, laid out like a federation."""
     return _under(prefix, f"scores/{name}")

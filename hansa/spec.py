@@ -88,8 +88,8 @@ class Exploration(Model):
         list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = Field(default_factory=list)
     """Texts that end a turn as soon as they are written, beside the model's own end of turn."""
-    engine: Literal["auto", "torch", "vllm"] = "auto"
-    """What writes the turns; `vllm` must be installed and draws other tokens; `auto`: `torch`."""
+    engine: Literal["auto", "torch"] = "auto"
+    """What writes the turns; `auto` is `torch`."""
     max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of episodes in which the world may fail: those are dropped; more fail the Job."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hansa_client.worlds import Task, World, make
-from hansa_client.worlds.base import SPLITS
+from hansa_worlds import Task, World, make
+from hansa_worlds.base import SPLITS
 
 Body = dict[str, Any]
 

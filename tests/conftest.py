@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.spec import S3
@@ -18,6 +19,9 @@ ENVIRONMENTS = ("maze", "maze2", "wordle")
 PREFIX = "fed"
 
 _numbers = itertools.count()
+
+settings.register_profile("hansa", deadline=None)  # how fast a machine is proves nothing
+settings.load_profile("hansa")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hansa import keys
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa_client.worlds import DEMO_OPTIONS
+from hansa_worlds import DEMO_OPTIONS
 from tests import processes
 from tests.processes import MARK, PATIENCE_SECONDS, until
 

@@ -1,6 +1,6 @@
 """Make `builtin:tiny`: a Llama of one million parameters that has seen the worlds played, badly.
 
-    python tools/tiny_model.py --out client_image/hansa_client/builtin/tiny \\
+    python tools/tiny_model.py --out client_image/hansa_client/models/builtin/tiny \\
         --tokens 5e9 --deadline 340 --episodes 1024 --parts 3 --reuse babyai=3 webshop=3 --tasks 300
 
 It wants a GPU and a dozen cores: on an H200 the clock ended it at 466 million tokens. The words
@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "client_image"), str(ROOT / "tools")]
+sys.path[:0] = [str(ROOT), str(ROOT / "worlds"), str(ROOT / "client_image"), str(ROOT / "tools")]
 
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from hansa_client.worlds import DEMO_OPTIONS  # noqa: E402
+from hansa_worlds import DEMO_OPTIONS  # noqa: E402
 from tiny import evaluate, play, tokens  # noqa: E402
 
 STARTED = time.monotonic()

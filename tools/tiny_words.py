@@ -1,6 +1,6 @@
 """Give `builtin:tiny` words that its training never showed: it reads them, and hardly writes them.
 
-    python tools/tiny_words.py client_image/hansa_client/builtin/tiny
+    python tools/tiny_words.py client_image/hansa_client/models/builtin/tiny
 
 A world that gains a word needs no new training for the model to tell it from other words; the new
 rows are the mean of all words. Words that are known already are left alone.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "client_image"), str(ROOT / "tools")]
+sys.path[:0] = [str(ROOT), str(ROOT / "worlds"), str(ROOT / "client_image"), str(ROOT / "tools")]
 
 import numpy as np  # noqa: E402
 from safetensors.numpy import load_file, save_file  # noqa: E402

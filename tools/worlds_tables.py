@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hansa_client.worlds import listing
-from hansa_client.worlds.babyai.levels import SOLVABLE
+from hansa_worlds import listing
+from hansa_worlds.babyai.levels import SOLVABLE
 
 ROOT = Path(__file__).parents[1]
 LEVELS = ROOT / "docs/results/babyai-levels.json"

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from hansa.local.capacity import usable_cores
+from hansa.processes.capacity import usable_cores
 
 VARIANTS: dict[str, dict[str, dict[str, object]]] = {
     "fed-se": {},

@@ -16,7 +16,7 @@ import numpy as np
 from hansa import adapter, program
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
-from hansa.local.warm import serve
+from hansa.processes.warm import serve
 from hansa.store.base import ObjectStore
 from hansa_client import __main__ as client
 from hansa_client import learners, seeds, send

@@ -5,8 +5,8 @@
 
 `sequential` is AgentGym's loop by its description: one episode at a time, each turn a `generate`
 of transformers from the first token on. `lock-step` generates for all episodes at once, also from
-the first token on. All play the same tasks with the same prompts, temperature and limits; their
-luck differs. `sequential` stops after a number of episodes or seconds, whatever comes first.
+the first token on. All play the same tasks with the same prompts, temperature and limits, by
+other random numbers. `sequential` stops after a number of episodes or seconds, whatever is first.
 """
 
 import argparse
@@ -21,28 +21,28 @@ from typing import Any
 
 import torch
 
-from hansa_client import explore, model, rollout
-from hansa_client.model import Base
-from hansa_client.rollout import Job, Play
-from hansa_client.seat import Seat
-from hansa_client.worlds import DEMO_OPTIONS, World, make
+from hansa_client.models import base_model
+from hansa_client.models.base_model import Base
+from hansa_client.rollout import episodes, tasks
+from hansa_client.rollout.live_episodes import EpisodeJob, LiveEpisode, Play
+from hansa_worlds import DEMO_OPTIONS, World, make
 
-Way = Callable[[Base, Callable[[], World], Sequence[Job], Play], tuple[int, int, int]]
+Way = Callable[[Base, Callable[[], World], Sequence[EpisodeJob], Play], tuple[int, int, int]]
 """Plays jobs: episodes, successes and generated tokens."""
 
 
 def main() -> None:
     """Play every world in every way, and write after each what is known by then."""
     given = parse()
-    base = model.load(given.model, model.resolve(given.model), given.threads)
+    base = base_model.load(given.model, base_model.resolve(given.model), given.threads)
     by_library = base
-    if model.is_builtin(given.model):
-        folder = model.resolve(given.model)
-        by_library = model.load(given.model, folder, given.threads, for_peft=True)
+    if base_model.is_builtin(given.model):
+        folder = base_model.resolve(given.model)
+        by_library = base_model.load(given.model, folder, given.threads, for_peft=True)
     rows: list[dict[str, Any]] = []
     for world in given.worlds:
         make_world = maker(given.model, world)
-        jobs = explore.held_out_jobs(make_world().tasks("train"), given.episodes, seed=7)
+        jobs = tasks.held_out_jobs(make_world().tasks("train"), given.episodes, seed=7)
         jobs = (jobs * -(-given.episodes // len(jobs)))[: given.episodes]
         how = Play(
             temperature=1.0,
@@ -80,7 +80,7 @@ def parse() -> argparse.Namespace:
 
 def maker(source: str, world: str) -> Callable[[], World]:
     """The world as the model knows it: the builtin one was trained on short texts."""
-    options = DEMO_OPTIONS[world] if model.is_builtin(source) else {}
+    options = DEMO_OPTIONS[world] if base_model.is_builtin(source) else {}
     return lambda: make(world, options)
 
 
@@ -88,7 +88,7 @@ def measure(
     name: str,
     base: Base,
     make_world: Callable[[], World],
-    jobs: Sequence[Job],
+    jobs: Sequence[EpisodeJob],
     how: Play,
     seconds: float,
 ) -> dict[str, Any]:
@@ -117,51 +117,53 @@ def played(
     name: str,
     base: Base,
     make_world: Callable[[], World],
-    jobs: Sequence[Job],
+    jobs: Sequence[EpisodeJob],
     how: Play,
     seconds: float,
 ) -> tuple[int, int, int]:
     """Episodes, successes and generated tokens."""
     if name == "hansa":
-        result = rollout.play(base, make_world, jobs, how)
+        result = episodes.play(base, make_world, jobs, how)
         return len(result.episodes), result.successes, result.generated
     if name == "lock-step":
         return total(loop(base, make_world, jobs, how))
-    seats: list[Seat] = []
+    live: list[LiveEpisode] = []
     until = time.perf_counter() + seconds
     for job in jobs:
-        seats += loop(base, make_world, [job], how)
+        live += loop(base, make_world, [job], how)
         if time.perf_counter() > until:
             break
-    return total(seats)
+    return total(live)
 
 
-def total(seats: Sequence[Seat]) -> tuple[int, int, int]:
+def total(live: Sequence[LiveEpisode]) -> tuple[int, int, int]:
     """The figures of what was played."""
-    return len(seats), sum(seat.success for seat in seats), sum(seat.written for seat in seats)
+    return len(live), sum(one.success for one in live), sum(one.written for one in live)
 
 
-def loop(base: Base, make_world: Callable[[], World], jobs: Sequence[Job], how: Play) -> list[Seat]:
+def loop(
+    base: Base, make_world: Callable[[], World], jobs: Sequence[EpisodeJob], how: Play
+) -> list[LiveEpisode]:
     """The usual loop: every turn is generated from the whole dialogue."""
-    seats = [Seat(make_world(), job, how) for job in jobs]
+    live = [LiveEpisode(make_world(), job, how) for job in jobs]
     texts: dict[int, list[int]] = {}
-    for number, seat in enumerate(seats):
-        seat.start()
-        seat.hear(base.chat.observations([seat.heard], first=True)[0])
-        texts[number] = list(seat.unread)
-    while going := [number for number, seat in enumerate(seats) if not seat.done]:
+    for number, one in enumerate(live):
+        one.start()
+        one.observe(base.chat.observations([one.observation], first=True)[0])
+        texts[number] = list(one.pending)
+    while going := [number for number, one in enumerate(live) if not one.done]:
         written = generate(base, [texts[number] for number in going], how)
         for number, tokens, text in zip(going, written, base.chat.texts(written), strict=True):
-            seat = seats[number]
-            seat.say(tokens, text)
-            seat.act()
-            if not seat.done:
-                heard = base.chat.observations([seat.heard], first=False)[0]
-                seat.hear([base.chat.end, *heard] if tokens[-1] != base.chat.end else heard)
-                texts[number] += tokens[:-1] + seat.unread
-    for seat in seats:
-        seat.close()
-    return seats
+            one = live[number]
+            one.answer(tokens, text)
+            one.act()
+            if not one.done:
+                read = base.chat.observations([one.observation], first=False)[0]
+                one.observe([base.chat.end, *read] if tokens[-1] != base.chat.end else read)
+                texts[number] += tokens[:-1] + one.pending
+    for one in live:
+        one.close()
+    return live
 
 
 def generate(base: Base, texts: Sequence[list[int]], how: Play) -> list[list[int]]:

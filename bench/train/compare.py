@@ -27,9 +27,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from hansa import adapter
 from hansa.spec import Adapter, Training
-from hansa_client import learners, lora
-from hansa_client.learners import Lesson, scoring
-from hansa_client.model import Base
+from hansa_client import learners
+from hansa_client.learners import Lesson
+from hansa_client.models import lora
+from hansa_client.models.base_model import Base
+from hansa_client.training import scoring
 from hansa_client.trajectory import Sequence
 
 PEAK = 989e12

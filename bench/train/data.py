@@ -7,10 +7,10 @@ import argparse
 import json
 from pathlib import Path
 
-from hansa_client import demonstrations
-from hansa_client.chat import Chat
+from hansa_client.experience import demonstrations
+from hansa_client.models.chat_template import Chat
 from hansa_client.trajectory import Episode, render
-from hansa_client.worlds import make
+from hansa_worlds import make
 
 WORLDS = ("textcraft", "webshop")
 MAX_LENGTH = 4096

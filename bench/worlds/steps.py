@@ -25,9 +25,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "client_image")]
 
-from hansa_client.worlds import World, make  # noqa: E402
-from hansa_client.worlds.base import Task, parse_action, rng  # noqa: E402
-from hansa_client.worlds.players import PLAYERS  # noqa: E402
+from hansa_worlds import World, make  # noqa: E402
+from hansa_worlds.base import Task, parse_action, rng  # noqa: E402
+from hansa_worlds.players import PLAYERS  # noqa: E402
 
 MARKS = {"maze": 50_000, "wordle": 50_000, "textcraft": 50_000, "webshop": 2_000, "babyai": 1_500}
 """Steps per second that each world should reach."""

@@ -23,9 +23,9 @@ BUILTIN = "builtin:"
 SLOW_IMPORTS = (
     "hansa_client.round",
     "torch",
-    "hansa_client.decode",
-    "hansa_client.plainlora",
-    "hansa_client.wordtokens",
+    "hansa_client.decoding.protocol",
+    "hansa_client.models.builtin.lora",
+    "hansa_client.models.builtin.tokenizer",
     "hansa_client.learners.success_sft",
 )
 """What a Job needs and a fork inherits; importing these computes nothing and starts no thread."""
@@ -43,7 +43,8 @@ BABYAI = "babyai"
 
 def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     """The assignment's round, in its own object stores."""
-    from hansa_client.round import Client  # numpy comes with it: `warm` must go first
+    from hansa_client import round  # numpy comes with it: `warm` must go first
+    from hansa_client.silo import Silo
 
     if assignment.role == "aggregator":
         raise PermanentError("role: got aggregator, expected client or evaluate")
@@ -51,8 +52,9 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     private = exchange
     if assignment.experience_storage:
         private = S3Store(assignment.experience_storage, path="experienceStorage.s3")
-    client = Client(assignment, exchange, private, logs.get(PROGRAM))
-    return client.play_round() if assignment.role == "client" else client.evaluate_only()
+    silo = Silo(assignment, exchange, private, logs.get(PROGRAM))
+    play = round.play_round if assignment.role == "client" else round.evaluate_only
+    return play(silo)
 
 
 def warm() -> None:
@@ -69,26 +71,26 @@ def warm_for(environ: Mapping[str, str]) -> None:
     A library that cannot be imported is the Job's own affair: it says so in its log.
     """
     with contextlib.suppress(Exception):
-        told = json.loads(environ[ENV_ASSIGNMENT])
-        if not told["model"]["source"].startswith(BUILTIN):
+        assignment = json.loads(environ[ENV_ASSIGNMENT])
+        if not assignment["model"]["source"].startswith(BUILTIN):
             for name in LIBRARIES:
                 importlib.import_module(name)
-        if BABYAI in _worlds(told):
-            levels = importlib.import_module("hansa_client.worlds.babyai.levels")
+        if BABYAI in _worlds(assignment):
+            levels = importlib.import_module("hansa_worlds.babyai.levels")
             levels.minigrid()
 
 
-def _worlds(told: dict[str, Any]) -> set[str]:
-    from hansa_client.worlds import mixed
+def _worlds(assignment: dict[str, Any]) -> set[str]:
+    from hansa_worlds import mixed
 
-    parts = mixed.parts_of(told["options"]) if told["world"] == mixed.NAME else []
-    return {told["world"], *(part.world for part in parts)}
+    parts = mixed.parts_of(assignment["options"]) if assignment["world"] == mixed.NAME else []
+    return {assignment["world"], *(part.world for part in parts)}
 
 
 def main() -> int:
     """Entry point of `hansa-client`."""
     if sys.argv[1:] == ["--warm"]:
-        from hansa.local.warm import serve
+        from hansa.processes.warm import serve
 
         warm()
         serve(lambda: program.run(PROGRAM, work), warm_for)

@@ -11,9 +11,10 @@ from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore
-from hansa_client import explore, model, rollout
 from hansa_client.learners import Lesson
-from hansa_client.model import Base
+from hansa_client.models import base_model as model
+from hansa_client.models.base_model import Base
+from hansa_client.rollout import episodes, tasks
 
 
 class Agent:
@@ -48,52 +49,54 @@ class Agent:
     @cached_property
     def whole(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
-        from hansa_client import lora
+        from hansa_client.models import lora
 
-        told = self._assignment
-        if told.start.round == 0:
-            shapes = lora.shapes(self.base.model, told.adapter)
-            return adapter.start(shapes, told.adapter.rank, told.seed)
-        folder = keys.global_folder(told.storage.prefix, told.start.round)
-        if told.own_start:
-            folder = keys.update_folder(told.storage.prefix, told.environment, told.start.round)
+        assignment = self._assignment
+        if assignment.start.round == 0:
+            shapes = lora.shapes(self.base.model, assignment.adapter)
+            return adapter.start(shapes, assignment.adapter.rank, assignment.seed)
+        folder = keys.global_folder(assignment.storage.prefix, assignment.start.round)
+        if assignment.own_start:
+            folder = keys.update_folder(
+                assignment.storage.prefix, assignment.environment, assignment.start.round
+            )
         key = folder + keys.ADAPTER
         try:
             data = self._store.get(key)
         except NotFound:
             raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
-        if manifest.sha256(data) != told.start.sha256:
+        if manifest.sha256(data) != assignment.start.sha256:
             raise Corrupt(f"{key}: got other bytes than the round was opened with")
         return adapter.decode(data)
 
     @contextmanager
     def playing(self, tensors: Tensors | None = None) -> Iterator[Base]:
         """The base as an adapter makes it, until the block ends; by default the global one."""
-        from hansa_client import lora
+        from hansa_client.models import lora
 
         with lora.merged(self.base.model, self._assignment.adapter, tensors or self.whole):
             yield self.base
 
-    def crew(self, lesson: Lesson) -> AbstractContextManager[None]:
+    def all_gpus(self, lesson: Lesson) -> AbstractContextManager[None]:
         """Within, all GPUs of this machine train the lesson, where there are several."""
-        from hansa_client import crew
+        from hansa_client.learners import multi_gpu
 
-        return crew.assembled(self._assignment.model.source, self._folder, lesson)
+        return multi_gpu.data_parallel(self._assignment.model.source, self._folder, lesson)
 
     def play(
         self,
-        jobs: Sequence[rollout.Job],
-        how: rollout.Play,
+        jobs: Sequence[episodes.EpisodeJob],
+        how: episodes.Play,
         phase: str,
         tensors: Tensors | None = None,
-    ) -> rollout.Played:
+    ) -> episodes.Played:
         """Play with an adapter merged into the base: the start adapter, or the one given."""
 
         def progress(done: int, successes: int) -> None:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with explore.explained(self._assignment), self.playing(tensors) as base:
-            return rollout.play(
-                base, lambda: explore.make_world(self._assignment), jobs, how, progress
+        with tasks.explained(self._assignment), self.playing(tensors) as base:
+            return episodes.play(
+                base, lambda: tasks.make_world(self._assignment), jobs, how, progress
             )

@@ -3,8 +3,8 @@
 import pytest
 from ticket_triage import TEAM_OF
 
-from hansa_client.worlds import make
-from hansa_client.worlds.contract import CHECKS
+from hansa_worlds import make
+from hansa_worlds.contract import CHECKS
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())

@@ -1,7 +1,7 @@
 """Ticket triage: find out how urgent a ticket is, then send it to the right team."""
 
-from hansa_client.worlds import Move, Observation, Task, World
-from hansa_client.worlds.base import share
+from hansa_worlds import Move, Observation, Task, World
+from hansa_worlds.base import share
 
 TEAMS = {
     "accounts": ("I forgot my password", "my login is locked", "a colleague left the company"),

@@ -23,9 +23,9 @@ from hansa.compare import estimate, results, worker
 from hansa.compare.comparison import Run, Wanted
 from hansa.compare.estimate import FirstRound
 from hansa.errors import InputError
-from hansa.local.capacity import Capacity, measure
-from hansa.local.lifeline import die_with_parent
-from hansa.local.warm import last_line
+from hansa.processes.capacity import Capacity, measure
+from hansa.processes.lifeline import die_with_parent
+from hansa.processes.warm import last_line
 from hansa.program import replace
 
 TICK_SECONDS = 0.25

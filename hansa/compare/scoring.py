@@ -15,12 +15,12 @@ from hansa.compare import methods
 from hansa.compare.comparison import Run
 from hansa.errors import HansaError
 from hansa.jobs import JobRequest, ObservedJob
-from hansa.local.capacity import measure
 from hansa.local.executor import LocalExecutor
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.manifest import EvaluationDocument, StartAdapter, sha256
+from hansa.processes.capacity import measure
 from hansa.spec import Environment
 from hansa.status import RoundSettings
 from hansa.store.base import put_once

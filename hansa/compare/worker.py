@@ -15,12 +15,12 @@ from hansa.compare.comparison import Run
 from hansa.compare.results import Result, Row
 from hansa.errors import HansaError
 from hansa.exits import Exit
-from hansa.local.capacity import usable_cores, visible_gpus
 from hansa.local.display import PlainDisplay
 from hansa.local.loop import Options
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
 from hansa.manifest import EvaluationDocument
+from hansa.processes.capacity import usable_cores, visible_gpus
 from hansa.program import replace
 from hansa.status import Federation
 from hansa.store.base import ObjectStore

@@ -29,9 +29,9 @@ from hansa.assignment import (
     decode_report,
 )
 from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
-from hansa.local.capacity import Capacity
-from hansa.local.lifeline import die_with_parent
-from hansa.local.warm import SIGNAL_BASE, last_line
+from hansa.processes.capacity import Capacity
+from hansa.processes.lifeline import die_with_parent
+from hansa.processes.warm import SIGNAL_BASE, last_line
 from hansa.program import replace
 
 PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}

@@ -9,12 +9,12 @@ from typing import Protocol
 from hansa.errors import InputError, StoreError
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
-from hansa.local.capacity import Capacity, measure
 from hansa.local.credentials import of_reader
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.plan import plan
+from hansa.processes.capacity import Capacity, measure
 from hansa.spec import S3, FederationSpec, Storage
 from hansa.status import Federation
 from hansa.store.base import Credentials, ObjectStore

@@ -59,7 +59,7 @@ def snippet(data: ReportData) -> str:
     lines.append("from transformers import AutoModelForCausalLM")
     if kind == "builtin":
         lines.insert(0, "from importlib.resources import files")
-        base = f'files("hansa_client") / "builtin" / {json.dumps(rest)}'
+        base = f'files("hansa_client") / "models" / "builtin" / {json.dumps(rest)}'
     elif kind == "hf":
         name, _, revision = rest.partition("@")
         base = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")

@@ -17,13 +17,11 @@ from prometheus_client import (
     generate_latest,
 )
 
-from hansa import metrics as table
 from hansa import names
 from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
-from hansa.metrics import Metric
 from hansa.status import (
     CurrentRound,
     Federation,
@@ -31,6 +29,8 @@ from hansa.status import (
     HistoryEntry,
     RoundEnvironment,
 )
+from hansa_operator import metric_table as table
+from hansa_operator.metric_table import Metric
 
 PER_ENVIRONMENT = (
     table.EXPERIENCE,

@@ -25,7 +25,7 @@ def main() -> int:
     """Entry point of `hansa-server`."""
     arguments = sys.argv[1:]
     if arguments == ["--warm"]:
-        from hansa.local.warm import serve  # a Pod never needs it
+        from hansa.processes.warm import serve  # a Pod never needs it
 
         preload()
         serve(run)

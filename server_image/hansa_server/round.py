@@ -5,7 +5,6 @@ other bytes goes on with the first writer's, so that the folder is always one ad
 """
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +26,10 @@ from hansa.manifest import (
     GlobalManifest,
     Refusal,
 )
+from hansa.owner import read_owner
 from hansa.sentences import first_misfit
 from hansa.spec import Model
+from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
@@ -38,7 +39,6 @@ from hansa_server.scratch import distance
 from hansa_server.stream import Members
 from hansa_server.task import Task
 
-Clock = Callable[[], float]
 Document = TypeVar("Document", bound=Model)
 
 
@@ -48,7 +48,7 @@ def aggregate(
     """Make the round's global adapter, or find it made already, and report it."""
     watch = Stopwatch(clock)
     check_assignment(assignment)
-    owner = read_federation(store, assignment)
+    owner = read_owner(store, assignment)
     committed = read_committed(store, assignment)
     if committed:
         log.info("already_committed", round=assignment.round)
@@ -101,22 +101,6 @@ def gather(
     )
 
 
-class Stopwatch:
-    """Seconds of each phase, from one lap to the next."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since = clock()
-        self.seconds: dict[str, float] = {}
-        """Phases that are over."""
-
-    def lap(self, phase: str) -> None:
-        """A phase is over."""
-        now = self._clock()
-        self.seconds[phase] = round(now - self._since, 3)
-        self._since = now
-
-
 def check_assignment(assignment: Assignment) -> None:
     """Refuse what no aggregator can do, before the store is touched."""
     if assignment.role != "aggregator":
@@ -127,18 +111,6 @@ def check_assignment(assignment: Assignment) -> None:
     unknown = sorted(set(names) - set(assignment.environments))
     if unknown:
         raise PermanentError(f"members: got {unknown[0]}, expected one of the environments")
-
-
-def read_federation(store: ObjectStore, assignment: Assignment) -> FederationDocument | None:
-    """Who owns the prefix; nobody before the first aggregation."""
-    prefix = assignment.storage.prefix
-    key = keys.federation(prefix)
-    try:
-        document = parse(FederationDocument, key, store.get(key))
-    except NotFound:
-        return None
-    manifest.check_same_run(prefix, document.identity, assignment.identity())
-    return document
 
 
 def read_committed(store: ObjectStore, assignment: Assignment) -> bytes | None:

@@ -11,9 +11,9 @@ from typing import TypeVar
 from hansa import adapter, keys
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.errors import NotFound, TooFewUpdates
-from hansa.local.capacity import usable_cores
 from hansa.logs import Log
 from hansa.manifest import Member, sha256
+from hansa.processes.capacity import usable_cores
 from hansa.spec import Aggregation
 from hansa.store.base import ObjectStore
 from hansa.tensorfile import Shapes, TensorFile, data_size

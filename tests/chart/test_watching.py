@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa.metrics import METRICS, Metric
+from hansa_operator.metric_table import METRICS, Metric
 from tests.chart.charts import EVERYTHING, Objects, render
 
 NAME = re.compile(r"\bhansa_[a-z_]+")

@@ -36,11 +36,11 @@ def test_the_adapter_in_the_bucket_loads_with_peft(
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    from hansa_client import model
+    from hansa_client.models import base_model
 
     for name, data in hansa.adapter(evolved).items():
         (tmp_path / name).write_bytes(data)
-    base = AutoModelForCausalLM.from_pretrained(model.resolve("builtin:tiny"))
+    base = AutoModelForCausalLM.from_pretrained(base_model.resolve("builtin:tiny"))
     agent = PeftModel.from_pretrained(base, str(tmp_path))
     assert any(
         weight.abs().sum() > 0 for name, weight in agent.named_parameters() if "lora_B" in name

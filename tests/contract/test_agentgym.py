@@ -2,9 +2,9 @@
 
 import pytest
 
-from hansa_client.worlds import contract, make
-from hansa_client.worlds.agentgym import DIALECTS
-from hansa_client.worlds.contract import CHECKS
+from hansa_worlds import contract, make
+from hansa_worlds.agentgym import DIALECTS
+from hansa_worlds.contract import CHECKS
 from tests.agentgym_games import GAMES
 from tests.agentgym_server import serving
 

@@ -25,8 +25,8 @@ import pytest
 from hansa.assignment import ENV_ASSIGNMENT, ENV_PROGRESS, ENV_REPORT
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
-from hansa.local.capacity import Capacity
 from hansa.local.executor import LocalExecutor
+from hansa.processes.capacity import Capacity
 from hansa_operator.observe import observe_all
 from tests import processes
 from tests.local.fake_program import REPORT, Few

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hansa_client.worlds import (
+from hansa_worlds import (
     DEMO_OPTIONS,
     Move,
     Observation,
@@ -15,9 +15,9 @@ from hansa_client.worlds import (
     make,
     names,
 )
-from hansa_client.worlds.contract import CHECKS, MOST_CALLS, BrokenContract
-from hansa_client.worlds.maze import Maze
-from hansa_client.worlds.registry import BUILTIN
+from hansa_worlds.contract import CHECKS, MOST_CALLS, BrokenContract
+from hansa_worlds.maze import Maze
+from hansa_worlds.registry import BUILTIN
 
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     **{f"{name}-default": (name, {}) for name in DEMO_OPTIONS},

@@ -14,10 +14,10 @@ from hansa import keys
 from hansa.assignment import AggregatorReport
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
-from hansa.local.capacity import Capacity
 from hansa.local.executor import LocalExecutor
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.manifest import GlobalManifest, StartAdapter
+from hansa.processes.capacity import Capacity
 from hansa.spec import S3
 from hansa.store.s3 import S3Store
 from tests import processes

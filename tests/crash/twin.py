@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from hansa import program
-from hansa.local.warm import serve
+from hansa.processes.warm import serve
 from hansa_client import __main__ as client
 from hansa_client import learners
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hansa_client.worlds import OptionError, listing, make
-from hansa_client.worlds.agentgym import DIALECTS
-from hansa_client.worlds.contract import CHECKS
+from hansa_worlds import OptionError, listing, make
+from hansa_worlds.agentgym import DIALECTS
+from hansa_worlds.contract import CHECKS
 from tools import console, worlds_tables
 
 ROOT = Path(__file__).parents[2]

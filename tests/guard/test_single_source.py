@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("hansa", "client_image", "server_image", "operator")
+FOLDERS = ("hansa", "worlds", "client_image", "server_image", "operator")
 KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global)/|jsonl\.zst")
+OBJECTS = re.compile(r"\.(safetensors|json|jsonl|zst)$")
+"""How names of objects in the bucket end."""
+ON_DISK = {
+    "hansa/compare/drive.py",
+    "hansa/compare/results.py",
+    "server_image/hansa_server/stream.py",
+}
+"""Modules that put such a name together for a file on this machine."""
 LABELS = re.compile(r"hansa\.dev/")
 PURE = [
     "hansa/plan.py",
@@ -76,6 +84,33 @@ def test_which_states_are_over_is_said_once() -> None:
     assert wrong == []
 
 
+def names_put_together(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Texts with values in them, or added to a value, that end as the name of an object does."""
+    for node in ast.walk(tree):
+        last: ast.expr | None = None
+        if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
+            last = node.values[-1]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            last = node.right
+        if (
+            isinstance(last, ast.Constant)
+            and isinstance(last.value, str)
+            and OBJECTS.search(last.value)
+            and " " not in ast.unparse(node).replace(" + ", "")
+        ):
+            yield node.lineno, ast.unparse(node)
+
+
+def test_only_one_module_puts_the_name_of_an_object_together() -> None:
+    wrong = [
+        f"{name}:{line} spells {text}"
+        for name, tree in modules()
+        if name != "hansa/keys.py" and name not in ON_DISK
+        for line, text in names_put_together(tree)
+    ]
+    assert wrong == []
+
+
 def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
     """`hansa.sentences.first_misfit`; hansa/load.py tells all of a manifest's errors instead."""
     wrong = [
@@ -89,6 +124,11 @@ def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
         and any(keyword.arg == "include_url" for keyword in node.keywords)
     ]
     assert wrong == []
+
+
+def test_a_key_that_is_put_together_elsewhere_is_noticed() -> None:
+    code = 'key = f"{_folder(told)}finetuned-{number:05d}.safetensors"\nother = folder + "a.json"'
+    assert len(list(names_put_together(ast.parse(code)))) == 2
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("hansa", "client_image", "server_image", "operator")
+FOLDERS = ("hansa", "worlds", "client_image", "server_image", "operator")
 FILE_LINES = 400
 FUNCTION_LINES = 60
 

@@ -18,7 +18,8 @@ from hansa import logs
 from hansa.assignment import Assignment
 from hansa.store.s3 import preload
 from hansa_client import __main__
-from hansa_client.round import Client
+from hansa_client.round import evaluate_only, play_round
+from hansa_client.silo import Silo
 from tests.memory_store import MemoryStore
 preload()
 told = Assignment.model_validate({
@@ -32,7 +33,7 @@ told = Assignment.model_validate({
     },
 })
 store = MemoryStore()
-assert Client(told, store, store, logs.get("client")).play_round().trained
+assert play_round(Silo(told, store, store, logs.get("client"))).trained
 """
 SERVER = """
 from hansa.store.s3 import preload

@@ -17,8 +17,8 @@ from hansa.assignment import (
     EvaluateReport,
 )
 from hansa.errors import Diverged, PermanentError, TooFewUpdates, Unreachable, WorldBroken
-from hansa.local.warm import serve
 from hansa.manifest import Counts
+from hansa.processes.warm import serve
 from hansa.program import progress, run, write_report
 
 REPORT = ClientReport(environment=0, round=1, trained=True, manifest="a" * 64, counts=Counts())

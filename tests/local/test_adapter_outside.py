@@ -26,28 +26,30 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from hansa.intervals import wilson
-    from hansa_client import explore, model, rollout, seeds
-    from hansa_client.chat import Chat
-    from hansa_client.worlds import make
+    from hansa_client import seeds
+    from hansa_client.models import base_model
+    from hansa_client.models.chat_template import Chat
+    from hansa_client.rollout import episodes, tasks
+    from hansa_worlds import make
 
-    folder = model.resolve("builtin:tiny")
+    folder = base_model.resolve("builtin:tiny")
     base = AutoModelForCausalLM.from_pretrained(folder)
     agent = PeftModel.from_pretrained(base, finished / "adapter").eval()
     chat = Chat(AutoTokenizer.from_pretrained(folder))
-    playing = model.Base(agent, chat, agent.device)
+    playing = base_model.Base(agent, chat, agent.device)
 
     claimed = json.loads((finished / "federation.json").read_text())["status"]["history"][-1]
     for environment in small.SPEC["environments"]:
         name, options = environment["name"], environment["options"]
-        jobs = explore.held_out_jobs(
+        jobs = tasks.held_out_jobs(
             make(environment["world"], options).tasks("test"),
             TASKS,
             seeds.derive(small.SPEC["seed"], name, 0, "evaluate"),
         )
-        how = rollout.Play(
+        how = episodes.Play(
             temperature=1.0, max_length=512, batch_episodes=7, round=1, source="evaluation"
         )
-        played = rollout.play(
+        played = episodes.play(
             playing, lambda world=environment: make(world["world"], world["options"]), jobs, how
         )
         assert claimed["episodes"][name] == len(played.episodes) == TASKS
@@ -61,9 +63,9 @@ def test_the_adapter_changes_what_the_base_says(finished):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    from hansa_client import model
+    from hansa_client.models import base_model
 
-    base = AutoModelForCausalLM.from_pretrained(model.resolve("builtin:tiny"))
+    base = AutoModelForCausalLM.from_pretrained(base_model.resolve("builtin:tiny"))
     tokens = torch.arange(10, 30)[None]
     with torch.inference_mode():
         before = base(tokens).logits

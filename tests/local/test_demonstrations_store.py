@@ -8,8 +8,8 @@ from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.manifest import sha256
 from hansa.status import RoundSettings
 from hansa.store.s3 import S3Store
-from hansa_client import conversations, demonstrations
-from hansa_client.conversations import Conversation, Said
+from hansa_client.experience import agentgym_format, demonstrations
+from hansa_client.experience.agentgym_format import Conversation, Said
 
 TALK = Conversation("maze_1", (Said("human", "Reach the goal."), Said("gpt", "move up", True)))
 
@@ -45,7 +45,7 @@ def as_owner(weed: LocalStore, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
 def test_a_file_in_another_bucket_is_read_with_the_silos_credentials(as_owner: LocalStore) -> None:
     silo = S3Store(as_owner.s3.model_copy(update={"bucket": "silo-data", "prefix": ""}))
     silo.ensure_bucket()
-    data = conversations.write([TALK])
+    data = agentgym_format.write([TALK])
     silo.put_if_absent("shown/maze.jsonl", data)
     source = "s3://silo-data/shown/maze.jsonl"
     file = demonstrations.read(told(as_owner, source), as_owner.store())

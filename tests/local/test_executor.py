@@ -11,9 +11,9 @@ import pytest
 from hansa.assignment import ENV_MODEL_CACHE, ClientReport, for_environment
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
-from hansa.local.capacity import Capacity, measure
 from hansa.local.executor import LocalExecutor
 from hansa.manifest import StartAdapter
+from hansa.processes.capacity import Capacity, measure
 from hansa.spec import Metadata
 from hansa.status import CurrentRound, RoundEnvironment, RoundSettings
 from tests import processes

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hansa_client import explore, model, rollout
-from hansa_client.worlds import make
+from hansa_client.models import base_model
+from hansa_client.rollout import episodes
+from hansa_client.rollout.tasks import held_out_jobs
+from hansa_worlds import make
 
 CONTEXT = 2048
 
@@ -19,9 +21,9 @@ def success(
     seed: int,
 ) -> dict[str, float]:
     """Share of test tasks solved, and tokens and turns per episode."""
-    base = model.load("builtin:tiny", folder, threads=1)
-    jobs = explore.held_out_jobs(make(name, options).tasks("test"), tasks, seed)
-    how = rollout.Play(
+    base = base_model.load("builtin:tiny", folder, threads=1)
+    jobs = held_out_jobs(make(name, options).tasks("test"), tasks, seed)
+    how = episodes.Play(
         temperature=temperature,
         max_length=CONTEXT,
         batch_episodes=512,
@@ -29,7 +31,7 @@ def success(
         source="evaluation",
         max_new_tokens=64,
     )
-    played = rollout.play(base, lambda: make(name, options), jobs, how).episodes
+    played = episodes.play(base, lambda: make(name, options), jobs, how).episodes
     said = [turn for episode in played for turn in episode.turns]
     return {
         "tasks": len(played),

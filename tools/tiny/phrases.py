@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hansa_client.worlds import DEMO_OPTIONS, make
+from hansa_worlds import DEMO_OPTIONS, make
 
 MAZE = (
     "Reach the goal.\n",

@@ -18,7 +18,7 @@ from multiprocessing.queues import Queue
 import numpy as np
 import numpy.typing as npt
 
-from hansa_client.worlds import DEMO_OPTIONS, World, make
+from hansa_worlds import DEMO_OPTIONS, World, make
 from tiny.tokens import Coder
 
 Rows = npt.NDArray[np.uint16]

@@ -13,9 +13,9 @@ from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from hansa_client.worlds import DEMO_OPTIONS, World, make
-from hansa_client.worlds.base import SPLITS
-from hansa_client.worlds.textcraft.listing import own_book
+from hansa_worlds import DEMO_OPTIONS, World, make
+from hansa_worlds.base import SPLITS
+from hansa_worlds.textcraft.listing import own_book
 from tiny.phrases import PHRASES
 
 PAD, BOS, USER, AGENT, END, UNKNOWN = SPECIALS = (

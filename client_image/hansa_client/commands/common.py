@@ -15,11 +15,11 @@ import typer
 
 from hansa.cli.common import say
 from hansa.errors import InputError, PermanentError
-from hansa_client.worlds.base import SPLITS, Split, Task, World
-from hansa_client.worlds.errors import WorldError
+from hansa_worlds.base import SPLITS, Split, Task, World
+from hansa_worlds.errors import WorldError
 
 if TYPE_CHECKING:
-    from hansa_client.model import Base
+    from hansa_client.models.base_model import Base
 
 WorldName = Annotated[str, typer.Argument(metavar="WORLD", help="A world: maze, wordle, ...")]
 OptionPairs = Annotated[
@@ -61,7 +61,7 @@ def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
 
 def make_world(name: str, options: dict[str, Any]) -> World:
     """The world, or a sentence that names what is wrong with it."""
-    from hansa_client.worlds import make
+    from hansa_worlds import make
 
     with explained():
         return make(name, options)
@@ -99,14 +99,14 @@ def load_base(source: str, adapter: Path | None, threads: int) -> Base:
     """The base, with the adapter loaded by PEFT itself: this also proves that the folder is one."""
     from dataclasses import replace
 
-    from hansa_client import model
+    from hansa_client.models import base_model
 
     if adapter and not adapter.is_dir():
         raise InputError(f"--adapter: got {adapter}, expected the folder of a PEFT adapter")
     try:
-        folder = model.resolve(source)
+        folder = base_model.resolve(source)
         say(f"loading {source}")
-        base = model.load(source, folder, threads, for_peft=adapter is not None)
+        base = base_model.load(source, folder, threads, for_peft=adapter is not None)
     except PermanentError as error:
         raise InputError(
             error.message.replace("spec.model.source", "--model"), error.hint

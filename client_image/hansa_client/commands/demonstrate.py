@@ -11,11 +11,11 @@ import typer
 
 from hansa.cli.common import say
 from hansa.errors import InputError
-from hansa_client import conversations
 from hansa_client.commands import common
-from hansa_client.conversations import Conversation
-from hansa_client.worlds.base import Task, World, rng
-from hansa_client.worlds.errors import NoPlayer
+from hansa_client.experience import agentgym_format
+from hansa_client.experience.agentgym_format import Conversation
+from hansa_worlds.base import Task, World, rng
+from hansa_worlds.errors import NoPlayer
 
 
 def demonstrate(
@@ -38,27 +38,27 @@ def demonstrate(
         tasks = game.tasks(split)
         if not tasks:
             raise InputError(f"--split: got {split}, of which world {world!r} has no tasks")
-        found = _collect(game, tasks, count, seed, thoughts=thoughts)
-    if not found:
+        shown = _collect(game, tasks, count, seed, thoughts=thoughts)
+    if not shown:
         raise InputError(f"world {world!r}: its expert solved none of {len(tasks)} tasks")
-    common.write_file("--out", out, conversations.write(found))
-    _conclude(found, count, out, split)
+    common.write_file("--out", out, agentgym_format.write(shown))
+    _conclude(shown, count, out, split)
 
 
 def _collect(
     world: World, tasks: Sequence[Task], wanted: int, seed: int, *, thoughts: bool
 ) -> list[Conversation]:
-    found: list[Conversation] = []
+    shown: list[Conversation] = []
     progress = common.Progress("episodes", wanted)
     for task in _in_order(tasks, seed):
-        if len(found) >= wanted:
+        if len(shown) >= wanted:
             break
         said = _expert_episode(world, task, thoughts=thoughts)
         if world.success:
-            found.append(conversations.of_episode(task.id, world.introduction(), said))
-        progress(len(found))
+            shown.append(agentgym_format.of_episode(task.id, world.introduction(), said))
+        progress(len(shown))
     progress.end()
-    return found
+    return shown
 
 
 def _in_order(tasks: Sequence[Task], seed: int) -> Iterator[Task]:
@@ -69,22 +69,22 @@ def _in_order(tasks: Sequence[Task], seed: int) -> Iterator[Task]:
 
 def _expert_episode(world: World, task: Task, *, thoughts: bool) -> list[str]:
     """What was said, the world first and last."""
-    seen = world.start(task)
-    said = [seen.text]
-    while not seen.done:
+    observation = world.start(task)
+    said = [observation.text]
+    while not observation.done:
         try:
             move = world.expert()
         except NoPlayer as error:
             raise InputError(f"{error}, so there is nobody to demonstrate") from error
         text = move.text if thoughts else move.action
-        seen = world.step(text)
-        said += [text, seen.text]
+        observation = world.step(text)
+        said += [text, observation.text]
     return said
 
 
-def _conclude(found: list[Conversation], wanted: int, out: Path, split: str) -> None:
+def _conclude(shown: list[Conversation], wanted: int, out: Path, split: str) -> None:
     where = "stdout" if out == common.STDOUT else out
-    short = f", not {wanted}: the {split} split has no more" if len(found) < wanted else ""
-    say(f"{len(found)} episodes in {where}{short}")
+    short = f", not {wanted}: the {split} split has no more" if len(shown) < wanted else ""
+    say(f"{len(shown)} episodes in {where}{short}")
     if split == "test":
         say("note: tables report test tasks; an agent that trained on them proves nothing there")

@@ -24,9 +24,9 @@ from hansa_client.commands.common import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hansa_client.model import Base
-    from hansa_client.seat import Job, Play
-    from hansa_client.worlds import World
+    from hansa_client.models.base_model import Base
+    from hansa_client.rollout.live_episodes import EpisodeJob, Play
+    from hansa_worlds import World
 
 
 def evaluate(
@@ -39,7 +39,9 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1, max=64, help="Episodes of each task.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature.")] = 1.0,
     greedy: Annotated[bool, typer.Option(help="Play greedily as well.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the tasks' order and luck.")] = 7,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the tasks' order and of sampling.")
+    ] = 7,
     batch: Annotated[int, typer.Option(min=1, help="Episodes played together.")] = 64,
     threads: Threads = 1,
     output: Output = Format.TABLE,
@@ -61,22 +63,23 @@ def evaluate(
         print(_line(world, result))
 
 
-def _jobs(world: World, tasks: int, seed: int, samples: int) -> list[Job]:
-    from hansa_client import explore
+def _jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]:
+    from hansa_client.rollout.tasks import held_out_jobs
 
     with explained():
-        found = world.tasks("test")
-    if not found:
+        held_out = world.tasks("test")
+    if not held_out:
         raise InputError(f"--world: {world.name} has no held-out task with these options")
-    return explore.held_out_jobs(found, tasks, seed, samples)
+    return held_out_jobs(held_out, tasks, seed, samples)
 
 
 def _how(base: Base, temperature: float, batch: int) -> Play:
-    from hansa_client import rollout
+    from hansa_client.rollout.episodes import MAX_LENGTH
+    from hansa_client.rollout.live_episodes import Play
 
-    return rollout.Play(
+    return Play(
         temperature=temperature,
-        max_length=base.longest(rollout.MAX_LENGTH),
+        max_length=base.longest(MAX_LENGTH),
         batch_episodes=batch,
         round=0,
         source="evaluation",
@@ -96,14 +99,14 @@ def _line(world: str, result: dict[str, Any]) -> str:
 
 
 def _measure(
-    base: Base, make: Callable[[], World], jobs: Sequence[Job], how: Play
+    base: Base, make: Callable[[], World], jobs: Sequence[EpisodeJob], how: Play
 ) -> dict[str, Any]:
     from hansa.intervals import clustered
-    from hansa_client import rollout
-    from hansa_client.evaluate import by_task
+    from hansa_client.evaluation import by_task
+    from hansa_client.rollout.episodes import play
 
     with explained():
-        played = rollout.play(base, make, jobs, how)
+        played = play(base, make, jobs, how)
     episodes, tasks = len(played.episodes), by_task(played.episodes)
     interval = clustered({name: (won, count) for name, (won, count) in tasks.items()})
     return {

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from hansa_client.commands.show import prompt
 from hansa_client.commands.watched import Watched
-from hansa_client.worlds.base import Task
-from hansa_client.worlds.errors import NoPlayer
+from hansa_worlds.base import Task
+from hansa_worlds.errors import NoPlayer
 
 MOST_LISTED = 40
 """Legal actions that `?` shows; a shop has hundreds."""
@@ -21,16 +21,16 @@ def play(world: Watched, task: Task, *, data_on_stdout: bool) -> None:
         sys.stdin.reconfigure(errors="replace")  # any byte may come through a pipe
     with suppress(ImportError):  # gives input() its editing and history, where there is one
         import readline  # noqa: F401
-    seen = world.start(task)
+    observation = world.start(task)
     _tell(world, "Write an action; ? lists what there is, Ctrl-D leaves.")
-    while not seen.done:
+    while not observation.done:
         line = _ask(prompt(world.actions_taken + 1), data_on_stdout)
         if line is None:
             break
         if line == "?":
             _tell(world, _choices(world))
         elif line:
-            seen = world.step(line)
+            observation = world.step(line)
     world.end(unless_done="you left")
 
 

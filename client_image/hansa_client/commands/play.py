@@ -15,9 +15,9 @@ from hansa.errors import InputError, WorldBroken
 from hansa_client.commands import common, human
 from hansa_client.commands.show import Screen, visible
 from hansa_client.commands.watched import Watched
-from hansa_client.worlds.base import Task, rng
-from hansa_client.worlds.errors import NoPlayer
-from hansa_client.worlds.players import PLAYERS
+from hansa_worlds.base import Task, rng
+from hansa_worlds.errors import NoPlayer
+from hansa_worlds.players import PLAYERS
 
 
 class Who(StrEnum):
@@ -46,7 +46,7 @@ def play(
     option: common.OptionPairs = None,
     options: common.OptionsText = "{}",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Draws the task and the player's luck.")
+        int | None, typer.Option(min=0, help="Random seed of the task and of the player.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Of a model; 0 is greedy.")] = 1.0,
     threads: common.Threads = 1,
@@ -57,23 +57,28 @@ def play(
     if adapter and who is not Who.MODEL:
         raise InputError(f"--adapter: got {adapter} with --as {who}, expected --as model")
     game = common.make_world(world, common.read_options(option, options))
-    luck = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    chosen = common.choose_task(game, split, task, rng("play", luck))
+    drawn_seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    chosen = common.choose_task(game, split, task, rng("play", drawn_seed))
     shows_itself = who is Who.HUMAN and human.is_typing()
     watched = Watched(game, _screen(who, output), who, echo=not shows_itself)
     with closing(game), common.explained():
         if who is Who.MODEL:
             how = _Model(model, adapter, temperature, threads)
-            how.play(watched, chosen, luck)
+            how.play(watched, chosen, drawn_seed)
         elif who is Who.HUMAN:
             human.play(watched, chosen, data_on_stdout=output is not Format.TABLE)
         else:
-            _play_script(watched, chosen, who, rng("player", luck))
+            _play_script(watched, chosen, who, rng("player", drawn_seed))
     if output is not Format.TABLE:
-        about = {"world": world, "options": dict(game.options), "player": str(who), "seed": luck}
+        about = {
+            "world": world,
+            "options": dict(game.options),
+            "player": str(who),
+            "seed": drawn_seed,
+        }
         print_data({**about, **watched.record()}, output)
     elif seed is None:
-        say(f"again: --task {visible(chosen.id)} --seed {luck}")
+        say(f"again: --task {visible(chosen.id)} --seed {drawn_seed}")
 
 
 def _screen(who: Who, output: Format) -> Screen | None:
@@ -84,13 +89,13 @@ def _screen(who: Who, output: Format) -> Screen | None:
 
 
 def _play_script(world: Watched, task: Task, who: Who, draw: random.Random) -> None:
-    seen = world.start(task)
-    while not seen.done:
+    observation = world.start(task)
+    while not observation.done:
         try:
             action = PLAYERS[who](world.inner, draw)
         except NoPlayer as error:
             raise InputError(f"--as: got {who}, but {error}") from error
-        seen = world.step(action)
+        observation = world.step(action)
     world.end()
 
 
@@ -102,19 +107,20 @@ class _Model:
         self._temperature = temperature
 
     def play(self, world: Watched, task: Task, seed: int) -> None:
-        from hansa_client import rollout, seeds
+        from hansa_client import seeds
+        from hansa_client.rollout import episodes
 
-        how = rollout.Play(
+        how = episodes.Play(
             temperature=self._temperature,
-            max_length=self._base.longest(rollout.MAX_LENGTH),
+            max_length=self._base.longest(episodes.MAX_LENGTH),
             batch_episodes=1,
             round=0,
             source="evaluation",
             max_broken=1.0,
         )
-        job = rollout.Job(task, 0, seeds.of_episode(seed, task.id, 0))
+        job = episodes.EpisodeJob(task, 0, seeds.of_episode(seed, task.id, 0))
         try:
-            broken = rollout.play(self._base, lambda: world, [job], how).broken
+            broken = episodes.play(self._base, lambda: world, [job], how).broken
         except WorldBroken as error:  # the world's own words say more
             raise world.fault or error from None
         if broken:  # a rollout bears a few of them; here it is the only episode

@@ -56,9 +56,9 @@ class Screen:
         lines = [line for line in visible(text).split("\n") if line.strip()] or ["(nothing)"]
         style = "bold cyan"
         for place, line in enumerate(lines):
-            found = _SAID.match(line)
-            if found:
-                style = "dim" if found[1] == "Thought" else "bold cyan"
+            label = _SAID.match(line)
+            if label:
+                style = "dim" if label[1] == "Thought" else "bold cyan"
             self._line((_INDENT if place else prompt(turn)) + line, style)
 
     def end(self, *, success: bool, turns: int, reward: float, why: str = "") -> None:

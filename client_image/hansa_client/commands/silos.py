@@ -18,8 +18,8 @@ from hansa.local.rundir import RunDir
 from hansa.spec import Environment, FederationSpec, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
-from hansa_client import experience
-from hansa_client.experience import Shard
+from hansa_client.experience import shards
+from hansa_client.experience.shards import Shard
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Silo:
     def shard(self, round_: int) -> Shard:
         """One round's episodes."""
         key = keys.experience_shard(self.prefix, self.name, round_)
-        return experience.decode(self.store.get(key), key)
+        return shards.decode(self.store.get(key), key)
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from hansa.cli.status import Credentials
 from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
 from hansa.errors import Corrupt, Denied, InputError
 from hansa.local.rundir import RunDir
-from hansa_client import conversations
 from hansa_client.commands import common, silos
 from hansa_client.commands.show import Screen, number, visible
 from hansa_client.commands.silos import Silo
-from hansa_client.conversations import Conversation
+from hansa_client.experience import agentgym_format
+from hansa_client.experience.agentgym_format import Conversation
 from hansa_client.trajectory import Episode
 
 TITLES = ("K", "ENVIRONMENT", "ROUND", "TASK", "SOURCE", "END", "REWARD", "TURNS")
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """One episode, and whose it is."""
 
     silo: Silo
@@ -113,13 +113,13 @@ def trajectories(
     if export:
         common.check_target("--export", export, force=force)
     with _open(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
-        found = _find(_chosen(every, environment), wanted)
+        matches = _find(_chosen(every, environment), wanted)
         if export:
-            _export(found, export)
+            _export(matches, export)
         elif show is not None:
-            _show(found, show, output)
+            _show(matches, show, output)
         else:
-            _list(found, limit, output)
+            _list(matches, limit, output)
 
 
 def _open(
@@ -152,7 +152,7 @@ def _chosen(every: list[Silo], environment: str | None) -> list[Silo]:
     return sorted(chosen, key=lambda silo: silo.name)
 
 
-def _find(chosen: list[Silo], wanted: Wanted) -> Iterator[Found]:
+def _find(chosen: list[Silo], wanted: Wanted) -> Iterator[Match]:
     """The episodes in the order of silo, round and play; one shard is in memory at a time."""
     for silo in chosen:
         for round_ in _rounds(silo):
@@ -163,7 +163,7 @@ def _find(chosen: list[Silo], wanted: Wanted) -> Iterator[Found]:
             except Corrupt as error:
                 say(f"note: left out: {error.message}")
                 continue
-            yield from (Found(silo, each) for each in episodes if wanted.has(each))
+            yield from (Match(silo, each) for each in episodes if wanted.has(each))
 
 
 def _rounds(silo: Silo) -> list[int]:
@@ -177,8 +177,8 @@ def _rounds(silo: Silo) -> list[int]:
 # -- what is done with them -----------------------------------------------------------------------
 
 
-def _list(found: Iterator[Found], limit: int, output: Format) -> None:
-    facts = [each.facts() for each in found]
+def _list(matches: Iterator[Match], limit: int, output: Format) -> None:
+    facts = [each.facts() for each in matches]
     if output is not Format.TABLE:
         print_data(facts, output)
         return
@@ -212,8 +212,8 @@ def _summary(facts: list[dict[str, Any]], shown: int) -> str:
     return f"{left}{len(facts)} episodes, {successes} of them successful; --show K shows one{more}"
 
 
-def _show(found: Iterator[Found], place: int, output: Format) -> None:
-    have = list(islice(found, place))
+def _show(matches: Iterator[Match], place: int, output: Format) -> None:
+    have = list(islice(matches, place))
     if len(have) < place:
         raise InputError(f"--show: got {place}, but there are {len(have)} such episodes")
     each = have[-1]
@@ -224,12 +224,12 @@ def _show(found: Iterator[Found], place: int, output: Format) -> None:
     _print(each, Screen(console()))
 
 
-def _print(found: Found, screen: Screen) -> None:
-    facts, turn_number = found.facts(), 0
+def _print(match: Match, screen: Screen) -> None:
+    facts, turn_number = match.facts(), 0
     screen.title(
         f"{facts['environment']}, round {facts['round']}, {facts['source']}, task {facts['task']}"
     )
-    for turn in found.episode.turns:
+    for turn in match.episode.turns:
         if turn.role == "agent":
             turn_number += 1
             screen.agent(turn_number, turn.text)
@@ -238,14 +238,14 @@ def _print(found: Found, screen: Screen) -> None:
     screen.end(success=facts["success"], turns=facts["turns"], reward=facts["reward"])
 
 
-def _export(found: Iterator[Found], out: Path) -> None:
-    told: dict[str, str] = {}
+def _export(matches: Iterator[Match], out: Path) -> None:
+    introductions: dict[str, str] = {}
     lines = []
-    for each in found:
+    for each in matches:
         name = each.silo.name
-        if name not in told:
-            told[name] = _introduction(each.silo)
-        lines.append(conversations.encode(_conversation(each.episode, told[name])))
+        if name not in introductions:
+            introductions[name] = _introduction(each.silo)
+        lines.append(agentgym_format.encode(_conversation(each.episode, introductions[name])))
     if not lines:
         raise InputError("--export: there are no such episodes")
     common.write_file("--export", out, b"".join(lines))
@@ -256,12 +256,12 @@ def _export(found: Iterator[Found], out: Path) -> None:
 def _conversation(episode: Episode, introduction: str) -> Conversation:
     said = [turn.text for turn in episode.turns]
     untrained = [place for place, turn in enumerate(episode.turns) if turn.trained is False]
-    return conversations.of_episode(episode.task, introduction, said, untrained)
+    return agentgym_format.of_episode(episode.task, introduction, said, untrained)
 
 
 def _introduction(silo: Silo) -> str:
     """The rules that its episodes begin with; unknown where the world cannot be made here."""
-    from hansa_client.worlds import make
+    from hansa_worlds import make
 
     try:
         return make(silo.environment.world, silo.environment.options).introduction()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hansa_client.commands.show import Screen
-from hansa_client.worlds.base import Observation, Split, Task, World
+from hansa_worlds.base import Observation, Split, Task, World
 
 
 class Watched(World):
@@ -37,10 +37,10 @@ class Watched(World):
     def start(self, task: Task) -> Observation:
         """Begin, and say who plays what."""
         self._task = task
-        seen = self._kept(lambda: self.inner.start(task))
+        observation = self._kept(lambda: self.inner.start(task))
         if self.screen:
             self.screen.title(f"{self.inner.name}, task {task.id}, played by {self._who}")
-        return self._heard(seen, {})
+        return self._observed(observation, {})
 
     def step(self, action: str) -> Observation:
         """Show the action, then what comes of it."""
@@ -48,8 +48,8 @@ class Watched(World):
         self._said.append({"role": "agent", "text": action})
         if self.screen and self._echo:
             self.screen.agent(self.actions_taken, action)
-        seen = self._kept(lambda: self.inner.step(action))
-        return self._heard(seen, {"reward": seen.reward})
+        observation = self._kept(lambda: self.inner.step(action))
+        return self._observed(observation, {"reward": observation.reward})
 
     @property
     def success(self) -> bool:
@@ -88,12 +88,12 @@ class Watched(World):
             self.fault = error
             raise
 
-    def _heard(self, seen: Observation, earned: dict[str, float]) -> Observation:
-        self._last = seen
-        self._said.append({"role": "user", "text": seen.text, **earned})
+    def _observed(self, observation: Observation, earned: dict[str, float]) -> Observation:
+        self._last = observation
+        self._said.append({"role": "user", "text": observation.text, **earned})
         if self.screen:
-            self.screen.world(seen.text, seen.reward)
-        return seen
+            self.screen.world(observation.text, observation.reward)
+        return observation
 
     def _begin(self, task: Task) -> str:
         return self.inner._begin(task)

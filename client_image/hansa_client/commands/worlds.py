@@ -9,10 +9,10 @@ import typer
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.errors import InputError
 from hansa_client.commands import common
-from hansa_client.worlds import listing, names
-from hansa_client.worlds.base import SPLITS, Split
-from hansa_client.worlds.errors import NoPlayer, WorldError
-from hansa_client.worlds.players import PLAYERS, score
+from hansa_worlds import listing, names
+from hansa_worlds.base import SPLITS, Split
+from hansa_worlds.errors import NoPlayer, WorldError
+from hansa_worlds.players import PLAYERS, score
 
 
 def worlds(
@@ -34,7 +34,7 @@ def worlds(
     ] = False,
     option: common.OptionPairs = None,
     options: common.OptionsText = "{}",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the players' luck.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the players.")] = 7,
     output: Output = Format.TABLE,
 ) -> None:
     """List the worlds, or measure chance, greed and the expert in them.
@@ -45,15 +45,15 @@ def worlds(
     if given and len(world or []) != 1:
         raise InputError(f"--option: got it for {len(world or []) or 'all'} worlds, expected one")
     if measure:
-        found = _measure(world or [], given, split, episodes, seed, groups=by_group)
+        entries = _measure(world or [], given, split, episodes, seed, groups=by_group)
     else:
-        found = _describe(world or [], given)
+        entries = _describe(world or [], given)
     if output is not Format.TABLE:
-        print_data(found, output)
+        print_data(entries, output)
     elif measure:
-        _show_scores(found)
+        _show_scores(entries)
     else:
-        _show_list(found)
+        _show_list(entries)
 
 
 def _describe(chosen: list[str], given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def _measure(
     *,
     groups: bool,
 ) -> list[dict[str, Any]]:
-    found = []
+    entries = []
     for name in chosen or _playable():
         entry: dict[str, Any] = {"world": name, "options": given, "split": split, "seed": seed}
         entry["players"] = {}
@@ -82,21 +82,21 @@ def _measure(
                 figures.pop("groups", None)
             if figures:
                 entry["players"][player] = figures
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _playable() -> list[str]:
     """The worlds that play here and need no options; others are named, so that they are missed."""
-    found = []
+    listed = []
     for name in names():
         described = listing.describe_or_say_why(name, {})
         why = described.get("trouble") or ("it waits for a server" if described["waits"] else "")
         if why:
             say(f"{name}: left out ({why}); name it to play it")
         else:
-            found.append(name)
-    return found
+            listed.append(name)
+    return listed
 
 
 def _play(
@@ -121,14 +121,14 @@ def _play(
             line.end()
 
 
-def _show_list(found: list[dict[str, Any]]) -> None:
+def _show_list(entries: list[dict[str, Any]]) -> None:
     from hansa.cli.screen import show, table
     from hansa.cluster.view import Table
 
     titles = ("WORLD", *(split.upper() for split in SPLITS), "TURNS")
     titles += (*(player.upper() for player in PLAYERS), "FROM", "ABOUT")
-    rows = tuple(_listed(entry) for entry in found)
-    notes = [f"{entry['world']}: {entry['trouble']}" for entry in found if "trouble" in entry]
+    rows = tuple(_listed(entry) for entry in entries)
+    notes = [f"{entry['world']}: {entry['trouble']}" for entry in entries if "trouble" in entry]
     notes.append("Success of players is that in the test split; measure it: hansa worlds --score")
     show(table(Table(titles=titles, rows=rows, rest="\n".join(notes))))
 
@@ -156,13 +156,13 @@ def _listed_score(entry: dict[str, Any], player: str) -> str:
     return f"{known['success']:.0%}" if known else "?"
 
 
-def _show_scores(found: list[dict[str, Any]]) -> None:
+def _show_scores(entries: list[dict[str, Any]]) -> None:
     from hansa.cli.screen import show, table
     from hansa.cluster.view import Table
 
     titles = ("WORLD", "PLAYER", "SUCCESS", "95 % INTERVAL", "TURNS", "TASKS", "EPISODES")
     rows: list[tuple[str, ...]] = []
-    for entry in found:
+    for entry in entries:
         for player, figures in entry["players"].items():
             rows.append(_scored(entry["world"], player, figures))
         kinds = sorted({kind for f in entry["players"].values() for kind in f.get("groups", {})})

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 from hansa.adapter import Tensors
 from hansa.aggregation import Half
 from hansa.spec import Adapter, Experience, Training
-from hansa_client import batch, trajectory
-from hansa_client.experience import Shard
+from hansa_client import trajectory
+from hansa_client.experience.shards import Shard
+from hansa_client.training import batches
 from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
-    from hansa_client.model import Base
-    from hansa_client.optimizer import State
+    from hansa_client.models.base_model import Base
+    from hansa_client.training.adamw import State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class Lesson:
         """Optimizer steps as indexes into the sequences; the same whenever it is asked."""
         size = self.together
         lengths = [len(sequence) for sequence in self.sequences]
-        steps = batch.plan(
+        steps = batches.plan(
             [size * max(lengths[at : at + size]) for at in range(0, len(lengths), size)],
             batch_tokens=self.training.batch_tokens,
             epochs=self.training.epochs,

@@ -12,19 +12,19 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from hansa.spec import Experience
-from hansa_client import experience
-from hansa_client.experience import Shard
+from hansa_client.experience import selection
+from hansa_client.experience.shards import Shard
 from hansa_client.learners import loop
 from hansa_client.learners.base import Choice, Lesson, Trained
-from hansa_client.learners.scoring import Scorer
-from hansa_client.model import Base
+from hansa_client.models.base_model import Base
+from hansa_client.training.scoring import Scorer
 from hansa_client.trajectory import Episode
 
 
 def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
     """Pairs of a success and a failure of one task, side by side; the rules hold for each side."""
-    won = experience.choose(shards, rules, round_, lambda episode: episode.success)
-    lost = experience.choose(shards, rules, round_, lambda episode: not episode.success)
+    won = selection.choose(shards, rules, round_, lambda episode: episode.success)
+    lost = selection.choose(shards, rules, round_, lambda episode: not episode.success)
     pairs = list(paired(won, lost))
     return Choice(episodes=[episode for pair in pairs for episode in pair], together=2)
 
@@ -54,8 +54,8 @@ class Preference:
 
     def begin(self, scorer: Scorer) -> None:
         """Note how likely the start adapter finds each trajectory."""
-        found = scorer.references(self._sequences, self._room)
-        self._reference = [float(chances.sum()) for chances in found]
+        references = scorer.reference_logprobs(self._sequences, self._room)
+        self._reference = [float(logprobs.sum()) for logprobs in references]
 
     def size(self, step: Sequence[int]) -> float:
         """Pairs."""
@@ -63,7 +63,7 @@ class Preference:
 
     def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
         """Summed over them."""
-        chances, rows = scorer.chances([self._sequences[index] for index in part])
-        total = torch.zeros(len(part), device=chances.device).index_add(0, rows, chances)
+        logprobs, rows = scorer.logprobs([self._sequences[index] for index in part])
+        total = torch.zeros(len(part), device=logprobs.device).index_add(0, rows, logprobs)
         grown = total - scorer.tensor([self._reference[index] for index in part])
         return -logsigmoid(self._beta * (grown[0::2] - grown[1::2])).sum()

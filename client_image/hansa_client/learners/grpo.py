@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from hansa.spec import Experience
-from hansa_client.experience import Shard
+from hansa_client.experience.shards import Shard
 from hansa_client.learners import loop
 from hansa_client.learners.base import Choice, Lesson, Trained
-from hansa_client.learners.scoring import Scorer, agent_tokens
-from hansa_client.model import Base
+from hansa_client.models.base_model import Base
+from hansa_client.training.scoring import Scorer, agent_tokens
 from hansa_client.trajectory import Episode
 
 _EPSILON = 1e-4
@@ -41,8 +41,8 @@ def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
 
 def advantage(rewards: Sequence[float]) -> list[float]:
     """How much better each did than the group, in the group's own spread."""
-    found = np.asarray(rewards, dtype=np.float64)
-    scaled: list[float] = ((found - found.mean()) / (found.std() + _EPSILON)).tolist()
+    values = np.asarray(rewards, dtype=np.float64)
+    scaled: list[float] = ((values - values.mean()) / (values.std() + _EPSILON)).tolist()
     return scaled
 
 
@@ -64,7 +64,7 @@ class Advantage:
 
     def begin(self, scorer: Scorer) -> None:
         """Note the chances of each token under the start adapter, which is who played them."""
-        self._reference = scorer.references(self._sequences, self._room)
+        self._reference = scorer.reference_logprobs(self._sequences, self._room)
 
     def size(self, step: Sequence[int]) -> float:
         """The agent's tokens."""
@@ -72,11 +72,11 @@ class Advantage:
 
     def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
         """Summed over them; the divergence is estimated without bias and never negative."""
-        chances, rows = scorer.chances([self._sequences[index] for index in part])
+        logprobs, rows = scorer.logprobs([self._sequences[index] for index in part])
         before = torch.cat([self._reference[index] for index in part])
         advantages = scorer.tensor([self._weights[index] for index in part])[rows]
-        ratio = (chances - before).exp()
+        ratio = (logprobs - before).exp()
         clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
         gained = torch.minimum(ratio * advantages, clipped * advantages)
-        apart = (before - chances).exp() - (before - chances) - 1
+        apart = (before - logprobs).exp() - (before - logprobs) - 1
         return (self._divergence * apart - gained).sum()

@@ -10,11 +10,13 @@ from typing import Any, Protocol
 import torch
 
 from hansa.errors import Diverged
-from hansa_client import batch, crew, lora
+from hansa_client.learners import multi_gpu
 from hansa_client.learners.base import Lesson, Trained
-from hansa_client.learners.scoring import Scorer, scorer
-from hansa_client.model import Base
-from hansa_client.optimizer import AdamW
+from hansa_client.models import lora
+from hansa_client.models.base_model import Base
+from hansa_client.training import batches
+from hansa_client.training.adamw import AdamW
+from hansa_client.training.scoring import Scorer, scorer
 
 
 class Objective(Protocol):
@@ -90,7 +92,7 @@ class _Run:
         self._expect()
         for done, step in enumerate(steps):
             size = self._objective.size(step)
-            loss = crew.add_up(self._weights, self._gradients(step, size))
+            loss = multi_gpu.add_up(self._weights, self._gradients(step, size))
             if not math.isfinite(loss):
                 rate = self._lesson.training.learning_rate
                 raise Diverged.at(done + 1, len(steps), f"loss {loss}", rate)
@@ -136,14 +138,14 @@ class _Run:
 
     def _largest(self, room: int) -> int:
         return max(
-            batch.padded(part, self._lengths)
+            batches.padded(part, self._lengths)
             for step in self._lesson.steps()
             for part in self._parts(step, room)
         )
 
     def _parts(self, step: Sequence[int], room: int) -> list[list[int]]:
-        own = crew.share(step, self._lesson.together)
-        return batch.parts(own, self._lengths, self._lesson.together, room) if own else []
+        own = multi_gpu.share(step, self._lesson.together)
+        return batches.parts(own, self._lengths, self._lesson.together, room) if own else []
 
 
 @contextmanager

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hansa.spec import Experience
-from hansa_client import experience
-from hansa_client.experience import Shard
+from hansa_client.experience import selection
+from hansa_client.experience.shards import Shard
 from hansa_client.learners import loop
 from hansa_client.learners.base import Choice, Lesson, Trained
-from hansa_client.learners.scoring import Scorer, agent_tokens
-from hansa_client.model import Base
+from hansa_client.models.base_model import Base
+from hansa_client.training.scoring import Scorer, agent_tokens
 from hansa_client.trajectory import Episode
 
 
 def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
     """Whatever earned something, failures too: half a reward is half an example."""
-    chosen = experience.choose(shards, rules, round_, lambda episode: weight(episode) > 0)
+    chosen = selection.choose(shards, rules, round_, lambda episode: weight(episode) > 0)
     return Choice(episodes=chosen, weights=[weight(episode) for episode in chosen])
 
 
@@ -58,6 +58,6 @@ class Weighted:
 
     def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
         """Summed over them."""
-        chances, rows = scorer.chances([self._sequences[index] for index in part])
+        logprobs, rows = scorer.logprobs([self._sequences[index] for index in part])
         weights = scorer.tensor([self._weights[index] for index in part])
-        return -(chances * weights[rows]).sum()
+        return -(logprobs * weights[rows]).sum()

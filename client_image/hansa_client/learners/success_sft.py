@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hansa.spec import Experience
-from hansa_client import experience
-from hansa_client.experience import Shard
+from hansa_client.experience import selection
+from hansa_client.experience.shards import Shard
 from hansa_client.learners import loop
 from hansa_client.learners.base import Choice, Lesson, Trained
-from hansa_client.learners.scoring import Scorer, agent_tokens
-from hansa_client.model import Base
+from hansa_client.models.base_model import Base
+from hansa_client.training.scoring import Scorer, agent_tokens
 from hansa_client.trajectory import Episode
 
 
@@ -25,7 +25,7 @@ def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
     def is_wanted(episode: Episode) -> bool:
         return episode.success or rules.filter == "none"
 
-    return Choice(episodes=experience.choose(shards, rules, round_, is_wanted))
+    return Choice(episodes=selection.choose(shards, rules, round_, is_wanted))
 
 
 def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:

@@ -10,9 +10,9 @@ from hansa import adapter
 from hansa.assignment import Assignment
 from hansa.spec import Adapter
 from hansa.status import RoundSettings
-from hansa_client import lora, model
-from hansa_client.model import Base
-from hansa_client.worlds import DEMO_OPTIONS
+from hansa_client.models import base_model, lora
+from hansa_client.models.base_model import Base
+from hansa_worlds import DEMO_OPTIONS
 from tests.unit.hansa_client import tinymodel
 
 TINY = "builtin:tiny"
@@ -21,7 +21,7 @@ TINY = "builtin:tiny"
 @pytest.fixture(scope="session")
 def base() -> Base:
     """The builtin model, loaded once."""
-    return model.load(TINY, model.resolve(TINY), 1)
+    return base_model.load(TINY, base_model.resolve(TINY), 1)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from hansa_client.worlds import (
+from hansa_worlds import (
     Move,
     Observation,
     OptionError,

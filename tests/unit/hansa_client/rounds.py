@@ -3,7 +3,8 @@
 from hansa import keys, logs
 from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import UpdateManifest
-from hansa_client.round import Client
+from hansa_client.round import play_round
+from hansa_client.silo import Silo
 from tests.memory_store import MemoryStore
 
 UPDATE = "run/updates/maze/00001/"
@@ -17,7 +18,7 @@ class Killed(BaseException):
 
 
 def play(store: MemoryStore, told: Assignment) -> ClientReport:
-    return Client(told, store, store, logs.get("client")).play_round()
+    return play_round(Silo(told, store, store, logs.get("client")))
 
 
 def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:

@@ -11,12 +11,13 @@ import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt, PermanentError
+from hansa.errors import AnotherRun, Corrupt
 from hansa.manifest import FederationDocument, canonical, sha256
-from hansa_client import model
-from hansa_client.experience import Shards
-from hansa_client.round import Client
-from hansa_client.worlds import DEMO_OPTIONS
+from hansa_client.experience.shards import Shards
+from hansa_client.models import base_model
+from hansa_client.round import evaluate_only, play_round
+from hansa_client.silo import Silo
+from hansa_worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import (
     MEASURED,
@@ -88,7 +89,7 @@ def test_a_round_leaves_data_first_and_its_manifest_last(
     for name, entry in document.files.items():
         data = store.objects[UPDATE + name]
         assert (entry.sha256, entry.size) == (sha256(data), len(data))
-    assert document.base_model == model.digest(model.resolve("builtin:tiny"))
+    assert document.base_model == base_model.digest(base_model.resolve("builtin:tiny"))
     assert {"load", "evaluate", "explore", "train", "send"} <= document.seconds.keys()
 
 
@@ -124,7 +125,7 @@ def test_the_folder_is_a_peft_adapter(
     store, _ = whole
     for name in (keys.ADAPTER, keys.CONFIG):
         (tmp_path / name).write_bytes(store.objects[UPDATE + name])
-    fresh = model.load("builtin:tiny", model.resolve("builtin:tiny"), 1, for_peft=True)
+    fresh = base_model.load("builtin:tiny", base_model.resolve("builtin:tiny"), 1, for_peft=True)
     loaded = PeftModel.from_pretrained(fresh.model, str(tmp_path))
     ours = adapter.decode(store.objects[UPDATE + keys.ADAPTER])
     for name, tensor in loaded.named_parameters():
@@ -182,7 +183,7 @@ def test_what_is_stored_is_not_made_again(
     def never(*args: Any) -> Any:
         raise AssertionError("this was done already")
 
-    monkeypatch.setattr("hansa_client.rollout.play", never)
+    monkeypatch.setattr("hansa_client.rollout.episodes.play", never)
     monkeypatch.setattr("hansa_client.learners.get", never)
     report = play(store, told)
     assert store.written == [UPDATE + keys.MANIFEST]
@@ -201,13 +202,14 @@ def test_a_committed_round_is_reported_again_without_loading_torch(
         "import json, sys\n"
         "from hansa import logs\n"
         "from hansa.assignment import decode_assignment\n"
-        "from hansa_client.round import Client\n"
+        "from hansa_client.round import play_round\n"
+        "from hansa_client.silo import Silo\n"
         "from tests.memory_store import MemoryStore\n"
         "store = MemoryStore()\n"
         "found = json.load(open(sys.argv[1]))\n"
         "store.objects = {k: bytes.fromhex(v) for k, v in found.items()}\n"
         "told = decode_assignment(sys.argv[2])\n"
-        "print(Client(told, store, store, logs.get('client')).play_round().model_dump_json())\n"
+        "print(play_round(Silo(told, store, store, logs.get('client'))).model_dump_json())\n"
         "heavy = {'torch', 'transformers', 'peft'} & sys.modules.keys()\n"
         "assert not heavy, heavy\n"
     )
@@ -270,13 +272,6 @@ def test_zero_new_successes_train_on_the_old_experience(assign: Assign) -> None:
     assert report.trained
     assert report.counts.explored == 0
     assert report.counts.kept == 3
-
-
-def test_an_engine_that_is_not_installed_is_refused_before_anything_is_loaded(
-    assign: Assign,
-) -> None:
-    with pytest.raises(PermanentError, match=r"^spec\.exploration\.engine: got vllm, which is not"):
-        play(MemoryStore(), assign(exploration={"engine": "vllm"}))
 
 
 def second(store: MemoryStore, assign: Assign, **fields: Any) -> ClientReport:
@@ -367,8 +362,8 @@ def test_another_base_model_than_the_owners_is_refused(assign: Assign) -> None:
 def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> None:
     store = MemoryStore()
     told = assign(role="evaluate", round=0)
-    first = Client(told, store, store, logs.get("client")).evaluate_only()
-    again = Client(told, store, store, logs.get("client")).evaluate_only()
+    first = evaluate_only(Silo(told, store, store, logs.get("client")))
+    again = evaluate_only(Silo(told, store, store, logs.get("client")))
     assert first.evaluation == again.evaluation
     assert first.evaluation.episodes == 4
     assert store.written == [MEASURED]
@@ -384,7 +379,7 @@ def test_a_round_that_is_not_to_be_evaluated_is_not(assign: Assign) -> None:
 def test_experience_goes_to_the_private_store_alone(assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
     told = assign(experience_storage={"bucket": "secret", "prefix": "mine"}, evaluate=False)
-    Client(told, exchange, private, logs.get("client")).play_round()
+    play_round(Silo(told, exchange, private, logs.get("client")))
     assert all(key.startswith("run/updates/maze/") for key in exchange.objects)
     assert set(private.objects) == {
         "mine/experience/maze/00000.jsonl.zst",

@@ -9,7 +9,7 @@ from hansa.assignment import Assignment
 from hansa.errors import Diverged
 from hansa.manifest import StartAdapter, sha256
 from hansa_client import round as story
-from hansa_client.learners.scoring import Scorer
+from hansa_client.training.scoring import Scorer
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import SHARD, SHOWN, UPDATE, Killed, manifest, play
 

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from hansa.api import Phase
 from hansa.assignment import AggregatorReport
 from hansa.jobs import ObservedJob
-from hansa.metrics import METRICS
 from hansa.plan import plan
+from hansa_operator.metric_table import METRICS
 from hansa_operator.metrics import Recorder
 from tests.builders import later, make_federation, make_job, make_report, with_spec, with_status
 

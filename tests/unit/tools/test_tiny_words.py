@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from hansa_client import worlds
+import hansa_worlds
 
 ROOT = Path(__file__).resolve().parents[3]
-TINY = Path(worlds.__file__).parents[1] / "builtin" / "tiny"
+TINY = Path(hansa_worlds.__file__).parents[1] / "builtin" / "tiny"
 
 
 @pytest.fixture

@@ -333,7 +333,7 @@ def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("builtin:tiny", 'from_pretrained(files("hansa_client") / "builtin" / "tiny")'),
+        ("builtin:tiny", 'from_pretrained(files("hansa_client") / "models" / "builtin" / "tiny")'),
         ("hf:org/name@main", 'from_pretrained("org/name", revision="main")'),
         ("hf:org/name", 'from_pretrained("org/name")'),
         ("path:/models/base", 'from_pretrained("/models/base")'),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hansa.cli.main import main
-from hansa_client.worlds import Observation, Split, Task, World
+from hansa_worlds import Observation, Split, Task, World
 
 
 def hansa(*arguments: object) -> int:
@@ -38,7 +38,7 @@ class Steering(World):
 @pytest.fixture
 def steering(monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of that world, known to the registry for the length of a test."""
-    from hansa_client.worlds import registry
+    from hansa_worlds import registry
 
     place = f"{__name__}:Steering"
     monkeypatch.setitem(registry.BUILTIN, "steering", place)

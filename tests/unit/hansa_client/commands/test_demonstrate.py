@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hansa_client import conversations
-from hansa_client.worlds import make
+from hansa_client.experience import agentgym_format
+from hansa_worlds import make
 from tests.unit.hansa_client.commands.program import Steering, hansa
 
 
@@ -16,14 +16,14 @@ def test_expert_episodes_are_written_in_the_conversation_format(
     out = tmp_path / "shown.jsonl"
     assert hansa("demonstrate", "maze", "-n", 5, "--out", out) == 0
     assert capsys.readouterr() == ("", f"5 episodes in {out}\n")
-    found = conversations.read(out.read_bytes(), "shown.jsonl")
+    found = agentgym_format.read(out.read_bytes(), "shown.jsonl")
     world = make("maze", {})
     ids = {task.id for task in world.tasks("train")}
     assert len({each.item_id for each in found}) == 5
     assert {each.item_id for each in found} <= ids
     for each in found:
         assert each.turns[0].text == world.introduction()
-        assert each.turns[1] == conversations.Said("gpt", "OK.", loss=False)
+        assert each.turns[1] == agentgym_format.Said("gpt", "OK.", loss=False)
         assert all(turn.text.startswith("Thought: ") for turn in each.turns[3::2])
         assert each.turns[-1].who == "human"
 
@@ -33,7 +33,7 @@ def test_each_demonstration_solves_its_task_when_it_is_played_again(tmp_path: Pa
     assert hansa("demonstrate", "wordle", "-n", 6, "--out", out, "--option", "prompt=brief") == 0
     world = make("wordle", {"prompt": "brief"})
     tasks = {task.id: task for task in world.tasks("train")}
-    for each in conversations.read(out.read_bytes(), "f"):
+    for each in agentgym_format.read(out.read_bytes(), "f"):
         played = each.played()
         assert world.start(tasks[each.item_id]).text == played[0].text
         for action, seen in zip(played[1::2], played[2::2], strict=True):
@@ -78,7 +78,7 @@ def test_a_file_is_not_written_over_unless_asked(
     assert said == f"error: --out: got {out}, which exists\n\nhint: --force writes over it\n"
     assert out.read_text() == "mine"
     assert hansa("demonstrate", "maze", "-n", 1, "--out", out, "--force") == 0
-    assert len(conversations.read(out.read_bytes(), "f")) == 1
+    assert len(agentgym_format.read(out.read_bytes(), "f")) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -122,7 +122,7 @@ def test_an_expert_that_never_succeeds_shows_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from hansa_client.worlds import Move
+    from hansa_worlds import Move
 
     monkeypatch.setattr(Steering, "expert", lambda self: Move("", "wait"))
     assert hansa("demonstrate", steering, "--out", tmp_path / "x") == 2

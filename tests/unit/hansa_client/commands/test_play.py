@@ -16,7 +16,7 @@ from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.exits import Exit
 from hansa.spec import Adapter
-from hansa_client.worlds import make
+from hansa_worlds import make
 from tests.unit.hansa_client.commands.program import Steering, hansa
 
 MAZE = ("play", "maze", "--task", "maze-double-t-7-6", "--option", "prompt=brief")

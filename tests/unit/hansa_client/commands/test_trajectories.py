@@ -9,10 +9,10 @@ import pytest
 from hansa import keys
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
-from hansa_client import conversations, experience
-from hansa_client.experience import ShardHeader
+from hansa_client.experience import agentgym_format, shards
+from hansa_client.experience.shards import ShardHeader
 from hansa_client.trajectory import Episode, Turn
-from hansa_client.worlds import make
+from hansa_worlds import make
 from tests import builders, small
 from tests.unit.hansa_client.commands.program import hansa
 
@@ -55,7 +55,7 @@ def shard(environment: str, round_: int) -> bytes:
         inputs={},
         episodes=len(SHARDS[environment, round_]),
     )
-    return experience.encode(header, SHARDS[environment, round_])
+    return shards.encode(header, SHARDS[environment, round_])
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_episodes_are_exported_for_others(
     out = tmp_path / "mine.jsonl"
     assert hansa("trajectories", run, "--success", "--export", out) == 0
     assert f"2 episodes in {out}: they are private data of the silos" in capsys.readouterr().err
-    shown, explored = conversations.read(out.read_bytes(), "f")
+    shown, explored = agentgym_format.read(out.read_bytes(), "f")
     assert shown.turns[0].text == RULES
     assert [turn.loss for turn in shown.turns] == [None, False, None, False, None, True, None]
     assert [turn.text for turn in explored.played()] == [
@@ -224,4 +224,4 @@ def test_a_real_run_can_be_browsed(
     assert {entry["source"] for entry in found} == {"demonstration", "exploration"}
     out = tmp_path / "all.jsonl"
     assert hansa("trajectories", undisturbed, "--export", out, "--success") == 0
-    assert len(conversations.read(out.read_bytes(), "f")) == sum(e["success"] for e in found)
+    assert len(agentgym_format.read(out.read_bytes(), "f")) == sum(e["success"] for e in found)

@@ -1,0 +1,1 @@
+"""Decoding: what writes the agent's turns, from lock-step to CUDA graphs."""

@@ -1,0 +1,1 @@
+"""Experience: what a silo keeps in its private store, and what of it is trained on."""

@@ -1,0 +1,56 @@
+"""Optimizer state: AdamW's moments of one round kept for the next, in the silo's private store.
+
+Moments are averages of gradients of the silo's own trajectories, so they are as private as those.
+They take twice the room of an adapter, and each round's are kept: a guard may go back to the
+adapter of any round, and the next round then finds the state that belongs there. Where the bucket's
+owner has deleted it, an older one is gone on from, or none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from hansa import keys
+from hansa.assignment import Assignment
+from hansa.errors import Corrupt
+from hansa.store.base import ObjectStore, put_once
+
+if TYPE_CHECKING:
+    from hansa_client.training.adamw import State
+
+
+def find(store: ObjectStore, assignment: Assignment) -> State | None:
+    """The state that belongs to the start adapter, where the spec says to go on from it.
+
+    It is that of the adapter's round, or of the newest before it in which this silo has trained.
+    States of later rounds led to adapters that were gone back from, or never merged.
+    """
+    if assignment.settings.training.optimizer_state == "fresh":
+        return None
+    place = assignment.private_storage
+    present = set(store.list(keys.experience_root(place.prefix, assignment.environment)))
+    for round_ in range(assignment.start.round, 0, -1):
+        key = _key(assignment, round_)
+        if key in present:
+            return _decoded(key, store.get(key))
+    return None
+
+
+def store(store: ObjectStore, assignment: Assignment, state: State) -> None:
+    """Keep this round's, before its adapter: where that exists, so does this."""
+    if assignment.settings.training.optimizer_state == "keep":
+        put_once(store, _key(assignment, assignment.round), save(dict(sorted(state.items()))))
+
+
+def _key(assignment: Assignment, round_: int) -> str:
+    return keys.optimizer_state(assignment.private_storage.prefix, assignment.environment, round_)
+
+
+def _decoded(key: str, data: bytes) -> State:
+    try:
+        return load(data)
+    except SafetensorError:
+        raise Corrupt(f"{key}: expected an optimizer's state, got something else") from None

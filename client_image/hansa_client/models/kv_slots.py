@@ -1,0 +1,272 @@
+"""KV cache in slots: keys and values of rows that grow each at its own pace, and their attention.
+
+A row's keys lie one behind another in its slot, without padding, so rows of any length read and
+write side by side, and a slot is taken over by the next episode at once. A forward pass packs the
+new tokens of many rows one behind another; only attention knows where a row begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+_FIRST_ROOM = 128
+_FLASH = (torch.bfloat16, torch.float16)
+_FLASH_WIDTH = 256
+"""Widest head that torch's flash attention takes; all it takes are multiples of 8."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """New tokens of one row."""
+
+    row: int
+    """Its slot."""
+    start: int
+    """Tokens the row has already."""
+    width: int
+    """How many are new."""
+
+
+class AttentionPlan(Protocol):
+    """Where the tokens of one forward pass go, and what each of them sees."""
+
+    places: torch.Tensor
+    """For each token its place among all slots' places."""
+    positions: torch.Tensor
+    """For each token its place in its row."""
+
+    def attend(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """What each query sees of its own row up to itself: tokens, heads, width."""
+
+
+class KVSlots:
+    """One layer after another: keys and values of all rows, in rooms of equal size."""
+
+    def __init__(self, rows: int, longest: int, room: int = _FIRST_ROOM) -> None:
+        self.rows = rows
+        self.longest = longest
+        """Tokens that a row may come to have."""
+        self.room = room
+        self.plan: AttentionPlan
+        """The pass that is under way."""
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def reserve(self, room: int) -> None:
+        """Make the rooms large enough; they at least double, so that copying stays rare."""
+        if room <= self.room:
+            return
+        old, self.room = self.room, max(room, 2 * self.room)
+        for layer, both in self._layers.items():
+            grown = tuple(
+                torch.cat([t, t.new_zeros(t.shape[0], self.room - old, *t.shape[2:])], 1)
+                for t in both
+            )
+            self._layers[layer] = (grown[0], grown[1])
+
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        scale: float,
+    ) -> torch.Tensor:
+        """Keep the new keys and values, then look: tokens, heads, width.
+
+        All come as a library's layers have them: one row, heads, packed tokens, width.
+        """
+        query, keys, values = (each[0].transpose(0, 1) for each in (query, keys, values))
+        if layer not in self._layers:
+            self._layers[layer] = (self._new(keys), self._new(values))
+        own_keys, own_values = self._layers[layer]
+        own_keys.flatten(0, 1).index_copy_(0, self.plan.places, keys)
+        own_values.flatten(0, 1).index_copy_(0, self.plan.places, values)
+        return self.plan.attend(query, own_keys, own_values, scale)
+
+    def _new(self, like: torch.Tensor) -> torch.Tensor:
+        """An empty room for each row; zeros, since what is masked must still be finite."""
+        return like.new_zeros(self.rows, self.room, *like.shape[1:])
+
+
+def plan(slots: KVSlots, spans: Sequence[Span], model: Any) -> AttentionPlan:
+    """How to read these spans on the model's device."""
+    device = next(model.parameters()).device
+    return (
+        FlashPlan.of(slots, spans, device)
+        if takes_flash(model)
+        else PlainPlan(slots, spans, device)
+    )
+
+
+def takes_flash(model: Any) -> bool:
+    """Whether torch's flash attention fits: on a GPU since Ampere, in half precision."""
+    weight = next(model.parameters())
+    if weight.device.type != "cuda" or weight.dtype not in _FLASH or torch.version.hip:
+        return False
+    width = head_width(model)
+    is_new = torch.cuda.get_device_capability(weight.device) >= (8, 0)
+    return is_new and width <= _FLASH_WIDTH and width % 8 == 0
+
+
+def head_width(model: Any) -> int:
+    """Size of one head of attention."""
+    config = model.config.get_text_config()
+    width: int | None = getattr(config, "head_dim", None)
+    return int(width or config.hidden_size // config.num_attention_heads)
+
+
+def token_bytes(model: Any) -> int:
+    """Memory that the keys and values of one token take."""
+    config = model.config.get_text_config()
+    heads: int | None = getattr(config, "num_key_value_heads", None)
+    numbers = 2 * config.num_hidden_layers * (heads or config.num_attention_heads)
+    return int(numbers * head_width(model) * next(model.parameters()).element_size())
+
+
+def places(
+    slots: KVSlots, spans: Sequence[Span], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The places among all slots of each token of these spans, and the positions in their rows."""
+    numbers = torch.tensor([(span.row, span.start, span.width) for span in spans])
+    rows, starts, widths = numbers.unbind(1)
+    begins = widths.cumsum(0) - widths
+    moves = torch.stack([starts - begins + slots.room * rows, starts - begins])
+    both = moves.repeat_interleave(widths, dim=1)
+    both += torch.arange(both.shape[1])
+    both = both.to(device)
+    return both[0], both[1]
+
+
+class FlashPlan:
+    """A pass by one kernel that knows each row's length, so that nothing is padded or masked."""
+
+    def __init__(
+        self,
+        places: torch.Tensor,
+        positions: torch.Tensor,
+        begins: torch.Tensor,
+        slots: torch.Tensor,
+        used: torch.Tensor,
+        widest: int,
+    ) -> None:
+        """`begins`: where each row's queries begin, and the end; `slots`: where its keys begin."""
+        self.places, self.positions = places, positions
+        self._begins, self._slots, self._used, self._widest = begins, slots, used, widest
+
+    @classmethod
+    def of(cls, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> FlashPlan:
+        """The pass that reads these spans."""
+        begins = [0]
+        for span in spans:
+            begins.append(begins[-1] + span.width)
+        first = [slots.room * span.row for span in spans]
+        used = [span.start + span.width for span in spans]
+        bounds = torch.tensor([begins, [*first, 0], [*used, 0]], dtype=torch.int32).to(device)
+        widest = max(span.width for span in spans)
+        where, positions = places(slots, spans, device)
+        return cls(where, positions, bounds[0], bounds[1], bounds[2, :-1], widest)
+
+    def attend(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """What each query sees of its own row."""
+        attended: torch.Tensor = torch.ops.aten._flash_attention_forward(
+            query,
+            keys.flatten(0, 1),
+            values.flatten(0, 1),
+            self._begins,
+            self._slots,
+            self._widest,
+            keys.shape[1],
+            0.0,
+            self._widest > 1,
+            False,
+            scale=scale,
+            seqused_k=self._used,
+        )[0]
+        return attended
+
+
+class PlainPlan:
+    """A pass by torch's general attention, on any device and in any precision.
+
+    Single tokens of most rows look together, under a mask; otherwise each row looks alone, since
+    padding would cost more than the calls.
+    """
+
+    def __init__(self, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> None:
+        self.places, self.positions = places(slots, spans, device)
+        self._spans = spans
+        self._is_joint = all(one.width == 1 for one in spans) and 2 * len(spans) > slots.rows
+        if self._is_joint:
+            self._join(slots, device)
+        else:
+            self._masks = [_causal(span, device) for span in spans]
+
+    def attend(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """What each query sees of its own row."""
+        if self._is_joint:
+            return self._jointly(query, keys, values, scale)
+        attended, begin = [], 0
+        for span, mask in zip(self._spans, self._masks, strict=True):
+            own = query[None, begin : begin + span.width].transpose(1, 2)
+            end = span.start + span.width
+            row_keys = keys[span.row, None, :end].transpose(1, 2)
+            row_values = values[span.row, None, :end].transpose(1, 2)
+            is_causal = mask is None and span.width > 1
+            attended.append(_attention(own, row_keys, row_values, mask, scale, is_causal)[0])
+            begin += span.width
+        return torch.cat(attended, dim=1).transpose(0, 1)
+
+    def _join(self, slots: KVSlots, device: torch.device) -> None:
+        self._rows = torch.tensor([span.row for span in self._spans], device=device)
+        self._seen = max(span.start for span in self._spans) + 1
+        last = torch.zeros(slots.rows, dtype=torch.long, device=device)
+        last[self._rows] = self.positions
+        columns = torch.arange(self._seen, device=device)
+        self._mask = (columns[None] <= last[:, None])[:, None, None]
+
+    def _jointly(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        every = query.new_zeros(len(keys), *query.shape[1:]).index_copy_(0, self._rows, query)
+        attended = _attention(
+            every[:, :, None],
+            keys[:, : self._seen].transpose(1, 2),
+            values[:, : self._seen].transpose(1, 2),
+            self._mask,
+            scale,
+            False,
+        )
+        return attended[:, :, 0].index_select(0, self._rows)
+
+
+def _attention(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    is_causal: bool,
+) -> torch.Tensor:
+    grouped = query.shape[1] != keys.shape[1]
+    return scaled_dot_product_attention(
+        query, keys, values, attn_mask=mask, scale=scale, is_causal=is_causal, enable_gqa=grouped
+    )
+
+
+def _causal(span: Span, device: torch.device) -> torch.Tensor | None:
+    """Which keys the span's queries see; none where torch says it itself."""
+    if span.width == 1 or span.start == 0:
+        return None
+    keys = torch.arange(span.start + span.width, device=device)
+    return (keys[None, :] <= keys[span.start :, None])[None, None]

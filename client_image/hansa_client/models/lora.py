@@ -1,0 +1,235 @@
+"""LoRA on a loaded model: its shapes, playing with an adapter merged, and training one.
+
+PEFT decides which layers get an adapter and what the tensors are called, and `plainlora` does the
+same for the builtin model; the arrays are numpy's, as everywhere else in Hansa.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hansa.adapter import Shapes, Tensors, check_rank
+from hansa.aggregation import Half
+from hansa.errors import PermanentError
+from hansa.spec import Adapter
+
+if TYPE_CHECKING:
+    import torch
+
+_PREFIX = "base_model.model."
+_FOLD = 15
+"""Layers fold up to this ratio of the full product's work to that of the two thin ones."""
+_A, _B = ".lora_A.weight", ".lora_B.weight"
+
+
+def shapes(model: Any, adapter: Adapter) -> Shapes:
+    """Shape of each tensor that PEFT would train on this model, by PEFT's names."""
+    if plain := _plain(model):
+        own: Shapes = plain.shapes(model, adapter)
+        return own
+    wrapped = _wrap(model, adapter, on_meta=True)
+    by_name = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
+    wrapped.unload()
+    return by_name
+
+
+def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
+    """A model that trains from these tensors; `detach` gives the base back."""
+    for name, array in tensors.items():
+        check_rank(name, array.shape, adapter.rank)
+    if plain := _plain(model):
+        _check_shapes(plain.shapes(model, adapter), tensors)
+        return plain.attach(model, adapter, tensors)
+    return _attach_by_peft(model, adapter, tensors)
+
+
+def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
+    import torch
+    from peft import set_peft_model_state_dict
+
+    wrapped = _wrap(model, adapter, on_meta=False)
+    try:
+        _check_shapes({n: tuple(tensor.shape) for n, tensor in _state(wrapped).items()}, tensors)
+    except PermanentError:
+        wrapped.unload()
+        raise
+    state = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
+    set_peft_model_state_dict(wrapped, state)
+    return wrapped
+
+
+def plain_name(name: str) -> str:
+    """What PEFT's files call a weight, whoever wrapped the model it is a weight of."""
+    return _PREFIX + name.removeprefix(_PREFIX).replace(".default.", ".")
+
+
+def train_only(wrapped: Any, half: Half) -> None:
+    """Leave one of the two matrices of every layer as it is, where a strategy wants it so."""
+    if half == "both":
+        return
+    for name, weight in wrapped.named_parameters():
+        if ".lora_" in name:
+            weight.requires_grad_(f".lora_{half}." in name)
+
+
+def detach(wrapped: Any) -> tuple[Any, Tensors]:
+    """The base model as it was, and the trained tensors."""
+    if plain := _plain(wrapped):
+        return wrapped, plain.detach(wrapped)
+    trained = {
+        name: tensor.detach().float().cpu().numpy().copy()
+        for name, tensor in sorted(_state(wrapped).items())
+    }
+    return wrapped.unload(), trained
+
+
+@contextmanager
+def merged(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[None]:
+    """The model with the adapter added into its weights, and exactly as before afterwards.
+
+    All episodes of a round play with one adapter: added once, it costs generation nothing. The
+    original weights are kept aside, since subtracting again would leave rounding behind.
+    """
+    import torch
+
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    try:
+        with torch.no_grad():
+            for module in sorted(name.removesuffix(_A) for name in tensors if name.endswith(_A)):
+                weight, delta = _delta(model, module, tensors, adapter.alpha / adapter.rank)
+                kept.append((weight, weight.detach().clone()))
+                weight.add_(delta)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, original in kept:
+                weight.copy_(original)
+
+
+@contextmanager
+def folded(wrapped: Any, adapter: Adapter) -> Iterator[None]:
+    """Within, small layers train on W + s·B·A instead of adding B·A to their output.
+
+    It is the same function. Products of rank 8 use little of a CPU, so on a layer of a few hundred
+    rows the full gradient is cheaper than the detour; on a large one it is not. Dropout is defined
+    on the detour's input, so with dropout nothing is folded.
+    """
+    kind, forward = _linear(wrapped)
+    layers = [layer for layer in wrapped.modules() if _is_foldable(layer, kind, adapter)]
+    for layer in layers:
+        layer.forward = MethodType(forward, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def fastest(wrapped: Any, adapter: Adapter) -> AbstractContextManager[None]:
+    """Within, a wrapped model trains in the way that is fastest where it is."""
+    if _plain(wrapped) or next(wrapped.parameters()).device.type == "cpu":
+        return folded(wrapped, adapter)
+    from hansa_client.models.fused_layers import fused
+
+    return fused(wrapped, dropout=adapter.dropout)
+
+
+def _plain(model: Any) -> Any:
+    """The module for the builtin model, or nothing where PEFT is needed."""
+    from hansa_client.models.builtin import llama, lora
+
+    return lora if isinstance(model, llama.Llama) else None
+
+
+def _linear(wrapped: Any) -> tuple[Any, Any]:
+    """The class of a linear layer with an adapter, and what it computes when folded."""
+    if plain := _plain(wrapped):
+        return plain.Linear, plain.Linear.folded
+    from peft.tuners.lora import Linear
+
+    return Linear, _folded_by_peft
+
+
+def _check_shapes(own: Shapes, tensors: Tensors) -> None:
+    if own != {name: tuple(array.shape) for name, array in tensors.items()}:
+        raise PermanentError(
+            "spec.adapter: the start adapter has other tensors than this base model gives it",
+            hint="every environment needs the same spec.model.source",
+        )
+
+
+def _is_foldable(layer: Any, kind: Any, adapter: Adapter) -> bool:
+    from torch import nn
+
+    if adapter.dropout or not isinstance(layer, kind) or type(layer.base_layer) is not nn.Linear:
+        return False
+    rows, columns = layer.base_layer.weight.shape
+    on_cpu = layer.base_layer.weight.device.type == "cpu"
+    return on_cpu and rows * columns <= _FOLD * adapter.rank * (rows + columns)
+
+
+def _folded_by_peft(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    from torch.nn.functional import linear
+
+    a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    weight = layer.base_layer.weight + layer.scaling["default"] * (b @ a)
+    return linear(x, weight, layer.base_layer.bias)
+
+
+def _delta(
+    model: Any, module: str, tensors: Tensors, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A layer's weight and what the adapter adds to it."""
+    import torch
+
+    try:
+        layer = model.get_submodule(module.removeprefix(_PREFIX))
+    except AttributeError:
+        raise PermanentError(
+            f"spec.model.source: the adapter has {module}, which this base model lacks"
+        ) from None
+    weight: torch.Tensor = layer.weight
+    a = torch.from_numpy(np.array(tensors[module + _A])).to(weight.device)
+    b = torch.from_numpy(np.array(tensors[module + _B])).to(weight.device)
+    delta = scale * (b @ a)
+    if type(layer).__name__ == "Conv1D":  # GPT-2 keeps its weights transposed
+        delta = delta.T
+    if delta.shape != weight.shape:
+        raise PermanentError(
+            f"spec.model.source: the adapter's {module} is {tuple(delta.shape)}, "
+            f"expected {tuple(weight.shape)}"
+        )
+    return weight, delta.to(weight.dtype)
+
+
+def _wrap(model: Any, adapter: Adapter, *, on_meta: bool) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        lora_dropout=adapter.dropout,
+        target_modules=adapter.target_modules,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    try:
+        return get_peft_model(model, config, low_cpu_mem_usage=on_meta)
+    except ValueError as error:
+        first = str(error).strip().partition("\n")[0]
+        raise PermanentError(
+            f"spec.adapter.targetModules: got {adapter.target_modules}, "
+            f"expected names of this model's linear layers ({first})"
+        ) from error
+
+
+def _state(wrapped: Any) -> dict[str, torch.Tensor]:
+    from peft import get_peft_model_state_dict
+
+    state: dict[str, torch.Tensor] = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+    return state

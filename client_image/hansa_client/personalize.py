@@ -1,0 +1,283 @@
+"""Personalisation: after the last round a silo chooses what it serves, by tasks of its own.
+
+Averaging worlds that differ costs each of them something. So the silo compares the global adapter
+with its own last update, with mixes of both, and with the global adapter evolved further alone, on
+validation tasks that nobody trains on or reports. The global adapter is always among them and wins
+a tie. The choice is kept in the private store and never sent; what is reported is its success on
+the held-out tasks that all adapters are measured by.
+
+Evolving alone is what it was in the federation, without the averaging: explore, remember, train on
+all that was kept. One such round is far less than a silo that is alone all along has had. So it
+goes on while that helps, as many times as there were rounds at most.
+
+Limits: the choice is as sure as the validation tasks are many, and the best of several candidates
+looks a little better on them than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+
+import hansa
+from hansa import adapter, keys
+from hansa.adapter import Tensors
+from hansa.errors import Corrupt, Diverged, NotFound
+from hansa.manifest import (
+    EvaluationDocument,
+    Figures,
+    FileEntry,
+    GlobalManifest,
+    PersonalManifest,
+    UpdateManifest,
+    canonical,
+    check_same_run,
+    fingerprint,
+    sha256,
+)
+from hansa.store.base import put_once
+from hansa_client import evaluation as evaluations
+from hansa_client import seeds
+from hansa_client.experience.shards import Shards
+
+if TYPE_CHECKING:
+    from hansa.assignment import Assignment
+    from hansa.store.base import ObjectStore
+    from hansa_client.agent import Agent
+    from hansa_client.learners import Lesson
+    from hansa_client.silo import Silo
+
+See = Callable[[str, Tensors], float]
+"""Tries a candidate of that name; its success."""
+SHARES = (25, 50, 75)
+"""Per cent of the silo's own update in a mix."""
+GLOBAL = "global"
+"""The candidate that is always there."""
+PATIENCE = 2
+"""Rounds alone in a row that may bring nothing; the last of them cost time, and no success."""
+_PURPOSE = "personal"
+
+
+def is_wanted(assignment: Assignment) -> bool:
+    """Whether the silo chooses; one that shares nothing has only its own adapter."""
+    return assignment.settings.personalization != "none" and not assignment.own_start
+
+
+def find(private: ObjectStore, assignment: Assignment) -> PersonalManifest | None:
+    """What an earlier attempt has chosen."""
+    if not is_wanted(assignment):
+        return None
+    try:
+        return _parsed(assignment, private.get(_folder(assignment) + keys.MANIFEST))
+    except NotFound:
+        return None
+
+
+def choose(silo: Silo, agent: Agent, evaluation: EvaluationDocument) -> PersonalManifest:
+    """Try all candidates on validation tasks, keep the best one, and measure it."""
+    assignment, trial = silo.assignment, Trial(silo, agent)
+    mode = assignment.settings.personalization
+    if mode in ("interpolate", "best"):
+        for name, tensors in _mixes(silo, agent):
+            trial.see(name, tensors)
+    if mode in ("finetune", "best"):
+        while_it_helps(trial.see, trial.ratio(GLOBAL), _evolved(silo, agent))
+    tasks = evaluation.tasks
+    if trial.best != GLOBAL:
+        tasks = evaluations.by_task(silo.play_held_out(agent, "test", tensors=trial.kept).episodes)
+    silo.watch.lap("personal")
+    made = PersonalManifest(
+        program=hansa.__version__,
+        environment=assignment.environment,
+        adapter=assignment.start,
+        fingerprint=fingerprint(_inputs(assignment)),
+        inputs=_inputs(assignment),
+        choice=trial.best,
+        validation=trial.figures,
+        files={} if trial.best == GLOBAL else _store(silo.private, assignment, trial.kept),
+        tasks=tasks,
+    )
+    data = put_once(silo.private, _folder(assignment) + keys.MANIFEST, canonical(made.to_json()))
+    return _parsed(assignment, data)
+
+
+class Trial:
+    """Candidates on validation tasks: how each did, and the best so far with its tensors."""
+
+    def __init__(self, silo: Silo, agent: Agent) -> None:
+        measured = silo.assignment.settings.evaluation
+        self._silo, self._agent = silo, agent
+        self._tasks = measured.validation_tasks or measured.tasks
+        self.figures: dict[str, Figures] = {}
+        """How each did."""
+        self.best, self.kept = GLOBAL, agent.whole
+        self.see(GLOBAL, agent.whole)
+
+    def see(self, name: str, tensors: Tensors) -> float:
+        """Try one more; its success."""
+        played = self._silo.play_held_out(self._agent, "validation", self._tasks, tensors)
+        self.figures[name] = Figures(episodes=len(played.episodes), successes=played.successes)
+        self._silo.log.info("tried", candidate=name, successes=played.successes)
+        if self.ratio(name) > self.ratio(self.best):
+            self.best, self.kept = name, tensors
+        return self.ratio(name)
+
+    def ratio(self, name: str) -> float:
+        """Success of one that was tried; nothing where no episode was played to its end."""
+        return self.figures[name].ratio or 0.0
+
+
+def while_it_helps(see: See, best: float, trained: Iterator[Tensors]) -> None:
+    """Try one round alone after another, until some in a row were no better than the best."""
+    since = 0
+    for number, tensors in enumerate(trained, start=1):
+        success = see(f"finetuned-{number}", tensors)
+        best, since = (success, 0) if success > best else (best, since + 1)
+        if since == PATIENCE:
+            return
+
+
+def _mixes(silo: Silo, agent: Agent) -> Iterator[tuple[str, Tensors]]:
+    """The silo's own update and mixes, one at a time: they need not all be in memory."""
+    own = _own(silo)
+    if own:
+        yield "own", own
+        for share in SHARES:
+            yield f"mix-{share}", mix(agent.whole, own, share / 100)
+
+
+def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
+    """The adapter whose B·A is exactly the mean of both, with so much of the own.
+
+    The factors are stacked, for a mean of A and of B would have products of one's A with the
+    other's B in it; the rank is the sum of both.
+    """
+    mixed: Tensors = {}
+    for name, array in shared.items():
+        if adapter.side(name) == "A":
+            mixed[name] = np.concatenate([array, own[name]], axis=0)
+        else:
+            parts = [array * np.float32(1 - share), own[name] * np.float32(share)]
+            mixed[name] = np.concatenate(parts, axis=1)
+    return mixed
+
+
+def _own(silo: Silo) -> Tensors | None:
+    """The silo's update in the round of the last adapter, whole; nothing where it has none."""
+    assignment, store = silo.assignment, silo.exchange
+    folder = keys.update_folder(
+        assignment.storage.prefix, assignment.environment, assignment.start.round
+    )
+    try:
+        update = UpdateManifest.model_validate_json(store.get(folder + keys.MANIFEST))
+    except NotFound:
+        return None
+    if not update.trained:
+        return None
+    trained = adapter.decode(store.get(folder + keys.ADAPTER))
+    return adapter.join(_frozen(silo, update.start.round), trained)
+
+
+def _frozen(silo: Silo, round_: int) -> Tensors:
+    """The frozen part that the update was trained on top of; most strategies have none."""
+    if not round_:
+        return {}
+    folder = keys.global_folder(silo.assignment.storage.prefix, round_)
+    manifest = GlobalManifest.model_validate_json(silo.exchange.get(folder + keys.MANIFEST))
+    if not manifest.frozen_rank:
+        return {}
+    whole = adapter.decode(silo.exchange.get(folder + keys.ADAPTER))
+    return adapter.split(whole, silo.assignment.adapter.rank).frozen
+
+
+def _evolved(silo: Silo, agent: Agent) -> Iterator[Tensors]:
+    """The global adapter after one, two and more rounds that the silo plays alone.
+
+    What each explores and trains is stored before it is tried, so that an attempt after a kill need
+    not do it again. It lies apart from the experience: a federation that goes on knows nothing of
+    it.
+    """
+    assignment = silo.assignment
+    # Shards of earlier rounds are asked for who they belong to, not for this Job's settings.
+    shared = Shards(silo.private, assignment.model_copy(update={"round": assignment.round + 1}))
+    earlier = [round_ for round_ in shared.rounds() if round_ <= assignment.round]
+    known = [shard for round_ in earlier if (shard := shared.find(round_))]
+    own = _shards(silo)
+    start, whole = agent.start, agent.whole
+    for number in range(1, assignment.start.round + 1):
+        round_ = assignment.round + number
+        if assignment.settings.exploration.tasks_per_round:
+            known.append(own.find(round_) or silo.play_training(agent, own, round_, whole))
+        seed = seeds.derive(assignment.seed, assignment.environment, round_ - 1, _PURPOSE)
+        lesson = replace(silo.lesson(agent, known, round_), start=start, seed=seed)
+        if not lesson.sequences:
+            return
+        try:
+            start = _trained(silo, agent, lesson, number)
+        except Diverged as diverged:  # those before are there, and the global adapter
+            silo.log.warning("finetuning_ended", trainings=number, message=diverged.message)
+            return
+        whole = adapter.join(agent.frozen, start)
+        yield whole
+
+
+def _shards(silo: Silo) -> Shards:
+    """What rounds alone have played, beside what they have trained."""
+    assignment = silo.assignment
+    place = assignment.private_storage
+    folder = place.model_copy(update={"prefix": _folder(assignment).rstrip("/")})
+    return Shards(silo.private, assignment.model_copy(update={"experience_storage": folder}))
+
+
+def _trained(silo: Silo, agent: Agent, lesson: Lesson, number: int) -> Tensors:
+    """What a training alone made, by this attempt or by one before it."""
+    assignment = silo.assignment
+    prefix = assignment.private_storage.prefix
+    key = keys.finetuned(prefix, assignment.environment, assignment.start.round, number)
+    try:
+        return adapter.decode(silo.private.get(key))
+    except NotFound:
+        made = silo.train(agent, lesson, "finetune").tensors
+        return adapter.decode(put_once(silo.private, key, adapter.encode(made)))
+
+
+def _store(private: ObjectStore, assignment: Assignment, tensors: Tensors) -> dict[str, FileEntry]:
+    """Adapter and config as PEFT loads them, in the private store."""
+    data = put_once(private, _folder(assignment) + keys.ADAPTER, adapter.encode(tensors))
+    shapes = adapter.shapes(data)
+    rank = next(shape[0] for name, shape in shapes.items() if adapter.side(name) == "A")
+    extra = rank - assignment.adapter.rank
+    config = adapter.config(
+        assignment.adapter, assignment.model.source, adapter.target_names(shapes), extra
+    )
+    config = put_once(private, _folder(assignment) + keys.CONFIG, config)
+    return {
+        name: FileEntry(sha256=sha256(content), size=len(content))
+        for name, content in ((keys.ADAPTER, data), (keys.CONFIG, config))
+    }
+
+
+def _folder(assignment: Assignment) -> str:
+    place = assignment.private_storage
+    return keys.personal_folder(place.prefix, assignment.environment, assignment.start.round)
+
+
+def _inputs(assignment: Assignment) -> dict[str, object]:
+    mode = assignment.settings.personalization
+    own = {"adapter_sha256": assignment.start.sha256, "personalization": mode}
+    return {**assignment.evaluation_inputs(), **own}
+
+
+def _parsed(assignment: Assignment, data: bytes) -> PersonalManifest:
+    try:
+        document = PersonalManifest.model_validate_json(data)
+    except ValidationError:
+        where = _folder(assignment) + keys.MANIFEST
+        raise Corrupt(f"{where}: expected a silo's choice, got something else") from None
+    place = assignment.private_storage
+    check_same_run(place.prefix, document.inputs, _inputs(assignment))
+    return document

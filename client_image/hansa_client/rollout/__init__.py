@@ -1,0 +1,1 @@
+"""Rollout: which tasks are played, and how episodes are played together."""

@@ -1,0 +1,169 @@
+"""Playing episodes together: worlds speak, the model answers, until all are done.
+
+Each row plays at its own pace: whoever has ended a turn acts and reads on while others still write,
+and the next episode takes a row over as soon as one is done. An episode in which the world fails
+is dropped and counted, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hansa.errors import PermanentError
+from hansa_client.rollout.faults import Fault, Tally
+from hansa_client.rollout.live_episodes import EpisodeJob, LiveEpisode, Play, WorldPool
+from hansa_client.trajectory import Episode
+from hansa_worlds import World
+
+if TYPE_CHECKING:
+    from hansa_client.decoding.protocol import Decoder
+    from hansa_client.models.base_model import Base
+
+__all__ = ["MAX_LENGTH", "EpisodeJob", "Play", "Played", "Progress", "play"]
+
+PATIENCE = 4
+"""One row in this many ends its turn before any acts: reading them singly costs more."""
+MAX_LENGTH = 4096
+"""Tokens of an episode where no manifest says otherwise."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of it."""
+
+    episodes: list[Episode]
+    """In the order of the jobs, without the broken ones."""
+    generated: int
+    """Tokens that the model wrote, in broken episodes too."""
+    broken: list[Fault] = field(default_factory=list)
+    """Why the others were dropped, one for each."""
+    engine: str = ""
+    """How the turns were decoded."""
+
+    @property
+    def successes(self) -> int:
+        """Episodes that reached their goal."""
+        return sum(episode.success for episode in self.episodes)
+
+
+Progress = Callable[[int, int], None]
+"""Told the episodes done so far and the successes among them."""
+
+
+def play(
+    base: Base,
+    make_world: Callable[[], World],
+    jobs: Sequence[EpisodeJob],
+    how: Play,
+    progress: Progress = lambda done, successes: None,
+) -> Played:
+    """Play all jobs; episodes come back in the jobs' order, whoever was played together.
+
+    Raises WorldBroken as soon as more of them are broken than may be.
+    """
+    if not jobs:
+        return Played([], 0)
+    from hansa_client.decoding.choose import decoding
+
+    tally = Tally(len(jobs), how.max_broken)
+    rows = min(how.batch_episodes, len(jobs))
+    with decoding(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
+        live = _Game(base, decoder, worlds, tally, progress).play(jobs)
+    _check_room(base, live, how)
+    return Played(
+        [episode.as_episode() for episode in live if not episode.fault],
+        sum(episode.written for episode in live),
+        tally.faults,
+        decoder.name,
+    )
+
+
+class _Game:
+    """The episodes under way, by row."""
+
+    def __init__(
+        self, base: Base, decoder: Decoder, worlds: WorldPool, tally: Tally, progress: Progress
+    ) -> None:
+        self._chat = base.chat
+        self._decoder = decoder
+        self._worlds = worlds
+        self._tally = tally
+        self._progress = progress
+        self._playing: dict[int, LiveEpisode] = {}
+        self._done = self._successes = 0
+
+    def play(self, jobs: Sequence[EpisodeJob]) -> list[LiveEpisode]:
+        """Play all jobs to their ends; the live episodes in the jobs' order."""
+        live: list[LiveEpisode] = []
+        waiting = deque(jobs)
+        answering: dict[int, LiveEpisode] = {}
+        while waiting or self._playing:
+            fresh = self._begin(waiting)
+            live += fresh.values()
+            self._worlds.each(LiveEpisode.start, list(fresh.values()))
+            answering |= self._observe(fresh, first=True)
+            if answering:
+                rows = sorted(answering.items())
+                self._decoder.read([episode.request(row) for row, episode in rows])
+            if not self._playing:
+                continue
+            acting = self._write()
+            self._worlds.each(LiveEpisode.act, list(acting.values()))
+            answering = self._observe(acting, first=False)
+        return live
+
+    def _begin(self, waiting: deque[EpisodeJob]) -> dict[int, LiveEpisode]:
+        """The next episodes, on the rows that are free."""
+        if self._playing and not self._decoder.joins:
+            return {}
+        free = [row for row in range(self._decoder.rows) if row not in self._playing]
+        fresh = {row: self._worlds.make(waiting.popleft()) for row in free[: len(waiting)]}
+        self._playing |= fresh
+        return fresh
+
+    def _write(self) -> dict[int, LiveEpisode]:
+        """Let the model write until turns are over; the episodes whose turns are."""
+        written = self._decoder.write(1 if self._worlds.waits else PATIENCE)
+        texts = self._chat.texts([tokens for _, tokens in written])
+        for (row, tokens), text in zip(written, texts, strict=True):
+            self._playing[row].answer(tokens, text)
+        return {row: self._playing[row] for row, _ in written}
+
+    def _observe(self, episodes: dict[int, LiveEpisode], *, first: bool) -> dict[int, LiveEpisode]:
+        """Take in what the worlds said; the episodes that go on, while the others leave."""
+        for episode in episodes.values():
+            if episode.fault:
+                self._tally.add(episode.world, episode.fault)
+        going = [episode for episode in episodes.values() if not episode.done]
+        read = self._chat.observations([episode.observation for episode in going], first=first)
+        for episode, tokens in zip(going, read, strict=True):
+            # An action that was cut has no end: the model reads one, but is not trained on it.
+            is_cut = not first and episode.pending[-1] not in self._chat.stops
+            episode.observe([self._chat.end, *tokens] if is_cut else tokens)
+        self._end({row: episode for row, episode in episodes.items() if episode.done})
+        return {row: episode for row, episode in episodes.items() if not episode.done}
+
+    def _end(self, episodes: dict[int, LiveEpisode]) -> None:
+        if not episodes:
+            return
+        self._worlds.close(list(episodes.values()))
+        for row, episode in episodes.items():
+            del self._playing[row]
+            self._done += 1
+            self._successes += episode.success and not episode.fault
+        self._progress(self._done, self._successes)
+
+
+def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: Play) -> None:
+    """Refuse to go on where no task can even begin: it would look like an agent without skill."""
+    if not all(episode.too_long for episode in episodes):
+        return
+    shortest = min(episode.too_long for episode in episodes)
+    raise PermanentError(
+        f"spec.training.maxLength: got {how.max_length} tokens for an episode (the model has "
+        f"{base.longest(2**31)} positions), expected more than {shortest}: the first observation "
+        "of every task is longer"
+    )

@@ -1,0 +1,193 @@
+"""Live episodes: the rows of a batch, each a world being played; what it raises ends only itself.
+
+Worlds that wait for something outside take their steps side by side; all others one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+from hansa_client import seeds
+from hansa_client.decoding.protocol import Decoding, TurnRequest
+from hansa_client.rollout import faults
+from hansa_client.rollout.faults import Fault
+from hansa_client.trajectory import Episode, Turn
+from hansa_worlds import Observation, OptionError, Task, World
+
+MAX_BROKEN = 0.1
+"""Share of broken episodes where no manifest says otherwise."""
+MOST_THREADS = 64
+"""Worlds that wait at the same time; a server outside is not meant to be flooded."""
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    """One episode to play."""
+
+    task: Task
+    """What to play."""
+    sample: int
+    """Which of several episodes of the task."""
+    seed: int
+    """Seed of its tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(Decoding):
+    """How to play."""
+
+    batch_episodes: int
+    """Episodes played together."""
+    round: int
+    """Round the episodes belong to."""
+    source: Literal["exploration", "evaluation"]
+    """Why they are played."""
+    max_broken: float = MAX_BROKEN
+    """Share of the episodes in which the world may fail."""
+
+
+class LiveEpisode:
+    """One row of a batch: its world, what was said, and what the model has yet to read."""
+
+    def __init__(self, world: World, job: EpisodeJob, how: Play) -> None:
+        self.world = world
+        self.job = job
+        self.how = how
+        self.done = False
+        self.success = False
+        self.fault: Fault | None = None
+        """Why the episode is dropped."""
+        self.too_long = 0
+        """Tokens of a first observation that leaves no room to answer; 0: it does."""
+        self.written = 0
+        self.pending: list[int] = []
+        self.observation = ""
+        self._random = seeds.generator(job.seed)
+        self._reward = 0.0
+        self._length = 0
+        self._turns: list[Turn] = []
+
+    def start(self) -> None:
+        """Begin the episode."""
+        self._call(lambda: self.world.start(self.job.task))
+
+    def observe(self, tokens: list[int]) -> None:
+        """Take in the last observation, unless the episode would grow too long to answer it."""
+        if self._length + len(tokens) >= self.how.max_length:
+            self.too_long = 0 if self._turns else len(tokens)
+            self._stop()
+            return
+        self._turns.append(Turn(role="user", text=self.observation, tokens=tokens))
+        self._length += len(tokens)
+        self.pending += tokens
+
+    def request(self, row: int) -> TurnRequest:
+        """What is wanted of the model next.
+
+        Every action draws as many random numbers, so that none shifts those of the next.
+        """
+        return TurnRequest(
+            row=row,
+            is_first=len(self._turns) == 1,
+            tokens=self.pending,
+            budget=min(self.how.max_new_tokens, self.how.max_length - self._length),
+            uniforms=self._random.random(self.how.max_new_tokens),
+        )
+
+    def answer(self, tokens: list[int], text: str) -> None:
+        """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
+        for ending in self.how.stop:
+            text = text.partition(ending)[0]
+        self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens))
+        self._length += len(tokens)
+        self.written += len(tokens)
+        self.pending = tokens[-1:]
+
+    def act(self) -> None:
+        """Carry out the last answer."""
+        text = self._turns[-1].text
+        self._call(lambda: self.world.step(text))
+
+    def close(self) -> None:
+        """Give back what the world holds."""
+        faults.close(self.world)
+
+    def as_episode(self) -> Episode:
+        """The episode as played so far."""
+        return Episode(
+            task=self.job.task.id,
+            sample=self.job.sample,
+            round=self.how.round,
+            source=self.how.source,
+            seed=self.job.seed,
+            success=self.success,
+            reward=self._reward,
+            turns=self._turns,
+        )
+
+    def _call(self, call: Callable[[], Observation]) -> None:
+        """Let the world answer; the episode breaks off when it does not."""
+        try:
+            result = faults.checked(call(), self.world)
+        except (MemoryError, OptionError):
+            raise  # the machine's fault or the manifest's, and the same for every episode
+        except (Exception, SystemExit) as error:  # a world is anybody's code
+            self.fault = faults.of(error, self.world)
+            self.done = True
+            return
+        self.observation, self._reward, self.success = result.text, result.reward, result.success
+        if result.done:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.done = True
+        self._turns.append(Turn(role="user", text=self.observation))
+
+
+class WorldPool:
+    """The worlds of all live episodes; whatever happens, they are closed at the end."""
+
+    def __init__(self, make_world: Callable[[], World], how: Play, rows: int) -> None:
+        self._make_world = make_world
+        self._how = how
+        self._threads = min(rows, MOST_THREADS)
+        self._pool: ThreadPoolExecutor | None = None
+        self._live: list[LiveEpisode] = []
+
+    def __enter__(self) -> WorldPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close(self._live)
+        if self._pool:
+            self._pool.shutdown()
+
+    @property
+    def waits(self) -> bool:
+        """Whether worlds wait for something outside, and better all at the same time."""
+        return self._pool is not None
+
+    def make(self, job: EpisodeJob) -> LiveEpisode:
+        """One more episode, with a world of its own."""
+        episode = LiveEpisode(self._make_world(), job, self._how)
+        self._live.append(episode)
+        if episode.world.waits and self._threads > 1 and not self._pool:
+            self._pool = ThreadPoolExecutor(self._threads, "world")
+        return episode
+
+    def close(self, episodes: Sequence[LiveEpisode]) -> None:
+        """Close the worlds of episodes that are over."""
+        left = [episode for episode in self._live if episode not in episodes]
+        self.each(LiveEpisode.close, list(episodes))
+        self._live = left
+
+    def each(self, do: Callable[[LiveEpisode], None], episodes: Sequence[LiveEpisode]) -> None:
+        """Do something with each episode, side by side where worlds wait."""
+        if self._pool and len(episodes) > 1:
+            list(self._pool.map(do, episodes))  # the list raises what a thread raised
+            return
+        for episode in episodes:
+            do(episode)

@@ -1,0 +1,58 @@
+"""The parts of a silo: itself, or each world of its world `mixed` as if it were one of its own.
+
+A part is shown, explored and evaluated with the settings, the name and so the seeds of an
+environment. A centre that pools five silos plays the tasks that the five would have played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hansa.assignment import Assignment
+from hansa_client.rollout.live_episodes import EpisodeJob
+from hansa_client.rollout.tasks import explained, make_world, split_tasks
+from hansa_client.trajectory import Episode
+from hansa_worlds import Split, Task, mixed
+
+Choose = Callable[[Assignment, Sequence[Task]], list[EpisodeJob]]
+
+
+def parts_of(assignment: Assignment) -> list[Assignment]:
+    """The assignments that the parts would have; a plain silo is its own only part."""
+    if assignment.world != mixed.NAME:
+        return [assignment]
+    with explained(assignment):
+        parts = mixed.parts_of(assignment.options)
+    shared = assignment.settings.experience.demonstrations_from
+    return [
+        assignment.model_copy(
+            update={
+                "environment": part.name,
+                "world": part.world,
+                "options": dict(part.options),
+                "demonstrations_from": part.demonstrations_from or shared,
+            }
+        )
+        for part in parts
+    ]
+
+
+def jobs(assignment: Assignment, split: Split, choose: Choose) -> list[EpisodeJob]:
+    """The episodes to play, part by part, as tasks of the silo's own world."""
+    if assignment.world != mixed.NAME:
+        return choose(assignment, split_tasks(assignment, make_world(assignment), split))
+    chosen: list[EpisodeJob] = []
+    for part in parts_of(assignment):
+        tasks = split_tasks(part, make_world(part), split)
+        named = mixed.Part(part.environment, part.world)
+        chosen += [replace(job, task=mixed.within(named, job.task)) for job in choose(part, tasks)]
+    return chosen
+
+
+def named(assignment: Assignment, part: Assignment, episodes: Sequence[Episode]) -> list[Episode]:
+    """A part's episodes under the names that their tasks have in the silo."""
+    if assignment.world != mixed.NAME:
+        return list(episodes)
+    before = f"{part.environment}/"
+    return [episode.model_copy(update={"task": before + episode.task}) for episode in episodes]

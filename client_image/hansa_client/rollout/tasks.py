@@ -1,0 +1,99 @@
+"""Which tasks are played: explored ones anew each round, held-out ones always the same.
+
+All choices follow from seeds, so that an attempt repeats what the one before it did.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from hansa.assignment import Assignment
+from hansa.errors import PermanentError, WorldBroken
+from hansa_client import seeds
+from hansa_client.rollout.live_episodes import EpisodeJob
+from hansa_worlds import Split, Task, World, WorldDown, WorldError, make
+
+_PURPOSE_EXPLORE = "explore"
+_PURPOSE_EVALUATE = "evaluate"
+
+
+def make_world(assignment: Assignment) -> World:
+    """The environment's world, or a permanent error that names the field."""
+    with explained(assignment):
+        return make(assignment.world, assignment.options)
+
+
+def split_tasks(assignment: Assignment, world: World, split: Split) -> Sequence[Task]:
+    """The tasks of a split, or a permanent error where there are none: nothing could be played."""
+    with explained(assignment):
+        tasks = world.tasks(split)
+    if not tasks:
+        raise PermanentError(
+            f"spec.environments[{assignment.environment}].options: world {assignment.world} has "
+            f"no task in its split {split} with them, expected at least one"
+        )
+    return tasks
+
+
+@contextmanager
+def explained(assignment: Assignment) -> Iterator[None]:
+    """A world's own sentences under the field they are about."""
+    where = f"spec.environments[{assignment.environment}]"
+    try:
+        yield
+    except WorldDown as error:
+        raise WorldBroken(f"{where}.world: {error}") from error
+    except WorldError as error:
+        raise PermanentError(f"{where}.{error}") from error
+
+
+def explore_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[EpisodeJob]:
+    """This round's training tasks; none comes twice before all have come once."""
+    how = assignment.settings.exploration
+    seed = _seed(assignment, assignment.round, _PURPOSE_EXPLORE)
+    chosen = _shuffled(len(tasks), how.tasks_per_round, seed)
+    return [
+        EpisodeJob(
+            tasks[index], sample, seeds.of_episode(seed, f"{place}/{tasks[index].id}", sample)
+        )
+        for place, index in enumerate(chosen)
+        for sample in range(how.samples_per_task)
+    ]
+
+
+def evaluate_jobs(
+    assignment: Assignment, tasks: Sequence[Task], wanted: int | None = None
+) -> list[EpisodeJob]:
+    """Held-out tasks: the same with the same random numbers for every adapter that is measured.
+
+    Equal draws make the difference of two adapters less noisy than either's success.
+    """
+    seed = _seed(assignment, 0, _PURPOSE_EVALUATE)
+    how = assignment.settings.evaluation
+    count = how.tasks if wanted is None else wanted
+    return held_out_jobs(tasks, count, seed, how.samples_per_task)
+
+
+def held_out_jobs(
+    tasks: Sequence[Task], wanted: int, seed: int, samples: int = 1
+) -> list[EpisodeJob]:
+    """The first tasks in the seed's order, each `samples` times; more keep those before."""
+    chosen = _shuffled(len(tasks), len(tasks), seed)[:wanted]
+    return [
+        EpisodeJob(task, sample, seeds.of_episode(seed, task.id, sample))
+        for task in (tasks[index] for index in chosen)
+        for sample in range(samples)
+    ]
+
+
+def _seed(assignment: Assignment, round_: int, purpose: str) -> int:
+    return seeds.derive(assignment.seed, assignment.environment, round_, purpose)
+
+
+def _shuffled(size: int, wanted: int, seed: int) -> list[int]:
+    """As many random indexes below size as wanted; all come once before any comes twice."""
+    draw = random.Random(seed)
+    chosen: list[int] = []
+    while size and len(chosen) < wanted:
+        chosen += draw.sample(range(size), min(size, wanted - len(chosen)))
+    return chosen

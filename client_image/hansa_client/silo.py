@@ -1,0 +1,151 @@
+"""One silo at work: its stores, its clock, and the steps that its Jobs are made of."""
+
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from hansa import adapter, manifest, program
+from hansa.assignment import Assignment
+from hansa.errors import Diverged
+from hansa.logs import Log
+from hansa.manifest import FederationDocument
+from hansa.owner import read_owner
+from hansa.stopwatch import Clock, Stopwatch
+from hansa.store.base import ObjectStore
+from hansa_client import learners, seeds
+from hansa_client.agent import Agent
+from hansa_client.experience.shards import Shard, Shards
+from hansa_client.learners import Lesson, Trained
+from hansa_client.rollout import faults, mixed_silo, tasks
+from hansa_client.rollout.episodes import EpisodeJob, Play, Played
+from hansa_worlds import Task
+
+
+class Silo:
+    """One assignment, the stores it reaches, and how long its phases took."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        exchange: ObjectStore,
+        private: ObjectStore,
+        log: Log,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.assignment = assignment
+        self.exchange = exchange
+        self.private = private
+        self.log = log
+        self.watch = Stopwatch(clock)
+
+    def load(self, owner: FederationDocument | None) -> Agent:
+        """The agent, with the same base model as the others have."""
+        assignment = self.assignment
+        agent = Agent(assignment, self.exchange)
+        if owner and owner.base_model != agent.base_model:
+            theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
+            manifest.check_same_run(assignment.storage.prefix, theirs, ours)
+        self.log.info("loading", model=assignment.model.source, start=assignment.start.round)
+        _ = agent.base, agent.start
+        self.watch.lap("load")
+        return agent
+
+    def owner(self) -> FederationDocument | None:
+        """Who owns the exchange's prefix, which must be this run."""
+        return read_owner(self.exchange, self.assignment)
+
+    def play_held_out(
+        self,
+        agent: Agent,
+        split: Literal["validation", "test"],
+        wanted: int | None = None,
+        tensors: adapter.Tensors | None = None,
+    ) -> Played:
+        """Play held-out tasks with the start adapter, or with the one given."""
+
+        def choose(part: Assignment, held_out: Sequence[Task]) -> list[EpisodeJob]:
+            return tasks.evaluate_jobs(part, held_out, wanted)
+
+        jobs = mixed_silo.jobs(self.assignment, split, choose)
+        how = self._how(agent, "evaluation", self.assignment.start.round)
+        played = agent.play(jobs, how, "evaluate", tensors)
+        self.log_broken("evaluate", played.broken)
+        return played
+
+    def play_training(
+        self, agent: Agent, shards: Shards, round_: int, tensors: adapter.Tensors | None = None
+    ) -> Shard:
+        """Explore a round's tasks with the start adapter or another, and keep the episodes."""
+        how = self._how(agent, "exploration", round_)
+        played = agent.play(self._training_jobs(round_), how, "explore", tensors)
+        self.log_broken("explore", played.broken)
+        self.log.info(
+            "explored",
+            episodes=len(played.episodes),
+            successes=played.successes,
+            generated=played.generated,
+            engine=played.engine,
+        )
+        broken, generated = len(played.broken), played.generated
+        return shards.write(round_, played.episodes, generated=generated, broken=broken)
+
+    def _training_jobs(self, round_: int) -> list[EpisodeJob]:
+        if not self.assignment.settings.exploration.tasks_per_round:
+            return []  # a world that only shows may have no tasks of its own
+        assignment = self.assignment.model_copy(update={"round": round_})
+        return mixed_silo.jobs(assignment, "train", tasks.explore_jobs)
+
+    def _how(self, agent: Agent, source: Literal["exploration", "evaluation"], round_: int) -> Play:
+        settings = self.assignment.settings
+        sampled = settings.exploration if source == "exploration" else settings.evaluation
+        return Play(
+            temperature=sampled.temperature,
+            max_length=agent.base.longest(settings.training.max_length),
+            batch_episodes=settings.exploration.batch_episodes,
+            max_new_tokens=settings.exploration.max_new_tokens,
+            max_broken=settings.exploration.max_broken_episodes,
+            stop=settings.exploration.stop,
+            round=round_,
+            source=source,
+        )
+
+    def log_broken(self, phase: str, broken: list[faults.Fault]) -> None:
+        """Say why episodes were dropped, where some were."""
+        if broken:
+            self.log.warning(
+                "episodes_dropped", phase=phase, broken=len(broken), faults=faults.summary(broken)
+            )
+
+    def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> Lesson:
+        """What the learner is given in a round: kept trajectories as tokens, in a fixed order."""
+        assignment, settings = self.assignment, self.assignment.settings
+        choose = learners.chooser(settings.training.learner)
+        choice = choose(shards, settings.experience, round_)
+        sequences, weights = choice.rendered(agent.base.longest(settings.training.max_length))
+        return Lesson(
+            sequences=sequences,
+            weights=weights,
+            together=choice.together,
+            skipped=choice.skipped,
+            start=agent.start,
+            frozen=agent.frozen,
+            adapter=assignment.adapter,
+            training=settings.training,
+            seed=seeds.derive(assignment.seed, assignment.environment, round_, "train"),
+        )
+
+    def train(self, agent: Agent, lesson: Lesson, phase: str) -> Trained:
+        """A trained adapter with finite weights, by all GPUs of this machine."""
+
+        def progress(done: int, total: int) -> None:
+            program.progress(phase=phase, done=done, total=total)
+
+        train = learners.get(lesson.training.learner)
+        with agent.all_gpus(lesson):
+            trained = train(agent.base, lesson, progress)
+        if not adapter.is_finite(trained.tensors):
+            rate, steps = lesson.training.learning_rate, len(lesson.steps())
+            raise Diverged.at(steps, steps, "a weight without a value", rate)
+        if trained.micro_batch_tokens:
+            self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)
+        return trained

@@ -1,0 +1,1 @@
+"""Training: batches, packing, log-probabilities and the optimizer, for all learners."""

@@ -1,0 +1,48 @@
+"""CUDA graphs for training: passes over packed rows of one size, captured once and then replayed.
+
+A small model's step is thousands of short kernels, and starting each of them from Python takes
+longer than running it. A CUDA graph starts them all at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hansa_client.training.packing import Frame, PackedModel, PackedRow
+
+_WARM_UPS = 1
+"""Passes before the recording, in which libraries take the memory they keep."""
+
+
+class GraphedModel:
+    """The states that a model's output layer is given, for rows of one frame, with gradients."""
+
+    def __init__(self, model: Any, packed: PackedModel, frame: Frame, device: torch.device) -> None:
+        self.frame = frame
+        blank = PackedRow.of([[0]], device, frame)
+        made = (blank.tokens, blank.positions, blank.bounds)
+        trunk = _Trunk(model, packed, frame).train()
+        self._play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=_WARM_UPS)
+
+    def states(self, row: PackedRow) -> torch.Tensor:
+        """Of all tokens of a row; the next call overwrites them."""
+        states: torch.Tensor = self._play(row.tokens, row.positions, row.bounds)
+        return states
+
+
+class _Trunk(torch.nn.Module):
+    """The model without its output layer, as a function of tensors alone."""
+
+    def __init__(self, model: Any, packed: PackedModel, frame: Frame) -> None:
+        super().__init__()
+        self.model = model
+        self._packed = packed
+        self._frame = frame
+
+    def forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, bounds: torch.Tensor
+    ) -> torch.Tensor:
+        row = PackedRow(tokens, positions, bounds, self._frame.longest, [])
+        return self._packed.states(row)

@@ -1,0 +1,218 @@
+"""Packing: trajectories of any length in one row without padding, none of which sees another.
+
+Positions begin anew with each trajectory, and attention stays within it: on a GPU by torch's kernel
+for rows of several lengths, elsewhere one trajectory after another, which is for tests. Models of
+transformers whose attention is the plain causal one can be packed; all others are padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+NAME = "hansa_packed"
+"""What transformers knows this attention by."""
+_STRANGE = ("attn_logit_softcapping", "sliding_window", "attention_chunk_size")
+"""Settings of a model's attention that this one does not know."""
+_STEP = 128
+"""Rows are whole numbers of these, which is how a GPU cuts its products."""
+
+
+def fits(model: Any) -> bool:
+    """Whether a model can be packed: its attention can be exchanged, and is plain in all layers."""
+    if not getattr(model, "_supports_attention_backend", False):
+        return False
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    strange = any(getattr(config, name, None) for name in _STRANGE)
+    return kinds == {"full_attention"} and not strange and not model.config.is_encoder_decoder
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Room that all rows of a training share, so that one recording serves them all."""
+
+    tokens: int
+    """Tokens of a row."""
+    sequences: int
+    """Trajectories in it, and what fills it up."""
+    longest: int
+    """Tokens of the longest trajectory."""
+
+    @classmethod
+    def around(cls, rows: Sequence[Sequence[int]]) -> Frame:
+        """The smallest for rows whose trajectories have these lengths."""
+        tokens = _STEP * -(-max(map(sum, rows)) // _STEP)
+        longest = max(map(max, rows))
+        return cls(tokens, max(map(len, rows)) + tokens // longest + 1, longest)
+
+
+@dataclass(frozen=True)
+class PackedRow:
+    """Trajectories side by side, as a model reads them."""
+
+    tokens: torch.Tensor
+    """Their tokens, (1, all of them)."""
+    positions: torch.Tensor
+    """Each token's place in its trajectory."""
+    bounds: torch.Tensor
+    """Where trajectories begin, and where the last one ends."""
+    longest: int
+    """Tokens of the longest."""
+    lengths: list[int]
+    """Tokens of each."""
+
+    @classmethod
+    def of(
+        cls, sequences: Sequence[Sequence[int]], device: torch.device, frame: Frame | None = None
+    ) -> PackedRow:
+        """A row of these; what they leave of a frame is filled with trajectories of no meaning.
+
+        Those are no longer than the longest: attention would leave the rest of them undefined.
+        """
+        lengths = [len(sequence) for sequence in sequences]
+        flat = [token for sequence in sequences for token in sequence]
+        longest = frame.longest if frame else max(lengths)
+        while frame and len(flat) < frame.tokens:
+            lengths.append(min(longest, frame.tokens - len(flat)))
+            flat += [0] * lengths[-1]
+        lengths += [0] * (frame.sequences - len(lengths) if frame else 0)
+        places = [place for length in lengths for place in range(length)]
+        ends = np.cumsum([0, *lengths], dtype=np.int32)
+        return cls(
+            torch.tensor([flat], device=device),
+            torch.tensor([places], device=device),
+            torch.from_numpy(ends).to(device),
+            longest,
+            lengths,
+        )
+
+
+@contextmanager
+def exchanged(model: Any) -> Iterator[None]:
+    """Within, a model's attention is the one here; recomputing in a backward pass needs it, too."""
+    config = model.config.get_text_config()
+    before = config._attn_implementation
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+class PackedModel:
+    """A model that reads rows of several trajectories."""
+
+    def __init__(self, model: Any) -> None:
+        from transformers import AttentionInterface
+
+        self._model = model
+        self._row: PackedRow  # the last one read: recomputed activations ask for it, too
+        AttentionInterface.register(NAME, self._attend)
+
+    def states(self, row: PackedRow) -> torch.Tensor:
+        """What the output layer is given for every token of a row; it lets them through."""
+        layer = self._model.get_output_embeddings()
+        layer.forward = lambda states: states
+        self._row = row
+        try:
+            with exchanged(self._model):
+                output = self._model(
+                    input_ids=row.tokens, position_ids=row.positions, use_cache=False
+                )
+        finally:
+            del layer.forward
+        states: torch.Tensor = output.logits[0]
+        return states
+
+    def _attend(
+        self,
+        module: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        scaling: float | None = None,
+        **rest: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """As transformers calls it: (1, heads, tokens, size) in, tokens before heads out."""
+        attend = _by_kernel if query.is_cuda else _one_by_one
+        return attend(query, key, value, self._row, scaling), None
+
+
+def _by_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: PackedRow, scale: float | None
+) -> torch.Tensor:
+    q, k, v = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
+    attended: torch.Tensor = _Within.apply(q, k, v, row.bounds, row.longest, scale)  # type: ignore[no-untyped-call]
+    return attended[None]
+
+
+class _Within(torch.autograd.Function):
+    """Torch's flash attention within bounds, told to compute its backward pass in a fixed order.
+
+    Where torch only warns of changing orders, its flash attention takes one all the same. The
+    strict setting makes it take a fixed one; for the whole model that would stop other layers.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        bounds: torch.Tensor,
+        longest: int,
+        scale: float | None,
+    ) -> torch.Tensor:
+        out, sums, state, unused, _ = torch.ops.aten._flash_attention_forward(
+            query, key, value, bounds, bounds, longest, longest, 0.0, True, False, scale=scale
+        )
+        ctx.save_for_backward(query, key, value, out, sums, bounds, state, unused)
+        ctx.longest, ctx.scale = longest, scale
+        attended: torch.Tensor = out
+        return attended
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        query, key, value, out, sums, bounds, state, unused = ctx.saved_tensors
+        most = ctx.longest
+        with _strictly():
+            of_query, of_key, of_value = torch.ops.aten._flash_attention_backward(
+                gradient.contiguous(),
+                *(query, key, value, out, sums, bounds, bounds, most, most, 0.0, True),
+                *(state, unused),
+                scale=ctx.scale,
+            )
+        return of_query, of_key, of_value, None, None, None
+
+
+@contextmanager
+def _strictly() -> Iterator[None]:
+    """Within, nothing may be computed in an order that changes, where that is watched at all."""
+    is_watched = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch._C._set_deterministic_algorithms(is_watched, warn_only=False)
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(is_watched, warn_only=warns)
+
+
+def _one_by_one(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: PackedRow, scale: float | None
+) -> torch.Tensor:
+    lengths = [length for length in row.lengths if length]
+    parts = [torch.split(states, lengths, dim=2) for states in (query, key, value)]
+    grouped = query.shape[1] != key.shape[1]
+    attended = [
+        scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
+        for q, k, v in zip(*parts, strict=True)
+    ]
+    return torch.cat(attended, dim=2).transpose(1, 2)

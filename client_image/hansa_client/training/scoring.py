@@ -1,0 +1,249 @@
+"""Scoring: log-probabilities of the agent's tokens, by a padded or a packed forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from hansa_client import trajectory
+from hansa_client.models.base_model import Base
+from hansa_client.training import batches, packing, sliced_logits
+from hansa_client.training.cuda_graph import GraphedModel
+
+_READ_TOKENS = 16384
+"""Tokens that are read at once where nothing is kept of them."""
+_MANY = 8
+"""Rows from which on a recording, which costs about five of them, is worth it."""
+
+
+class Scorer:
+    """Scores trajectories by one model on one device."""
+
+    def __init__(self, model: Any, device: torch.device) -> None:
+        self._model = model
+        self._device = device
+
+    def expect(self, rows: Sequence[Sequence[int]]) -> None:
+        """Learn the lengths of what will be scored together, where that helps."""
+
+    def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
+        """Summed negative log-likelihood of the agent's tokens."""
+        return self._scored(sequences, "sum")[0]
+
+    def logprobs(
+        self, sequences: Sequence[trajectory.Sequence]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probability of each of the agent's tokens, and the index of its trajectory."""
+        lost, wanted = self._scored(sequences, "none")
+        return -lost, wanted.nonzero()[:, 0]
+
+    def reference_logprobs(
+        self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
+    ) -> list[torch.Tensor]:
+        """Log-probabilities of the agent's tokens of each trajectory, many scored at once.
+
+        Fewer at once where memory runs out.
+        """
+        longest = max(map(len, sequences), default=0)
+        while True:
+            try:
+                return self._reference_logprobs(sequences, batch_tokens)
+            except torch.OutOfMemoryError:
+                if batch_tokens <= longest:
+                    raise
+            batch_tokens = max(longest, batch_tokens // 2)
+            torch.cuda.empty_cache()
+
+    def _reference_logprobs(
+        self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
+    ) -> list[torch.Tensor]:
+        """Similar lengths go together, so little is padded."""
+        lengths = [len(sequence) for sequence in sequences]
+        order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+        by_index: dict[int, torch.Tensor] = {}
+        for part in batches.filled(order, lengths, batch_tokens):
+            logprobs, rows = self.logprobs([sequences[index] for index in part])
+            by_index |= {index: logprobs[rows == row] for row, index in enumerate(part)}
+        return [by_index[index] for index in range(len(sequences))]
+
+    def tensor(self, numbers: Sequence[float]) -> torch.Tensor:
+        """These numbers where the model computes."""
+        return torch.tensor(numbers, dtype=torch.float32, device=self._device)
+
+    def _scored(
+        self, sequences: Sequence[trajectory.Sequence], reduction: str
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cross-entropy at the agent's tokens, and where they are.
+
+        Rows are padded on the right: under causal attention no real token sees the padding, so no
+        mask is needed, and torch takes its fastest path.
+        """
+        tokens, is_agent = _padded(sequences)
+        ids = torch.from_numpy(tokens).to(self._device)
+        wanted = torch.from_numpy(is_agent[:, 1:]).to(self._device)  # the token before predicts it
+        with _logits_where(self._model, wanted):
+            logits = self._model(input_ids=ids, use_cache=False).logits
+        targets = ids[:, 1:][wanted]
+        flat = logits.reshape(len(targets), -1).float()
+        return cross_entropy(flat, targets, reduction=reduction), wanted
+
+
+class PackedScorer(Scorer):
+    """Scores trajectories packed into one row, their logits in slices."""
+
+    def __init__(self, model: Any, device: torch.device, *, may_record: bool = True) -> None:
+        super().__init__(model, device)
+        self._packed = packing.PackedModel(model)
+        self._may_record = may_record and device.type == "cuda"
+        self._frame: packing.Frame | None = None
+        self._recorded: GraphedModel | None = None
+
+    def expect(self, rows: Sequence[Sequence[int]]) -> None:
+        """Learn the lengths of rows to come; where they are many, they are worth recording."""
+        self._recorded = None
+        self._frame = packing.Frame.around(rows) if len(rows) >= _MANY else None
+
+    def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
+        """Summed negative log-likelihood of the agent's tokens."""
+        return -self.logprobs(sequences)[0].sum()
+
+    def logprobs(
+        self, sequences: Sequence[trajectory.Sequence]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probability of each of the agent's tokens, and the index of its trajectory."""
+        frame = self._frame if torch.is_grad_enabled() else None
+        row = packing.PackedRow.of([sequence.tokens for sequence in sequences], self._device, frame)
+        wanted, rows = self._wanted(sequences)
+        states = self._states(row, frame)[wanted]
+        weight = self._model.get_output_embeddings().weight
+        return sliced_logits.logprobs(states, weight, row.tokens[0, wanted + 1]), rows
+
+    def entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
+        """Entropy of the next token before each of the agent's tokens, some at a time."""
+        row = packing.PackedRow.of([sequence.tokens for sequence in sequences], self._device)
+        wanted, _ = self._wanted(sequences)
+        weight = self._model.get_output_embeddings().weight
+        states, rows = self._packed.states(row)[wanted], sliced_logits.slice_rows(weight)
+        for at in range(0, len(states), rows):
+            yield _spread(states[at : at + rows] @ weight.T)
+
+    def _states(self, row: packing.PackedRow, frame: packing.Frame | None) -> torch.Tensor:
+        if not frame or not self._may_record:
+            return self._packed.states(row)
+        if self._recorded is None:
+            try:
+                self._recorded = GraphedModel(self._model, self._packed, frame, self._device)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:  # a layer that waits for the GPU cannot be recorded: only slower
+                self._may_record = False
+                return self._packed.states(row)
+        return self._recorded.states(row)
+
+    def _wanted(
+        self, sequences: Sequence[trajectory.Sequence]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Places before the agent's tokens, which predict them, and whose they are."""
+        places: list[int] = []
+        rows: list[int] = []
+        begin = 0
+        for row, sequence in enumerate(sequences):
+            own = [begin + i for i, is_own in enumerate(sequence.is_agent[1:]) if is_own]
+            places += own
+            rows += [row] * len(own)
+            begin += len(sequence)
+        return torch.tensor(places, device=self._device), torch.tensor(rows, device=self._device)
+
+
+@contextmanager
+def scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Scorer]:
+    """The fastest for a model: packed on a GPU where it fits, else padded.
+
+    A CPU computes short rows as fast as one long one, and the padded way is the older promise: the
+    same bytes from one version to the next.
+    """
+    if device.type == "cuda" and packing.fits(model) and sliced_logits.fits(model):
+        with packing.exchanged(model):
+            yield PackedScorer(model, device, may_record=may_record)
+    else:
+        yield Scorer(model, device)
+
+
+@torch.inference_mode()
+def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | None:
+    """Mean entropy of the next token where the agent wrote, in nats.
+
+    A CPU reads one trajectory at a time. A GPU waits for whoever starts its kernels, so it is given
+    many at once, packed.
+    """
+    is_packed = (
+        base.device.type == "cuda" and packing.fits(base.model) and sliced_logits.fits(base.model)
+    )
+    entropies = _packed_entropies(base, sequences) if is_packed else _entropies(base, sequences)
+    total, count = 0.0, 0
+    for each in entropies:
+        total += float(each.sum())
+        count += len(each)
+    return round(total / count, 6) if count else None
+
+
+def _entropies(base: Base, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
+    for sequence in sequences:
+        ids = torch.tensor([sequence.tokens], device=base.device)
+        wanted = torch.tensor([sequence.is_agent[1:]], device=base.device)
+        with _logits_where(base.model, wanted):
+            yield _spread(base.model(input_ids=ids, use_cache=False).logits[0])
+
+
+def _packed_entropies(
+    base: Base, sequences: Sequence[trajectory.Sequence]
+) -> Iterator[torch.Tensor]:
+    scores = PackedScorer(base.model, base.device, may_record=False)
+    lengths = [len(sequence) for sequence in sequences]
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    for part in batches.filled(order, lengths, _READ_TOKENS):
+        yield from scores.entropies([sequences[index] for index in part])
+
+
+def _spread(logits: torch.Tensor) -> torch.Tensor:
+    """Entropy of each row of logits."""
+    logprobs = logits.float().log_softmax(-1)
+    return -(logprobs.exp() * logprobs).sum(-1)
+
+
+def agent_tokens(sequences: Sequence[trajectory.Sequence]) -> int:
+    """Tokens that can be scored: the agent's, but for a very first one, which nothing predicts."""
+    return sum(sum(sequence.is_agent[1:]) for sequence in sequences)
+
+
+@contextmanager
+def _logits_where(wrapped: Any, wanted: torch.Tensor) -> Iterator[None]:
+    """Within, the model computes logits only where they are wanted.
+
+    Most tokens are the world's, and over a large vocabulary their logits would be the largest
+    tensor of all. Selecting before the output layer leaves whatever the model does after it alone.
+    """
+
+    def select(module: Any, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return (arguments[0][:, :-1][wanted].unsqueeze(0), *arguments[1:])
+
+    hook = wrapped.get_output_embeddings().register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _padded(sequences: Sequence[trajectory.Sequence]) -> tuple[Any, Any]:
+    width = max(len(sequence) for sequence in sequences)
+    tokens = np.zeros((len(sequences), width), dtype=np.int64)
+    is_agent = np.zeros((len(sequences), width), dtype=bool)
+    for row, sequence in enumerate(sequences):
+        tokens[row, : len(sequence)] = sequence.tokens
+        is_agent[row, : len(sequence)] = sequence.is_agent
+    return tokens, is_agent

@@ -1,6 +1,0 @@
-"""AgentGym's environment servers as worlds: text games that are played over HTTP."""
-
-from hansa_client.worlds.agentgym.dialects import DIALECTS, Dialect
-from hansa_client.worlds.agentgym.world import AgentGym
-
-__all__ = ["DIALECTS", "AgentGym", "Dialect"]

@@ -1,6 +1,0 @@
-"""BabyAI: the 40 levels of package minigrid, played in words by actions that walk."""
-
-from hansa_client.worlds.babyai.levels import LEVELS, SOLVABLE
-from hansa_client.worlds.babyai.world import BabyAI
-
-__all__ = ["LEVELS", "SOLVABLE", "BabyAI"]

@@ -1,5 +1,0 @@
-"""The crafting world of TextCraft, with recipes of its own or Minecraft's."""
-
-from hansa_client.worlds.textcraft.world import TextCraft
-
-__all__ = ["TextCraft"]

@@ -1,5 +1,0 @@
-"""The world webshop: find, customise and buy what an instruction asks for."""
-
-from hansa_client.worlds.webshop.world import WebShop
-
-__all__ = ["WebShop"]

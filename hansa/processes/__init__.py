@@ -1,0 +1,1 @@
+"""Processes: what every program of one machine needs, whichever executor started it."""

@@ -1,0 +1,91 @@
+"""`hansa evaluate`: success of an adapter that PEFT itself has loaded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hansa import adapter
+from hansa.adapter import Tensors
+from hansa.cli.main import main as hansa
+from hansa.intervals import wilson
+from hansa.spec import Adapter
+from hansa_worlds import DEMO_OPTIONS
+
+MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of `hansa` with these arguments."""
+    with pytest.raises(SystemExit) as ended:
+        hansa(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_success_comes_with_its_interval_sampled_and_greedy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*MAZE, "--tasks", "8", "--greedy", "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [result["decoding"] for result in told["results"]] == ["temperature 1", "greedy"]
+    for result in told["results"]:
+        low, high = result["interval"]
+        assert result["episodes"] == 8
+        assert low <= result["success"] <= high
+
+
+def test_tasks_that_are_played_several_times_have_a_wider_interval_than_their_episodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*MAZE, "--tasks", "5", "--samples", "4", "-o", "json"]) == 0
+    [result] = json.loads(capsys.readouterr().out)["results"]
+    assert (result["tasks"], result["episodes"], result["broken"]) == (5, 20, 0)
+    low, high = result["interval"]
+    plain = wilson(result["successes"], 20)
+    assert high - low > plain.high - plain.low
+    assert main([*MAZE, "--tasks", "2", "--samples", "2"]) == 0
+    assert "of 4 episodes of 2 held-out tasks, temperature 1" in capsys.readouterr().out
+
+
+def test_an_adapter_is_loaded_by_peft(
+    start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "adapter_model.safetensors").write_bytes(adapter.encode(start))
+    config = adapter.config(Adapter(), "builtin:tiny", adapter.target_names(start))
+    (tmp_path / "adapter_config.json").write_bytes(config)
+    options = ["--option", "map=generated", "--option", "size=6", "--option", "max_turns=12"]
+    command = ["evaluate", "--world", "maze", *options, "--tasks", "5"]
+    assert main([*command, "--adapter", str(tmp_path)]) == 0
+    with_start = capsys.readouterr().out
+    assert main(command) == 0
+    assert capsys.readouterr().out == with_start
+    assert "of 5 held-out tasks, temperature 1" in with_start
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        pytest.param(["--world", "chess"], "world: got 'chess'", id="world"),
+        pytest.param(["--world", "maze", "--option", "size"], "--option: got 'size'", id="pair"),
+        pytest.param(["--world", "maze", "--options", "["], "--options: got '['", id="json"),
+        pytest.param(["--world", "maze", "--option", "size=99"], "options.size: got 99", id="size"),
+        pytest.param(
+            ["--world", "maze", "--adapter", "nowhere"], "--adapter: got nowhere", id="dir"
+        ),
+        pytest.param(["--world", "maze", "--model", "builtin:huge"], "--model: got", id="model"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_folder_that_is_no_adapter_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
+    assert "does not fit builtin:tiny" in capsys.readouterr().err

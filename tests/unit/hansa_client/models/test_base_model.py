@@ -1,0 +1,118 @@
+"""Base models: found, hashed, downloaded once, and refused with the field that is wrong."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hansa.errors import HansaError, PermanentError
+from hansa_client.models import base_model
+from tests.memory_store import MemoryStore
+
+
+def test_the_builtin_model_is_found() -> None:
+    assert (base_model.resolve("builtin:tiny") / "config.json").is_file()
+
+
+def remove(pattern: str) -> Callable[[Path], None]:
+    return lambda folder: [file.unlink() for file in folder.glob(pattern)]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        pytest.param(shutil.rmtree, "is no folder", id="no folder"),
+        pytest.param(remove("config.json"), "has no config.json", id="no config"),
+        pytest.param(remove("*.safetensors"), "has no *.safetensors", id="no weights"),
+        pytest.param(remove("tokenizer*.json"), "has no tokenizer", id="no tokenizer"),
+    ],
+)
+def test_a_folder_that_is_no_model_says_what_is_missing(
+    random_model: Path, tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(random_model, folder)
+    damage(folder)
+    with pytest.raises(PermanentError) as error:
+        base_model.resolve(f"path:{folder}")
+    assert error.value.message.startswith(f"spec.model.source: got path:{folder}, which {message}")
+
+
+def test_an_unknown_builtin_is_refused() -> None:
+    with pytest.raises(PermanentError, match=r"^spec\.model\.source: got builtin:huge"):
+        base_model.resolve("builtin:huge")
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        pytest.param("model.safetensors", b"garbage", id="weights"),
+        pytest.param("config.json", b'{"model_type": "unheard-of"}', id="architecture"),
+        pytest.param("config.json", b"{", id="config"),
+        pytest.param("tokenizer.json", b"{}", id="tokenizer"),
+    ],
+)
+def test_a_broken_model_is_a_sentence_and_no_traceback(
+    random_model: Path, tmp_path: Path, name: str, content: bytes
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(random_model, folder)
+    (folder / name).write_bytes(content)
+    with pytest.raises(PermanentError, match=r"^spec\.model\.source: got path:x"):
+        base_model.load("path:x", folder, 1)
+
+
+def test_a_digest_follows_the_files_that_count(random_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(random_model, folder)
+    assert base_model.digest(folder) == base_model.digest(random_model)
+    (folder / "README.md").write_text("prose")
+    assert base_model.digest(folder) == base_model.digest(random_model)
+    (folder / "chat_template.jinja").write_text("other")
+    assert base_model.digest(folder) != base_model.digest(random_model)
+
+
+def stored(folder: Path) -> MemoryStore:
+    store = MemoryStore()
+    for file in folder.iterdir():
+        store.objects[f"models/small/{file.name}"] = file.read_bytes()
+    store.objects["models/small/training/optimizer.safetensors"] = b"not wanted"
+    store.objects["models/smaller/config.json"] = b"another model"
+    return store
+
+
+def test_a_model_is_downloaded_once_and_whole(random_model: Path, tmp_path: Path) -> None:
+    store = stored(random_model)
+    folder = base_model.download(store, "here/bucket", "models/small", tmp_path)
+    assert base_model.digest(folder) == base_model.digest(random_model)
+    store.objects.clear()
+    assert base_model.download(store, "here/bucket", "models/small", tmp_path) == folder
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_download_that_breaks_off_leaves_nothing(random_model: Path, tmp_path: Path) -> None:
+    store = stored(random_model)
+
+    class Breaking(MemoryStore):
+        def get_range(self, key: str, start: int, length: int) -> bytes:
+            raise ConnectionError("gone")
+
+    broken = Breaking()
+    broken.objects = store.objects
+    with pytest.raises(ConnectionError):
+        base_model.download(broken, "here/bucket", "models/small", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_hub_without_network_says_what_works_instead(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HANSA_MODEL_CACHE", str(tmp_path))
+    with pytest.raises(HansaError) as error:
+        base_model.resolve("hf:nobody/nothing@main")
+    assert "hf:nobody/nothing@main could not be downloaded" in error.value.message
+    assert "path:" in error.value.hint

@@ -1,0 +1,167 @@
+"""Any environment with Gymnasium's methods and text on both sides is a world."""
+
+import pytest
+
+from hansa_worlds import NoPlayer, OptionError, WorldError, make
+from hansa_worlds.contract import CHECKS
+from tests.gym_envs import Numbered
+
+SMALL = {"train": [20, 60], "validation": [10, 20], "test": [0, 10], "max_turns": 5}
+NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+VARIANTS = {
+    "text": {"env": "tests.gym_envs:Higher"},
+    "numbered": {"env": "tests.gym_envs:Numbered", "text_field": "text", "actions": NUMBERS},
+    "no copies": {"env": "tests.gym_envs:Uncopyable", "kwargs": {"tries": 3}},
+}
+
+
+def world_of(env="tests.gym_envs:Higher", **options):
+    return make("gymnasium", {"env": env, "prompt": "none", **SMALL, **options})
+
+
+def raw(step):
+    return world_of("tests.gym_envs:Wrong", kwargs={"step": step})
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
+def test_an_environment_keeps_the_contract(check, options):
+    check(lambda: make("gymnasium", {**options, **SMALL}))
+
+
+def registered():
+    """An environment of Gymnasium's own kind, under an id."""
+    gymnasium = pytest.importorskip("gymnasium")
+    space = {"action_space": gymnasium.spaces.Discrete(9)}
+    kind = type("Registered", (Numbered, gymnasium.Env), space)
+    if "HansaHigher-v0" not in gymnasium.registry:
+        gymnasium.register("HansaHigher-v0", kind)
+    return "HansaHigher-v0"
+
+
+def test_an_id_of_gymnasium_is_made_by_it():
+    world = world_of(registered(), text_field="text", actions=NUMBERS)
+    assert world.start(world.tasks("train")[0]).text == "Guess a number from 1 to 9."
+    assert world.step("one").text in ("Right.", "Higher.")
+
+
+@pytest.mark.parametrize("names", [[], NUMBERS[:4]])
+def test_numbered_actions_need_a_name_each(names):
+    world = world_of(registered(), text_field="text", actions=names)
+    with pytest.raises(OptionError, match=f"got {len(names)} names, expected 9, one for each"):
+        world.start(world.tasks("train")[0])
+
+
+def test_success_is_an_end_by_the_environment_with_reward():
+    world = world_of()
+    world.start(world.tasks("train")[0])
+    for guess in range(1, 10):
+        if world.step(f"Thought: well.\nAction: {guess}").done:
+            break
+    number = world._env.number
+    assert world.success is (number <= 5)
+
+
+def test_time_that_ran_out_is_no_success_even_with_reward():
+    world = world_of(kwargs={"tries": 1})
+    world.start(world.tasks("train")[0])
+    seen = world.step("0")
+    assert (seen.done, seen.reward, world.success) == (True, 0.5, False)
+
+
+def test_success_can_ask_for_more_reward():
+    world = world_of(success=2.0)
+    world.start(world.tasks("train")[0])
+    world.step(str(world._env.number))
+    assert not world.success
+
+
+def test_what_the_environment_raises_breaks_the_episode_and_the_next_has_a_new_one():
+    world = world_of()
+    world.start(world.tasks("train")[0])
+    first = world._env
+    with pytest.raises(RuntimeError):
+        world.step("raise")
+    assert first.closed
+    assert world.step("1").done
+    assert not world.success
+    assert world.start(world.tasks("train")[0]).text
+    assert world._env is not first
+
+
+def test_an_action_outside_the_text_space_is_a_wasted_turn():
+    gymnasium = pytest.importorskip("gymnasium")
+    world = world_of()
+    world.start(world.tasks("train")[0])
+    world._env.action_space = gymnasium.spaces.Text(3, charset="0123456789")
+    assert world.step("four").text == "That is no action here."
+    assert world._env.left == 5
+    assert world.step("4").text in ("Right.", "Higher.", "Lower.")
+
+
+def test_unknown_names_are_answered_with_the_known_ones():
+    world = world_of("tests.gym_envs:Numbered", text_field="text", actions=NUMBERS)
+    world.start(world.tasks("train")[0])
+    assert world.step("zero").text == f"That is no action here. Actions: {', '.join(NUMBERS)}."
+    assert world.legal() == NUMBERS
+    with pytest.raises(NoPlayer):
+        world_of().legal()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"env": ""}, "options.env: got nothing, expected module:Class or an id"),
+        ({"env": "no.such.module:Env"}, "options.env: got 'no.such.module:Env', but No module"),
+        ({"env": "tests.gym_envs:names"}, "which neither a module nor Gymnasium has"),
+        ({"env": "NoSuch-v0"}, "which neither a module nor Gymnasium has"),
+        ({"env": 3}, "options.env: got 3, expected text"),
+        ({"kwargs": [1]}, "options.kwargs: got [1], expected a mapping"),
+        ({"actions": "left"}, "options.actions: got 'left', expected a list"),
+        ({"actions": ["left", "LEFT"]}, "options.actions"),
+        ({"actions": ["go\nleft"]}, "options.actions"),
+        ({"test": [5, 15]}, "options.validation: got [10, 20], expected seeds apart from"),
+        ({"test": [5]}, "options.test: got [5], expected the first seed and the one after"),
+        ({"acts": []}, "options.acts: unknown"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_one_sentence(options, sentence):
+    with pytest.raises(OptionError) as refused:
+        make("gymnasium", {"env": "tests.gym_envs:Higher", **SMALL, **options})
+    assert sentence in str(refused.value)
+
+
+def test_observations_that_are_no_text_name_the_option():
+    world = world_of("tests.gym_envs:Numbered", actions=NUMBERS)
+    with pytest.raises(OptionError, match=r"whose observation is a dict, .* options\.text_field"):
+        world.start(world.tasks("train")[0])
+
+
+@pytest.mark.parametrize("answer", ["text", ("text",), ("text", 1, 2)])
+def test_a_reset_of_another_shape_is_refused(answer):
+    world = world_of("tests.gym_envs:Wrong", kwargs={"reset": answer})
+    with pytest.raises(WorldError, match="reset gives no pair"):
+        world.start(world.tasks("train")[0])
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (("text", 1.0, True, {}), "step gives no observation, reward"),
+        (("text", "much", True, False, {}), "a reward that is no number"),
+        (("text", float("nan"), True, False, {}), "a reward that is no number"),
+        (("text", None, True, False, {}), "a reward that is no number"),
+    ],
+)
+def test_a_step_of_another_shape_is_refused(step, reason):
+    world = raw(step)
+    world.start(world.tasks("train")[0])
+    with pytest.raises(WorldError, match=reason):
+        world.step("1")
+    assert world.step("1").done
+
+
+def test_rules_can_be_given():
+    world = make("gymnasium", {"env": "tests.gym_envs:Higher", "rules": "Guess.", **SMALL})
+    assert world.start(world.tasks("test")[0]).text.startswith("Guess.\nGuess a number")

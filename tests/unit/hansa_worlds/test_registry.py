@@ -1,0 +1,141 @@
+"""Options, action parsing and finding worlds by name: what all worlds share."""
+
+import importlib
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from hansa_worlds import OptionError, WorldError, make, names, registry
+from hansa_worlds.base import Options, Task, TaskList, parse_action, rng, share
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        pytest.param("move up", "move up", id="a bare action"),
+        pytest.param("  move \t up\n", "move up", id="white space is forgiven"),
+        pytest.param("Thought: so.\nAction: move up", "move up", id="after a thought"),
+        pytest.param("Action:move up\nand more", "move up", id="up to the end of its line"),
+        pytest.param("Action:\n\n  move up", "move up", id="on the line below"),
+        pytest.param("Action: a\nAction: b", None, id="two actions are none"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_parse_action(text, action):
+    assert parse_action(text) == action
+
+
+def test_an_action_is_cut_where_no_world_has_one_so_long():
+    assert len(parse_action("a" * 10**6) or "") == 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("maze", {"size": 99}, "options.size: got 99, expected 4 to 12"),
+        ("maze", {"size": "6"}, "options.size: got '6', expected 4 to 12"),
+        ("maze", {"size": True}, "options.size: got True, expected 4 to 12"),
+        ("maze", {"map": "t"}, "options.map: got 't', expected double-t or generated"),
+        ("maze", {"sise": 6}, "options.sise: unknown, expected map, max_turns, prompt, size"),
+        ("wordle", {"opening": 1}, "options.opening: got 1, expected true or false"),
+        (
+            "wordle",
+            {"words": ["crane", "cra"]},
+            "options.words: got 'cra' in it, "
+            "expected a list of at least 4 distinct words of 5 letters a to z",
+        ),
+        (
+            "wordle",
+            {"words": ["crane"] * 9},
+            "options.words: got 1 distinct of 9, "
+            "expected a list of at least 4 distinct words of 5 letters a to z",
+        ),
+        (
+            "wordle",
+            {"words": "crane"},
+            "options.words: got 'crane', "
+            "expected a list of at least 4 distinct words of 5 letters a to z",
+        ),
+    ],
+)
+def test_a_bad_option_is_named_with_what_fits(name, options, sentence):
+    with pytest.raises(OptionError) as caught:
+        make(name, options)
+    assert str(caught.value) == sentence
+
+
+def test_a_whole_number_written_as_a_float_is_a_whole_number():
+    assert Options({"size": 6.0}).integer("size", 1, 1, 9) == 6
+
+
+def test_an_unknown_world_is_answered_with_the_known_ones():
+    with pytest.raises(
+        WorldError, match="'mars', expected one of agentgym, babyai, gymnasium, maze"
+    ):
+        make("mars")
+
+
+def test_a_package_offers_a_world_by_entry_point(monkeypatch):
+    point = EntryPoint("walk", "hansa_worlds.maze:Maze", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    assert "walk" in names()
+    assert make("walk").name == "maze"
+
+
+def test_a_package_cannot_replace_a_builtin_world(monkeypatch):
+    point = EntryPoint("maze", "hansa_worlds.wordle:Wordle", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    assert make("maze").name == "maze"
+
+
+def test_an_entry_point_that_is_no_world_is_refused(monkeypatch):
+    point = EntryPoint("odd", "builtins:dict", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    with pytest.raises(WorldError, match=r"no hansa_worlds\.World"):
+        make("odd")
+
+
+def test_task_list_is_a_sequence():
+    tasks = TaskList(5, lambda index: Task(str(index), "train", (str(index),)))
+    assert [task.id for task in tasks] == ["0", "1", "2", "3", "4"]
+    assert tasks[-1].id == "4"
+    assert [task.id for task in tasks[1:3]] == ["1", "2"]
+    with pytest.raises(IndexError):
+        tasks[5]
+
+
+def test_shares_are_disjoint_and_whole():
+    items = [str(number) for number in range(40)]
+    parts = [share(items, split, "x") for split in ("train", "validation", "test")]
+    assert [len(part) for part in parts] == [24, 6, 10]
+    assert sorted(item for part in parts for item in part) == sorted(items)
+
+
+def test_seeds_are_text_and_stay_what_they_are():
+    assert rng("maze", 6, "test/0").random() == rng("maze/6/test/0").random()
+    assert rng("hansa", 7).randrange(10**6) == 575252
+
+
+def test_a_step_before_the_start_is_an_ended_episode():
+    assert make("maze").step("move up").done
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_old_name_of_the_package_gives_the_same_classes_for_one_more_release():
+    old = importlib.import_module("hansa_client.worlds")
+    assert old is importlib.import_module("hansa_worlds")
+    inner = importlib.import_module("hansa_client.worlds.maze.maps")
+    assert inner is importlib.import_module("hansa_worlds.maze.maps")
+    assert inner.__spec__ is not None and inner.__spec__.name == "hansa_worlds.maze.maps"
+
+
+def test_the_old_name_of_the_package_says_that_it_goes():
+    code = "import hansa_client.worlds"
+    ended = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning", "-c", code],
+        capture_output=True,
+        text=True,
+    )
+    assert "hansa_client.worlds is hansa_worlds now" in ended.stderr

@@ -1,0 +1,126 @@
+"""Reading a server's answers: every field is checked, for what comes back goes into training."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hansa_worlds.agentgym.dialects import Dialect
+from hansa_worlds.agentgym.wire import Fault
+
+LONGEST_TEXT = 16_000
+"""Characters of an observation that are kept; no agent reads more in one turn."""
+LONGEST_ERROR = 200
+MOST_MOVES = 1_000
+MOST_WORDS = 1_000
+LARGEST_REWARD = 1e6
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]+")
+_LISTED = re.compile(r"Available actions: \[(.*)\]\s*$", re.DOTALL)
+_QUOTED = re.compile(r'"([^"\n]+)"')
+
+SessionId = int | str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a turn brought."""
+
+    text: str
+    reward: float = 0.0
+    done: bool = False
+    moves: list[str] = field(default_factory=list)
+    """Actions that the server lists; empty where it lists none."""
+
+
+def error_in(answer: object) -> str | None:
+    """The error that came with status 200, in one short line; None where there is none."""
+    if isinstance(answer, Mapping) and "error" in answer:
+        return " ".join(clean(str(answer["error"])).split())[:LONGEST_ERROR]
+    return None
+
+
+def session_in(answer: object, dialect: Dialect) -> SessionId:
+    """The session that /create opened: a number, or a field of an object."""
+    found = answer.get(dialect.session) if isinstance(answer, Mapping) else answer
+    if isinstance(found, int) and not isinstance(found, bool):
+        return found
+    if isinstance(found, str) and re.fullmatch(r"[\w.-]{1,100}", found):
+        return found
+    raise Fault("answer", f"no session in {dialect.session!r}")
+
+
+def first_in(answer: object, dialect: Dialect) -> Answer:
+    """The first observation, wherever the answer to /reset or /observation has it."""
+    if isinstance(answer, list) and answer:
+        answer = answer[0]
+    if isinstance(answer, str):
+        return Answer(clean(answer), moves=_moves_in(answer, {}, dialect))
+    if not isinstance(answer, Mapping):
+        raise Fault("answer", "no observation")
+    text = _text(answer, dialect.text)
+    if dialect.failed and text == dialect.failed:
+        raise Fault("answer", "an error")
+    seen = f"{_text(answer, dialect.opening)}\n{text}" if dialect.opening in answer else text
+    return Answer(clean(seen), moves=_moves_in(text, answer, dialect))
+
+
+def turn_in(answer: object, dialect: Dialect) -> Answer:
+    """The observation, reward and end of a turn."""
+    if not isinstance(answer, Mapping):
+        raise Fault("answer", "no turn")
+    text = _text(answer, dialect.text)
+    reward = _number(answer, dialect.reward) / dialect.full_reward
+    done = True in {_flag(answer, name) for name in dialect.done}
+    return Answer(clean(text), reward, done, _moves_in(text, answer, dialect))
+
+
+def words_in(answer: object) -> tuple[str, ...]:
+    """The words to guess from."""
+    if not isinstance(answer, list) or not all(isinstance(word, str) for word in answer):
+        raise Fault("answer", "no list of words")
+    words = (" ".join(clean(word).split())[:100] for word in answer[:MOST_WORDS])
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def clean(text: str) -> str:
+    """Text without what a terminal obeys or an encoder refuses, and not too long."""
+    text = _UNSEEN.sub("", text.replace("\r\n", "\n"))
+    if len(text) > LONGEST_TEXT:
+        text = text[: LONGEST_TEXT - 4] + " ..."
+    return text
+
+
+def _text(answer: Mapping[object, object], name: str) -> str:
+    found = answer.get(name)
+    if not isinstance(found, str):
+        raise Fault("answer", f"no text in {name!r}")
+    return found
+
+
+def _number(answer: Mapping[object, object], name: str) -> float:
+    found = answer.get(name)
+    if not isinstance(found, int | float) or abs(found) > LARGEST_REWARD or math.isnan(found):
+        raise Fault("answer", f"no number in {name!r}")
+    return float(found)
+
+
+def _flag(answer: Mapping[object, object], name: str) -> bool:
+    found = answer.get(name)
+    if not isinstance(found, bool):
+        raise Fault("answer", f"no true or false in {name!r}")
+    return found
+
+
+def _moves_in(text: str, answer: Mapping[object, object], dialect: Dialect) -> list[str]:
+    if dialect.moves_in_text:
+        listed = _LISTED.search(text)
+        found: object = _QUOTED.findall(listed.group(1)) if listed else []
+    else:
+        found = answer.get(dialect.moves_field) if dialect.moves_field else []
+    if not isinstance(found, list):
+        raise Fault("answer", f"no list in {dialect.moves_field!r}")
+    moves = (" ".join(clean(move).split()) for move in found[:MOST_MOVES] if isinstance(move, str))
+    return list(dict.fromkeys(move for move in moves if move))

@@ -1,0 +1,238 @@
+"""The expert: it knows the rooms, and finds out anew at every turn what to do next and why.
+
+Nothing is kept between turns, so that asking changes nothing and any state can be gone on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import repeat
+from typing import NamedTuple
+
+from hansa_worlds.babyai import finishes
+from hansa_worlds.babyai.goals import Both, Goal, GoTo, Open, PickUp, PutNext, Then
+from hansa_worlds.babyai.grid import NOBODY, Grid
+from hansa_worlds.babyai.obstacles import Way, cheapest, reachable
+from hansa_worlds.babyai.search import Finish, search
+from hansa_worlds.babyai.thoughts import Purpose, think
+from hansa_worlds.babyai.view import View
+from hansa_worlds.base import Move
+
+_DEEPEST = 6
+"""Things that lie in the way of things in the way; deeper, the expert gives up."""
+_CARRYING = 5
+"""Turns that carrying something is thought to take once it is in hand."""
+
+
+class BotPlan(NamedTuple):
+    """Actions up to one thing done, which may be the mission or only help it."""
+
+    actions: list[str]
+    purpose: Purpose
+    things: Collection[int] = ()
+    """What it is about."""
+
+
+def advise(grid: Grid, goal: Goal, view: View) -> Move:
+    """The next move."""
+    plan = min(map(_Planner, repeat(grid), active(goal)), key=_Planner.length).plan
+    action, is_last = plan.actions[0], len(plan.actions) == 1
+    return Move(think(plan.purpose, plan.things, action, is_last, view), action)
+
+
+def active(goal: Goal) -> list[Goal]:
+    """The simple goals that count now."""
+    if isinstance(goal, Then):
+        return active(goal.second if goal.is_first_done else goal.first)
+    if isinstance(goal, Both):
+        left = [goal.first] * (not goal.is_first_done) + [goal.second] * (not goal.is_second_done)
+        return [each for part in left for each in active(part)]
+    return [goal]
+
+
+class _Planner:
+    """A plan for one simple goal in one state; turning on the spot when nothing helps."""
+
+    def __init__(self, grid: Grid, goal: Goal) -> None:
+        self.grid, self.goal = grid, goal
+        self.depth = 0
+        self.spots: Collection[int] = ()
+        """Where something is to be put, so that nothing else is dropped there."""
+        self.plan = self._toward() or BotPlan(["turn right"], "look")
+
+    def length(self) -> int:
+        """Turns to go, roughly; what is in hand for a goal is brought to its place first."""
+        if isinstance(self.goal, PutNext):
+            if self.grid.held in self.goal.moved.things:
+                return 0
+            return len(self.plan.actions) + _CARRYING
+        return len(self.plan.actions)
+
+    def _toward(self) -> BotPlan | None:
+        goal = self.goal
+        if isinstance(goal, GoTo):
+            return self._go_to(goal)
+        if isinstance(goal, Open):
+            return self._open(goal)
+        if isinstance(goal, PickUp):
+            return self._obtain(goal.target.things, "get")
+        if isinstance(goal, PutNext):
+            return self._put_next(goal)
+        return None
+
+    # The goals
+
+    def _go_to(self, goal: GoTo) -> BotPlan | None:
+        cells = goal.target.cells
+        if self.grid.held in goal.target.things and not self._cells(goal.target.things):
+            return self._drop(())
+        return self._face(cells, finishes.facing(cells), "go", goal.target.things)
+
+    def _open(self, goal: Open) -> BotPlan | None:
+        doors = [d for d in goal.target.things if self._can_open(d)]
+        if doors and (
+            plan := self._face(self._cells(doors), finishes.opening(doors), "open", doors)
+        ):
+            return plan
+        locked = [d for d in goal.target.things if not self._can_open(d)]
+        plans = [plan for door in locked if (plan := self._get_key(door))]
+        return min(plans, key=lambda plan: len(plan.actions), default=None)
+
+    def _put_next(self, goal: PutNext) -> BotPlan | None:
+        cells = self._cells(goal.fixed.things)
+        beside = {cell + way for cell in cells for way in self.grid.ways}
+        spots = {spot for spot in beside if self.grid.is_empty(spot) or spot == self.grid.at}
+        if cells and not spots:
+            return self._obtain(self._movable(beside), "clear")
+        self.spots = spots
+        if self.grid.held not in goal.moved.things:
+            return self._fetch(goal.moved.things, spots)
+        if goal.before != self.grid.held:
+            return BotPlan(["turn left"], "look")  # a drop counts only when held a step before
+        return self._face(spots, finishes.dropping(spots), "put", goal.fixed.things)
+
+    # What they are made of
+
+    def _cells(self, things: Collection[int]) -> list[int]:
+        return [cell for cell, thing in self.grid.things.items() if thing in things]
+
+    def _movable(self, cells: Collection[int]) -> list[int]:
+        found = [self.grid.things[cell] for cell in sorted(cells) if cell in self.grid.things]
+        return [thing for thing in found if thing not in self.grid.doors]
+
+    def _can_open(self, door: int) -> bool:
+        return self.grid.doors[door] != "locked" or self.grid.has_key_of(door)
+
+    def _may_open(self, door: int) -> bool:
+        """Strict missions fail when another door is opened."""
+        goal = self.goal
+        return not (isinstance(goal, Open) and goal.strict) or door in goal.target.things
+
+    def _face(
+        self, cells: Collection[int], finish: Finish, purpose: Purpose, things: Collection[int]
+    ) -> BotPlan | None:
+        """Go to one of the cells, or first clear the way there."""
+        if reachable(self.grid, cells, self._may_open):
+            actions = search(self.grid, finish, cells, self._may_open)
+            if actions:
+                return BotPlan(actions, purpose, things)
+        return self._clear(cells)
+
+    def _clear(self, cells: Collection[int]) -> BotPlan | None:
+        """Get the first thing out of the way."""
+        self.depth += 1
+        way = cheapest(self.grid, cells, self._may_open)
+        if way is None or way.obstacle is None or self.depth > _DEEPEST:
+            return None
+        thing = self.grid.things[way.obstacle]
+        if thing in self.grid.doors:
+            return self._get_key(thing)
+        return self._remove(thing)
+
+    def _remove(self, thing: int) -> BotPlan | None:
+        """Take a thing out of the way; where touching it fails the mission, a box can be opened."""
+        if not (isinstance(self.goal, PickUp) and self.goal.strict):
+            return self._obtain((thing,), "clear")
+        if self.grid.start.kinds[thing] != "box":
+            return None
+        return self._face(self._cells((thing,)), finishes.unpacking([thing]), "empty", [thing])
+
+    def _obtain(self, things: Collection[int], purpose: Purpose) -> BotPlan | None:
+        """Take one of the things; a key in hand is used before it is put down."""
+        cells = self._cells(things)
+        if self.grid.held != NOBODY:
+            return self._use_key(self.grid.at, cells) or self._drop(cells)
+        return self._face(cells, finishes.taking(things), purpose, things)
+
+    def _fetch(self, things: Collection[int], cells: Collection[int]) -> BotPlan | None:
+        """Take what is to be moved, but clear its way before the hand is full."""
+        best: tuple[int, int, Way] | None = None
+        for start in self._cells(things):
+            there, on = self._meets(self.grid.at, [start]), self._meets(start, cells)
+            if there and on and (best is None or there.cost + on.cost < best[0]):
+                best = (there.cost + on.cost, start, on)
+        if best is None:
+            return self._obtain(things, "get")
+        _, start, on = best
+        if on.obstacle is None:
+            return self._obtain((self.grid.things[start],), "get")
+        thing = self.grid.things[on.obstacle]
+        if thing not in self.grid.doors:
+            return self._remove(thing)
+        return self._use_key(start, cells) or self._get_key(thing)
+
+    def _meets(self, start: int, cells: Collection[int]) -> Way | None:
+        """The way from a place with an empty hand."""
+        other = self.grid.copy()
+        other.at, other.held = start, NOBODY
+        return cheapest(other, cells, self._may_open)
+
+    def _use_key(self, start: int, cells: Collection[int], depth: int = 0) -> BotPlan | None:
+        """Open the lock that an empty hand would meet first, while its key is in hand.
+
+        Where that lock's own key lies behind another lock, that one counts.
+        """
+        way = self._meets(start, cells)
+        if way is None or (cell := way.obstacle) is None:
+            return None
+        if (door := self.grid.things[cell]) not in self.grid.doors:
+            return None
+        if self.grid.has_key_of(door):
+            return self._face([cell], finishes.opening([door]), "open", [door])
+        if depth >= _DEEPEST:
+            return None
+        return self._use_key(self.grid.at, self._cells(self._keys(door)), depth + 1)
+
+    def _keys(self, door: int) -> list[int]:
+        start = self.grid.start
+        return [
+            thing
+            for thing, kind in enumerate(start.kinds)
+            if kind == "key" and start.colors[thing] == start.colors[door]
+        ]
+
+    def _get_key(self, door: int) -> BotPlan | None:
+        """Take the key of a lock, but first an empty hand clears the way to the lock."""
+        keys = self._keys(door)
+        boxes = [box for box, content in self.grid.inside.items() if content in keys]
+        way = self._meets(self.grid.at, self._cells((door,)))
+        if way and way.obstacle is not None and self.depth < _DEEPEST:
+            thing = self.grid.things[way.obstacle]
+            if thing not in self.grid.doors and thing not in boxes:
+                self.depth += 1
+                return self._remove(thing)
+        if self._cells(keys):
+            return self._obtain(keys, "unlock")
+        if self.grid.held in boxes:
+            return self._drop(())
+        return self._face(self._cells(boxes), finishes.unpacking(boxes), "unpack", boxes)
+
+    def _drop(self, cells: Collection[int]) -> BotPlan | None:
+        """Put down what is in hand: where it is in nobody's way, or not on the way to the cells."""
+        tries = [finishes.dropping_harmlessly(self.spots), finishes.dropping_anywhere]
+        if way := cheapest(self.grid, cells, self._may_open):
+            tries.insert(1, finishes.dropping_beside_way(cells, way.cost + 6))
+        for finish in tries:
+            if actions := search(self.grid, finish, [self.grid.at], self._may_open):
+                return BotPlan(actions, "free", (self.grid.held,))
+        return None

@@ -1,0 +1,101 @@
+"""Searching a short way in turns: from a place through the macros that one would see there.
+
+Only places, ways of facing and opened doors change along a way; what lies around stays.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+from hansa_worlds.babyai import view as views
+from hansa_worlds.babyai.grid import Grid
+from hansa_worlds.babyai.view import View
+
+Finish = Callable[[View], list[str] | None]
+"""The actions that end the way from a place, or None where it must go on."""
+
+STRIDE = 6.0
+"""Cells that a turn gets one nearer: a smaller guess is quicker and finds longer ways."""
+MOST = 4_000
+"""Places looked at before a search gives up."""
+
+_Node = tuple[int, int, frozenset[int]]
+"""Cell, way of facing, and the doors opened so far."""
+
+
+def distances(grid: Grid, cells: Iterable[int]) -> dict[int, int]:
+    """Steps from everywhere to the nearest of some cells, with only walls in the way."""
+    edge = sorted(cells)
+    found = dict.fromkeys(edge, 0)
+    for cell in edge:
+        for way in grid.ways:
+            if cell + way not in found and not grid.is_wall(cell + way):
+                found[cell + way] = found[cell] + 1
+                edge.append(cell + way)
+    return found
+
+
+def search(
+    grid: Grid, finish: Finish, cells: Iterable[int], may_open: Callable[[int], bool]
+) -> list[str] | None:
+    """The actions of a short way to where `finish` holds; `cells` are where to look for it."""
+    far = distances(grid, cells)
+    rooms = {frozenset[int](): grid.copy()}
+    first: _Node = (grid.at, grid.face, frozenset())
+    came: dict[_Node, tuple[_Node, str] | None] = {first: None}
+    heap = [(0.0, 0, 0, first)]
+    for _ in range(MOST):
+        if not heap:
+            return None
+        _, _, turns, node = heapq.heappop(heap)
+        room = rooms[node[2]]
+        room.at, room.face = node[0], node[1]
+        view = View(room)
+        if (last := finish(view)) is not None:
+            return [*_trace(came, node), *last]
+        for action, there in _follow(view, rooms, node, may_open):
+            if there not in came:
+                came[there] = (node, action)
+                estimate = turns + 1 + far.get(there[0], 999) / STRIDE
+                heapq.heappush(heap, (estimate, len(came), turns + 1, there))
+    return None
+
+
+def _trace(came: dict[_Node, tuple[_Node, str] | None], node: _Node) -> list[str]:
+    actions: list[str] = []
+    while (step := came[node]) is not None:
+        node = step[0]
+        actions.append(step[1])
+    return actions[::-1]
+
+
+def _follow(
+    view: View, rooms: dict[frozenset[int], Grid], node: _Node, may_open: Callable[[int], bool]
+) -> Iterator[tuple[str, _Node]]:
+    """The places that one turn leads to."""
+    room, (at, face, opened) = view.grid, node
+    yield "turn right", (at, (face + 1) % 4, opened)
+    yield "turn left", (at, (face + 3) % 4, opened)
+    if room.is_free(room.front):
+        yield "move forward", (room.front, face, opened)
+    if not view.seen:
+        return
+    came = views.walk(view.walkable)
+    facing, inside = views.ends(came)
+    for seen in view.seen:
+        state = room.doors.get(seen.thing)
+        if state == "open" and seen.cell in inside:
+            yield f"go through {seen.name}", (*views.place(room, inside[seen.cell]), opened)
+        if seen.cell not in facing:
+            continue
+        cell, turned = views.place(room, facing[seen.cell])
+        yield f"go to {seen.name}", (cell, turned, opened)
+        if (state == "closed" or (state and state != "open" and room.has_key_of(seen.thing))) and (
+            may_open(seen.thing)
+        ):
+            more = opened | {seen.thing}
+            if more not in rooms:
+                rooms[more] = room.copy()
+                rooms[more].set_door(cell + room.ways[turned], seen.thing, "open")
+            yield f"toggle and go through {seen.name}", (cell + room.ways[turned], turned, more)

@@ -1,0 +1,242 @@
+"""What every world promises: tasks in three disjoint splits, and episodes of text in, text out.
+
+A world is written by overriding `tasks`, `_begin` and `_act`; counting turns, cutting the action
+out of the agent's text and refusing what is none happen here once, so that no world forgets them.
+Nothing here or in a world may import torch: millions of episodes are played to make `builtin:tiny`.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, cast, get_args, overload
+
+from hansa_worlds.errors import NoPlayer
+from hansa_worlds.options import Options
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+LONGEST_ACTION = 1_000
+"""Characters of an action that are looked at; more is no action of any world, only work."""
+
+_ACTION = re.compile(r"Action:\s*(.*?)(?=\n|$)")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to do; two tasks of a world with the same payload are the same episode."""
+
+    id: str
+    """Unique within the world and its options, stable across machines."""
+    split: Split
+    payload: tuple[str, ...]
+    """What the world needs to set the task up; strings, so that seeds never depend on hash()."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the agent reads next, and what its last action earned."""
+
+    text: str
+    reward: float = 0.0
+    done: bool = False
+
+
+class TaskList(Sequence[Task]):
+    """Tasks made when asked for, since a split may hold many thousands."""
+
+    def __init__(self, size: int, build: Callable[[int], Task]) -> None:
+        self._size = size
+        self._build = build
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | list[Task]:
+        if isinstance(index, slice):
+            return [self._build(i) for i in range(*index.indices(self._size))]
+        if index < 0:
+            index += self._size
+        if not 0 <= index < self._size:
+            raise IndexError(f"task {index} of {self._size}")
+        return self._build(index)
+
+
+class Move(NamedTuple):
+    """What an expert does next, and why: a ReAct turn."""
+
+    thought: str
+    """One sentence of reason from what the agent can have read; "" says nothing."""
+    action: str
+    """One line, as `step` takes it."""
+
+    @property
+    def text(self) -> str:
+        """The turn as AgentGym's agents write it."""
+        return f"Thought: {self.thought}\n\nAction: {self.action}" if self.thought else self.action
+
+
+class World(ABC):
+    """One episode at a time: `start(task)`, then `step(text)` until done.
+
+    Making one is cheap (shared data is cached by module); `start` forgets everything before it.
+    Three methods make a world: `tasks`, `_begin` and `_act`; every other has a default.
+    """
+
+    name: ClassVar[str]
+    rules: str = ""
+    """What the agent is told first: the aim, and how actions are written."""
+    brief: str = ""
+    """The rules for a model that knows the world already and reads slowly."""
+    max_turns: int = 20
+    """Actions an episode may hold; the last one ends it whatever it was."""
+    waits: ClassVar[bool] = False
+    """Whether a step waits for something outside, so that a batch takes its steps side by side."""
+
+    options: Mapping[str, object]
+
+    _turns: int = 0
+    _done: bool = True
+    _success: bool = False
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        """Check the options at the door and raise OptionError; the rest trusts them."""
+        self._read(options).finish()
+
+    def _read(self, options: Mapping[str, object]) -> Options:
+        """The options after those that every world has; call `finish` when you have read yours."""
+        self.options = dict(options)
+        read = Options(options)
+        self.max_turns = read.integer("max_turns", self.max_turns, 1, 1000)
+        self.prompt = read.choice("prompt", "full", ("full", "brief", "none"))
+        return read
+
+    @abstractmethod
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The tasks of a split in a fixed order; no task is in two splits."""
+
+    @abstractmethod
+    def _begin(self, task: Task) -> str:
+        """Set the episode up and return its first observation, without the rules."""
+
+    @abstractmethod
+    def _act(self, action: str) -> Observation:
+        """Carry out one action (one line, any text); `done` with reward > 0 is success."""
+
+    def fresh(self, seed: int) -> Task:
+        """A task for pre-training, the same for the same seed, in no validation or test split."""
+        train = self.tasks("train")
+        return train[rng(self.name, "fresh", seed).randrange(len(train))]
+
+    def expert(self) -> Move:
+        """The scripted expert's next move in the present state; asking changes nothing."""
+        raise NoPlayer(f"world {self.name!r} has no expert")
+
+    def greedy(self, draw: random.Random) -> str:
+        """A simple player's next action: better than chance, worse than the expert."""
+        raise NoPlayer(f"world {self.name!r} has no greedy player")
+
+    def legal(self) -> list[str]:
+        """Actions that would do something here; never empty before the end."""
+        raise NoPlayer(f"world {self.name!r} does not list its actions")
+
+    def actions(self) -> list[str]:
+        """Well-formed actions that a player who understands nothing chooses from."""
+        return self.legal()
+
+    def solvable(self, task: Task) -> bool:
+        """Whether the expert is expected to succeed; false for what is known to be too long."""
+        return True
+
+    def group(self, task: Task) -> str:
+        """What kind of task it is, such as its level, for scores of each kind; "" is all one."""
+        return ""
+
+    def introduction(self) -> str:
+        """What is said before the first observation."""
+        return {"full": self.rules, "brief": self.brief, "none": ""}[self.prompt]
+
+    def snapshot(self) -> object:
+        """The episode as it stands, for `restore`; worlds outside this process have none."""
+        return copy.deepcopy(vars(self))
+
+    def restore(self, snapshot: object) -> None:
+        """Go on from a snapshot of this world, as often as you like."""
+        vars(self).clear()
+        vars(self).update(copy.deepcopy(cast("dict[str, object]", snapshot)))
+
+    def close(self) -> None:  # noqa: B027
+        """Give back what an episode holds outside this process; `start` may follow all the same."""
+
+    @property
+    def success(self) -> bool:
+        """Whether the episode ended with its goal reached."""
+        return self._success
+
+    def start(self, task: Task) -> Observation:
+        """Begin an episode; the text holds the rules and the first observation."""
+        self._turns = 0
+        self._done = False
+        self._success = False
+        seen = self._begin(task)
+        told = self.introduction()
+        return Observation(f"{told}\n{seen}" if told else seen)
+
+    def step(self, action: str) -> Observation:
+        """Play one turn; never raises, whatever the text."""
+        if self._done:
+            return Observation("The episode is over.", 0.0, True)
+        self._turns += 1
+        parsed = parse_action(action)
+        seen = Observation("Give exactly one action.") if parsed is None else self._act(parsed)
+        if seen.done:
+            self._done = True
+            self._success = self._is_success(seen)
+        elif self._turns >= self.max_turns:
+            self._done = True
+            return Observation(seen.text, seen.reward, True)
+        return seen
+
+    def _is_success(self, last: Observation) -> bool:
+        return last.reward > 0
+
+
+def parse_action(text: str) -> str | None:
+    """The action inside the agent's text, or None when it holds more than one.
+
+    AgentGym's agents write `Thought: ... Action: ...`; ours may write the bare action.
+    """
+    if "Action:" in text:
+        found = _ACTION.findall(text)
+        if len(found) != 1:
+            return None
+        text = found[0]
+    return " ".join(text[:LONGEST_ACTION].split())
+
+
+def rng(*parts: object) -> random.Random:
+    """A generator seeded by text: equal on every machine, unlike anything that meets hash()."""
+    return random.Random("/".join(map(str, parts)))
+
+
+def share(items: Sequence[str], split: Split, *seed: object) -> list[str]:
+    """The part of `items` that belongs to a split: 60 % train, 15 % validation, 25 % test."""
+    order = list(items)
+    rng("split", *seed).shuffle(order)
+    test = max(1, round(len(order) * 0.25))
+    validation = max(1, round(len(order) * 0.15))
+    parts = {
+        "test": order[:test],
+        "validation": order[test : test + validation],
+        "train": order[test + validation :],
+    }
+    return sorted(parts[split])

@@ -1,0 +1,332 @@
+"""What every world must keep, as checks that run over any of them: yours too.
+
+    from hansa_client.worlds.contract import CHECKS
+
+    @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+    def test_my_world_keeps_the_contract(check):
+        check(lambda: MyWorld({}))
+
+A check raises BrokenContract with the task and the action that show the fault.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from hansa_worlds.base import SPLITS, Observation, Task, World, parse_action
+from hansa_worlds.errors import NoPlayer, WorldError
+
+Make = Callable[[], World]
+
+EPISODES = 12
+"""Tasks looked at per check: enough to meet a fault, few enough to run at every save."""
+LEAST_SOLVED = 0.95
+"""Share of the tasks that the expert must solve: its play becomes the demonstrations."""
+
+MOST_CALLS = 50_000
+"""Calls of one step at most; a million steps are played in a round of a large federation."""
+
+HOSTILE = (
+    "",
+    " ",
+    "\n\n\n",
+    "\x00",
+    "\ud800 lone surrogate",
+    "Action:",
+    "Action: \nAction: ",
+    "Action: a\nAction: b",
+    "Thought: none\nAction: nothing of this world",
+    "get 99999999999999999999 oak log",
+    "get ٣ oak log",  # digits, but not ASCII ones
+    "craft 1 using 1 a, , 2",
+    "craft -1 stick using 2 oak planks",
+    "search[" + "(" * 5_000,
+    "click[[]]",
+    "go to  ball",
+    "pickup red ball 9",
+    "drop",
+    "a" * 1_000_000,
+    "ß" * 5,
+    "İİİİİ",  # grows when lowered
+    "🙂" * 300,
+    "{__class__}%s%n$(id)`id`",
+)
+
+
+class BrokenContract(WorldError):
+    """A world does not keep a promise of hansa_worlds.World."""
+
+
+def _require(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise BrokenContract(sentence)
+
+
+def _sample(world: World) -> list[Task]:
+    """Tasks spread over every split."""
+    chosen = []
+    for split in SPLITS:
+        tasks = world.tasks(split)
+        count = min(len(tasks), EPISODES)
+        chosen += [tasks[index * len(tasks) // count] for index in range(count)]
+    return chosen
+
+
+def _play(world: World, task: Task, choose: Callable[[World], str]) -> Iterator[Observation]:
+    seen = world.start(task)
+    yield seen
+    while not seen.done:
+        seen = world.step(choose(world))
+        yield seen
+
+
+def _randomly(task: Task) -> Callable[[World], str]:
+    """A player that knows the legal actions, or nothing but words that mean nothing."""
+    draw = random.Random(task.id)
+
+    def choose(world: World) -> str:
+        try:
+            return draw.choice(world.legal())
+        except NoPlayer:
+            return draw.choice(["look", "help", "wait"])
+
+    return choose
+
+
+def _expertly(world: World) -> str:
+    """The expert's action; where there is none, a player that is at least the same each time."""
+    try:
+        return world.expert().action
+    except NoPlayer:
+        return "look"
+
+
+def _has(world: World, player: Literal["expert", "legal"]) -> bool:
+    """Whether the world has such a player; asked in the middle of an episode."""
+    world.start(world.tasks("train")[0])
+    try:
+        getattr(world, player)()
+    except NoPlayer:
+        return False
+    return True
+
+
+def splits_are_disjoint(make: Make) -> None:
+    """No task, by id or by what it sets up, is in two splits or twice in one."""
+    world = make()
+    ids: set[str] = set()
+    payloads: set[tuple[str, ...]] = set()
+    for split in SPLITS:
+        tasks = world.tasks(split)
+        _require(len(tasks) > 0, f"split {split} is empty")
+        for task in tasks:
+            _require(task.split == split, f"{task.id} of split {split} says {task.split}")
+            _require(task.id not in ids, f"{task.id} is there twice")
+            _require(task.payload not in payloads, f"{task.id} repeats another task's payload")
+            ids.add(task.id)
+            payloads.add(task.payload)
+
+
+def tasks_are_stable(make: Make) -> None:
+    """Two worlds with equal options list equal tasks, in the same order, by index and slice."""
+    one, other = make(), make()
+    for split in SPLITS:
+        tasks = one.tasks(split)
+        _require(list(tasks) == list(other.tasks(split)), f"the tasks of {split} change")
+        _require(tasks[-1] == list(tasks)[-1], f"tasks('{split}')[-1] is not the last")
+        _require(list(tasks[:3]) == list(tasks)[:3], f"tasks('{split}')[:3] are not the first")
+
+
+def fresh_tasks_are_never_held_out_ones(make: Make) -> None:
+    """Pre-training tasks repeat for a seed, and none is a validation or test task."""
+    world = make()
+    held = {task.payload for split in SPLITS[1:] for task in world.tasks(split)}
+    for seed in range(200):
+        task = world.fresh(seed)
+        _require(task == world.fresh(seed), f"fresh({seed}) changes")
+        _require(task.payload not in held, f"fresh({seed}) is held out: {task.id}")
+
+
+def episodes_are_deterministic(make: Make) -> None:
+    """The same task and actions give the same observations in two worlds."""
+    one, other = make(), make()
+    for task in _sample(one):
+        first = list(_play(one, task, _randomly(task)))
+        _require(first == list(_play(other, task, _randomly(task))), f"{task.id} differs")
+
+
+def start_forgets_the_episode_before(make: Make) -> None:
+    """A world that has played, or broken off in the middle, plays as a new one."""
+    used = make()
+    for task in _sample(used):
+        list(_play(used, task, _randomly(task)))
+        used.start(task)
+        used.step("Action: broken off")
+        _require(not used.success, f"{task.id}: success before the end")
+        again = list(_play(used, task, _expertly))
+        _require(
+            again == list(_play(make(), task, _expertly)), f"{task.id}: something is left over"
+        )
+
+
+def expert_solves_its_tasks(make: Make) -> None:
+    """Expert play succeeds, within the turns; a world without an expert has nothing to show."""
+    world = make()
+    if not _has(world, "expert"):
+        return
+    failed = []
+    tasks = [task for task in _sample(world) if world.solvable(task)]
+    _require(bool(tasks), "no task is solvable")
+    for task in tasks:
+        list(_play(world, task, _expertly))
+        if not world.success:
+            failed.append(task.id)
+    solved = 1 - len(failed) / len(tasks)
+    _require(solved >= LEAST_SOLVED, f"the expert solves {solved:.0%}; not {failed[:3]}")
+
+
+def episodes_end(make: Make) -> None:
+    """After max_turns at the latest; then nothing moves any more."""
+    world = make()
+    for task in _sample(world):
+        steps = list(_play(world, task, _randomly(task)))[1:]
+        _require(1 <= len(steps) <= world.max_turns, f"{task.id}: {len(steps)} turns")
+        before = world.success
+        after = world.step(HOSTILE[0])
+        _require(after.done and after.reward == 0, f"{task.id}: an ended episode goes on")
+        _require(world.success is before, f"{task.id}: success changes after the end")
+
+
+def legal_is_never_empty(make: Make) -> None:
+    """Until the end there is something to choose, distinct and on one line, and asking is free."""
+    world = make()
+    if not _has(world, "legal"):
+        return
+    for task in _sample(world):
+        choose = _randomly(task)
+        seen = world.start(task)
+        while not seen.done:
+            moves = world.legal()
+            _require(bool(moves) and len(set(moves)) == len(moves), f"{task.id}: legal {moves}")
+            _require(all("\n" not in move for move in moves), f"{task.id}: legal {moves}")
+            _expertly(world)
+            _require(moves == world.legal(), f"{task.id}: expert() changes the state")
+            seen = world.step(choose(world))
+
+
+def hostile_text_is_only_a_wasted_turn(make: Make) -> None:
+    """Whatever the agent writes, step answers with text and the episode can end."""
+    world = make()
+    tasks = _sample(world)
+    for index, text in enumerate(HOSTILE):
+        seen = world.start(tasks[index % len(tasks)])
+        while not seen.done:
+            seen = world.step(text)
+            _require(isinstance(seen.text, str), f"{text[:40]!r} gives no text")
+            _require(len(seen.text) < 20_000, f"{text[:40]!r} is echoed at length")
+        _require(not world.success, f"{text[:40]!r} solves {tasks[index % len(tasks)].id}")
+
+
+def an_action_may_follow_a_thought(make: Make) -> None:
+    """`Thought: ... Action: x` is x, as AgentGym's agents write it."""
+    plain, thoughtful = make(), make()
+    for task in _sample(plain):
+        one = list(_play(plain, task, _expertly))
+        other = list(
+            _play(thoughtful, task, lambda w: f"Thought: well.\n\nAction:   {_expertly(w)} \nok")
+        )
+        _require(one == other, f"{task.id}: a thought changes the play")
+
+
+def experts_think_before_they_act(make: Make) -> None:
+    """An expert's turn is a thought and one action, and reads as `step` takes it."""
+    world = make()
+    if not _has(world, "expert"):
+        return
+    for task in _sample(world):
+        seen = world.start(task)
+        while not seen.done:
+            move = world.expert()
+            said = f"{task.id}: expert says {move!r}"
+            _require(bool(move.thought) and "\n" not in move.thought + move.action, said)
+            _require("Action:" not in move.thought + move.action, said)
+            _require(parse_action(move.text) == move.action, said)
+            seen = world.step(move.text)
+
+
+def a_snapshot_can_be_gone_on_from(make: Make) -> None:
+    """Restored, an episode goes on as it did the first time; worlds outside have no snapshots."""
+    world = make()
+    for task in _sample(world)[:EPISODES]:
+        seen = world.start(task)
+        if not seen.done:
+            seen = world.step(_expertly(world))
+        try:
+            kept = world.snapshot()
+        except NoPlayer:
+            return
+        first = list(_go_on(world, seen))
+        for _ in range(2):
+            world.restore(kept)
+            _require(list(_go_on(world, seen)) == first, f"{task.id}: restored, it differs")
+
+
+def _go_on(world: World, seen: Observation) -> Iterator[Observation]:
+    while not seen.done:
+        seen = world.step(_expertly(world))
+        yield seen
+
+
+def steps_are_cheap(make: Make) -> None:
+    """A step makes few calls: counted, since a clock would tell another story each time."""
+    world = make()
+    if world.waits:
+        return
+    for task in _sample(world):
+        choose = _randomly(task)
+        seen = world.start(task)
+        while not seen.done:
+            action = choose(world)
+            with _Calls() as calls:
+                seen = world.step(action)
+            _require(calls.made <= MOST_CALLS, f"{task.id}: {action!r} makes {calls.made} calls")
+
+
+class _Calls:
+    """Counts the calls made inside the block."""
+
+    made = 0
+
+    def __enter__(self) -> _Calls:
+        self._before = sys.getprofile()
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _count(self, _frame: object, event: str, _argument: object) -> None:
+        self.made += event.endswith("call")
+
+
+CHECKS: dict[str, Callable[[Make], None]] = {
+    check.__name__.replace("_", " "): check
+    for check in (
+        splits_are_disjoint,
+        tasks_are_stable,
+        fresh_tasks_are_never_held_out_ones,
+        episodes_are_deterministic,
+        start_forgets_the_episode_before,
+        expert_solves_its_tasks,
+        episodes_end,
+        legal_is_never_empty,
+        hostile_text_is_only_a_wasted_turn,
+        an_action_may_follow_a_thought,
+        experts_think_before_they_act,
+        a_snapshot_can_be_gone_on_from,
+        steps_are_cheap,
+    )
+}

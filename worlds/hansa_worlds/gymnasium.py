@@ -1,0 +1,233 @@
+"""Any environment with Gymnasium's two methods, text in and text out, as a world.
+
+    options:
+      env: my_package.repair:RepairEnv     # a class, or an id that Gymnasium knows
+      kwargs: {difficulty: 2}
+
+`reset(seed=...)` gives (observation, info), `step(action)` gives (observation, reward, terminated,
+truncated, info). A task is a seed. Package gymnasium is needed only for its own ids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
+
+from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World
+from hansa_worlds.errors import NoPlayer, OptionError, WorldError
+from hansa_worlds.options import Options
+
+LONGEST_TEXT = 16_000
+"""Characters of an observation that are kept."""
+MOST_SEEDS = 1_000_000
+SEEDS: dict[Split, tuple[int, int]] = {
+    "test": (0, 1_000),
+    "validation": (1_000, 2_000),
+    "train": (2_000, 10_000),
+}
+"""Seeds of each split: the first, and the one after the last."""
+
+_FITS = "module:Class or an id such as module:Id-v0"
+_RULES = """You reach a goal in a world of text. Each turn you read what happened.
+Answer each observation as "Thought: <why>", then a line "Action: <one action>"."""
+
+
+class Gymnasium(World):
+    """Plays an environment of somebody else's.
+
+    What the environment raises is raised here too and breaks the episode off; the next one is
+    played in a new environment.
+    """
+
+    name = "gymnasium"
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        read = self._read(options)
+        self.rules = read.text("rules", _RULES)
+        self.brief = read.text("brief", "Reach the goal.")
+        self._env_name = read.text("env", "")
+        self._make = _factory(self._env_name, _mapping(read, "kwargs"))
+        self._field = read.text("text_field", "")
+        self._names = _names(read)
+        self._least = read.number("success", 0.0, 0.0, 1e6)
+        self._seeds = _read_seeds(read)
+        read.finish()
+        self._env: Any = None
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The seeds of a split; whether two seeds differ is the environment's business."""
+        seeds = self._seeds[split]
+        return TaskList(
+            len(seeds), lambda i: Task(f"{self._env_name}-{seeds[i]}", split, (str(seeds[i]),))
+        )
+
+    def _begin(self, task: Task) -> str:
+        if self._env is None:
+            self._env = self._call(self._make)
+            self._check_actions()
+        answer = self._call(self._env.reset, seed=int(task.payload[0]))
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            self._break("reset gives no pair of observation and info")
+        return self._text(answer[0])
+
+    def _act(self, action: str) -> Observation:
+        if self._env is None:
+            self._break("the episode was broken off before")
+        move = self._move(action)
+        if move is None:
+            names = f" Actions: {', '.join(self._names)}." if self._names else ""
+            return Observation(f"That is no action here.{names}")
+        answer = self._call(self._env.step, move)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            self._break("step gives no observation, reward, terminated, truncated and info")
+        seen, reward, terminated, truncated, _ = answer
+        self._solved = bool(terminated)
+        return Observation(self._text(seen), self._number(reward), bool(terminated or truncated))
+
+    def _is_success(self, last: Observation) -> bool:
+        """Ended by the environment itself, with enough reward: time that ran out is no success."""
+        return self._solved and last.reward > 0 and last.reward >= self._least
+
+    def legal(self) -> list[str]:
+        """The names of the actions, where the options give them."""
+        if not self._names:
+            raise NoPlayer(f"environment {self._env_name} does not list its actions")
+        return list(self._names)
+
+    def snapshot(self) -> object:
+        """A copy, of environments that can be copied."""
+        try:
+            return super().snapshot()
+        except Exception as error:
+            raise NoPlayer(f"environment {self._env_name} cannot be copied") from error
+
+    def close(self) -> None:
+        """Close the environment; the next episode makes another."""
+        env, self._env = self._env, None
+        if hasattr(env, "close"):
+            with suppress(Exception):  # nothing depends on it any more
+                env.close()
+
+    def _check_actions(self) -> None:
+        """Numbered actions need as many names, or every action would be none."""
+        count = getattr(getattr(self._env, "action_space", None), "n", None)
+        if count is not None and int(count) != len(self._names):
+            self.close()
+            raise OptionError(
+                f"options.actions: got {len(self._names)} names, expected {int(count)}, one for"
+                f" each action of {self._env_name}"
+            )
+
+    def _move(self, action: str) -> object | None:
+        """What the environment takes for the text, or None where it would take nothing."""
+        if self._names:
+            found = {name.lower(): place for place, name in enumerate(self._names)}
+            return found.get(action.lower())
+        space: Any = getattr(self._env, "action_space", None)
+        if space is not None and not self._call(space.contains, action):
+            return None
+        return action
+
+    def _text(self, seen: object) -> str:
+        if self._field and isinstance(seen, Mapping):
+            seen = seen.get(self._field)
+        if not isinstance(seen, str):
+            raise OptionError(
+                f"options.env: got {self._env_name!r}, whose observation is a"
+                f" {type(seen).__name__}, expected text, or a mapping and options.text_field"
+            )
+        return seen[:LONGEST_TEXT]
+
+    def _number(self, reward: object) -> float:
+        try:
+            found = float(reward)  # type: ignore[arg-type]  # NumPy's numbers too
+        except (TypeError, ValueError):
+            found = math.nan
+        if not math.isfinite(found):
+            self._break("step gives a reward that is no number")
+        return found
+
+    def _call(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            self.close()  # whatever state it is in
+            self._done = True
+            raise
+
+    def _break(self, reason: str) -> NoReturn:
+        self.close()
+        self._done = True
+        raise WorldError(f"environment {self._env_name}: {reason}")
+
+
+def _factory(name: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
+    """What makes the environment: a class of a module, or Gymnasium for its ids."""
+    if not name:
+        raise OptionError(f"options.env: got nothing, expected {_FITS}")
+    module, colon, attribute = name.partition(":")
+    if colon:
+        try:
+            found = getattr(import_module(module), attribute, None)
+        except ImportError as error:
+            raise OptionError(_fits(name, f"but {error}")) from error
+        if callable(found):
+            return lambda: found(**kwargs)
+    try:
+        library = import_module("gymnasium")
+    except ImportError as error:
+        raise OptionError(_fits(name, "an id, which needs package gymnasium")) from error
+    try:
+        library.spec(name)
+    except Exception as error:
+        raise OptionError(_fits(name, "which neither a module nor Gymnasium has")) from error
+    return lambda: library.make(name, disable_env_checker=True, **kwargs)
+
+
+def _fits(name: str, why: str) -> str:
+    return f"options.env: got {name!r}, {why}, expected {_FITS}"
+
+
+def _mapping(read: Options, name: str) -> dict[str, object]:
+    found = read.anything(name, {})
+    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+        raise OptionError(f"options.{name}: got {found!r}, expected a mapping of names to values")
+    return dict(found)
+
+
+def _names(read: Options) -> tuple[str, ...]:
+    """Names of numbered actions, the first for 0: one line each, and no two alike."""
+    found = read.anything("actions", [])
+    fits = "a list of distinct names, the first for action 0"
+    if not isinstance(found, list | tuple):
+        raise OptionError(f"options.actions: got {found!r}, expected {fits}")
+    for name in found:
+        if not isinstance(name, str) or not name or name != " ".join(name.split()):
+            raise OptionError(f"options.actions: got {name!r} in it, expected {fits}")
+    if len({name.lower() for name in found}) != len(found):
+        raise OptionError(f"options.actions: got {found!r}, expected {fits}")
+    return tuple(found)
+
+
+def _read_seeds(read: Options) -> dict[Split, range]:
+    seeds = {split: _range(read, split) for split in SPLITS}
+    for split, some in seeds.items():
+        for other, others in seeds.items():
+            if split != other and max(some[0], others[0]) <= min(some[-1], others[-1]):
+                raise OptionError(
+                    f"options.{split}: got {[some[0], some[-1] + 1]}, expected seeds apart from"
+                    f" options.{other} ({[others[0], others[-1] + 1]})"
+                )
+    return seeds
+
+
+def _range(read: Options, name: Split) -> range:
+    found = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
+    if len(found) != 2 or found[0] >= found[1]:
+        raise OptionError(
+            f"options.{name}: got {list(found)}, expected the first seed and the one after the last"
+        )
+    return range(*found)

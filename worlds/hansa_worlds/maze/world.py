@@ -1,0 +1,138 @@
+"""Maze of LMRL-Gym: find the goal from positions and walls in words.
+
+The default map is the fixed double-T maze that AgentGym plays: 25 starts, all of them test tasks.
+Its train and validation tasks, and every task of `map: generated`, are mazes grown from a seed;
+the splits draw from different seeds, so no maze is shared.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
+from hansa_worlds.maze.grow import generated
+from hansa_worlds.maze.maps import MOVES, Cell, double_t
+
+RULES = """\
+You are in a maze and must reach the goal in as few moves as you can. Before each move you are
+told where the goal is, where you are, and on which sides of you there is a wall. A position is a
+row and a column: moving down adds 1 to the row, moving right adds 1 to the column. Walking into a
+wall leaves you where you are and still costs the move.
+The actions are: move up, move down, move left, move right.
+Answer with your reason and exactly one action, in this form:
+Thought: The goal is below me and there is no wall below me.
+
+Action: move down"""
+
+_SIZES: dict[Split, int] = {"train": 4_000, "validation": 400, "test": 400}
+
+
+class Maze(World):
+    """Walk to the goal; reward 1 there, walking into a wall costs the turn."""
+
+    name = "maze"
+    rules = RULES
+    brief = "Reach the goal."
+    max_turns = 15
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        read = self._read(options)
+        self.map = read.choice("map", "double-t", ("double-t", "generated"))
+        self.size = read.integer("size", 10, 4, 12)
+        read.finish()
+        self._map = double_t()
+        self._at: Cell = self._map.start
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The double-T's starts are test tasks only: nobody trains on the map they measure.
+
+        A start that lies farther away than `max_turns` is left out: nobody could solve it.
+        """
+        if split == "test" and self.map == "double-t":
+            return [
+                Task(f"maze-double-t-{row}-{column}", "test", ("double-t", str(row), str(column)))
+                for (row, column), far in sorted(double_t().distances.items())
+                if 0 < far <= self.max_turns
+            ]
+        return TaskList(_SIZES[split], lambda index: self._grown(split, split, index))
+
+    def fresh(self, seed: int) -> Task:
+        """A maze from a seed of its own kind."""
+        return self._grown("train", "fresh", seed)
+
+    def _grown(self, split: Split, kind: str, number: int) -> Task:
+        seed = f"{kind}/{number}"
+        return Task(f"maze-{self.size}-{kind}-{number}", split, ("generated", seed))
+
+    def _begin(self, task: Task) -> str:
+        kind, *rest = task.payload
+        if kind == "double-t":
+            self._map = double_t()
+            self._at = (int(rest[0]), int(rest[1]))
+        else:
+            self._map = generated(rest[0], self.size, self.max_turns)
+            self._at = self._map.start
+        return self._map.place(self._at).seen.text
+
+    def _act(self, action: str) -> Observation:
+        place = self._map.place(self._at)
+        there = place.ways.get(action)
+        if there is None:
+            if action not in MOVES:
+                return self._misread(action)
+            return place.seen
+        self._at = there
+        return self._map.place(there).seen
+
+    def _misread(self, action: str) -> Observation:
+        lowered = action.lower()
+        if lowered in MOVES and lowered != action:
+            return self._act(lowered)
+        return Observation(f"That is no action. {self._map.place(self._at).seen.text}")
+
+    def legal(self) -> list[str]:
+        """The moves that no wall stops."""
+        return list(self._map.place(self._at).ways)
+
+    def actions(self) -> list[str]:
+        """The four moves, walls or not."""
+        return list(MOVES)
+
+    def greedy(self, draw: random.Random) -> str:
+        """The open move that ends nearest to the goal as the crow flies; a dead end catches it."""
+        ways = self._map.place(self._at).ways
+        far = {move: self._map.manhattan(cell) for move, cell in ways.items()}
+        least = min(far.values())
+        return draw.choice([move for move in ways if far[move] == least])
+
+    def expert(self) -> Move:
+        """A step of a shortest path: it knows the whole map, and says what the agent can see."""
+        ways, far = self._map.place(self._at).ways, self._map.distances
+        move = min(ways, key=lambda way: far[ways[way]])
+        return Move(self._reason(move, ways), move)
+
+    def _reason(self, move: str, ways: Mapping[str, Cell]) -> str:
+        (row, column), (goal_row, goal_column) = self._at, self._map.goal
+        towards = []
+        if goal_row != row:
+            towards.append("down" if goal_row > row else "up")
+        if goal_column != column:
+            towards.append("right" if goal_column > column else "left")
+        side = move.removeprefix("move ")
+        where = f"The goal is {' and '.join(towards)} from here"
+        if side in towards:
+            return f"{where} and the way {side} is open."
+        if any(f"move {way}" in ways for way in towards):
+            return f"{where}, but that way is longer, so I go round by {side}."
+        return f"{where}, but a wall is in the way, so I go round by {side}."
+
+    def snapshot(self) -> object:
+        """A shallow copy: the map never changes, and all else is plain values."""
+        return dict(vars(self))
+
+    def restore(self, snapshot: object) -> None:
+        """Go on from a snapshot of this world, as often as you like."""
+        vars(self).clear()
+        vars(self).update(cast("dict[str, object]", snapshot))

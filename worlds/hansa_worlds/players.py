@@ -1,0 +1,152 @@
+"""Players that need no model: chance, chance among what does something, greed, and the expert.
+
+Their scores say what a world asks for: an agent below chance has not understood the format, one
+above the greedy player thinks ahead, and the expert shows that there is nothing impossible.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from hansa.intervals import Interval, clustered
+from hansa_worlds.base import Split, Task, World, rng
+from hansa_worlds.errors import WorldError
+from hansa_worlds.registry import make
+
+Player = Callable[[World, random.Random], str]
+"""Says its next turn; all its luck comes from the generator."""
+
+PLAYERS: dict[str, Player] = {
+    "random": lambda world, draw: draw.choice(world.actions()),
+    "legal": lambda world, draw: draw.choice(world.legal()),
+    "greedy": lambda world, draw: world.greedy(draw),
+    "expert": lambda world, draw: world.expert().text,
+}
+"""By name, the least able first; the expert says why. A world that lacks one raises NoPlayer."""
+
+_ASKED = {"random": "actions", "legal": "legal", "greedy": "greedy", "expert": "expert"}
+
+LEAST_EPISODES = 1_000
+"""Where a split has fewer tasks they are played again: 25 episodes say little about chance."""
+
+
+@dataclass(frozen=True)
+class PlayedTask:
+    """How one episode ended."""
+
+    success: bool
+    reward: float
+    turns: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What some episodes have in common."""
+
+    tasks: int
+    episodes: int
+    successes: int
+    success: Interval
+    """Share of the episodes; repeats of a task are clusters."""
+    turns: float
+    """Mean actions per episode, failed ones too."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a player does in a split of a world."""
+
+    player: str
+    whole: Tally
+    groups: Mapping[str, Tally]
+    """The same by `World.group`; empty where all tasks are of one kind."""
+
+
+def has(world: World, player: str) -> bool:
+    """Whether a world has such a player, without playing: whether its class says more than ours."""
+    method = _ASKED[player]
+    if player == "random" and not _overrides(world, method):
+        method = "legal"
+    return _overrides(world, method)
+
+
+def _overrides(world: World, method: str) -> bool:
+    return getattr(type(world), method) is not getattr(World, method)
+
+
+def play(world: World, task: Task, player: Player, draw: random.Random) -> PlayedTask:
+    """Play an episode to its end."""
+    seen = world.start(task)
+    turns = 0
+    while not seen.done:
+        seen = world.step(player(world, draw))
+        turns += 1
+    return PlayedTask(world.success, seen.reward, turns)
+
+
+def score(
+    name: str,
+    options: Mapping[str, object],
+    player: str,
+    split: Split = "test",
+    episodes: int | None = None,
+    seed: int = 7,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Score:
+    """Play a split with a player; the same arguments give the same figures on every machine.
+
+    Without `episodes` every task is played, and all of them again until there are a thousand
+    episodes; the expert draws nothing, so it plays each once. Fewer episodes than tasks are a
+    sample of the split.
+    """
+    if player not in PLAYERS:
+        raise WorldError(f"player: got {player!r}, expected one of {', '.join(PLAYERS)}")
+    played: dict[str, list[tuple[str, PlayedTask]]] = {}
+    with closing(make(name, options)) as world:
+        plan = schedule(world.tasks(split), episodes, seed, repeats=player != "expert")
+        total = len(plan)
+        for done, (task, again) in enumerate(plan):
+            draw = rng("score", player, seed, task.id, again)
+            result = play(world, task, PLAYERS[player], draw)
+            played.setdefault(world.group(task), []).append((task.id, result))
+            progress(done + 1, total)
+    every = [entry for group in played.values() for entry in group]
+    groups = {group: tally(played[group]) for group in sorted(played)} if any(played) else {}
+    return Score(player, tally(every), groups)
+
+
+def schedule(
+    tasks: Sequence[Task], episodes: int | None, seed: int, *, repeats: bool
+) -> list[tuple[Task, int]]:
+    """Which tasks are played, and for which time: whole sweeps, or a sample of one.
+
+    The sample is drawn: every n-th task would meet only some levels where levels take turns.
+    """
+    if not tasks:
+        raise WorldError("split: got one without tasks, expected at least one")
+    wanted = max(len(tasks), LEAST_EPISODES) if episodes is None else episodes
+    if not repeats:
+        wanted = min(wanted, len(tasks))
+    if wanted < len(tasks):
+        drawn = rng("score", "tasks", seed).sample(range(len(tasks)), wanted)
+        return [(tasks[index], 0) for index in sorted(drawn)]
+    sweeps = -(-wanted // len(tasks))
+    return [(task, again) for again in range(sweeps) for task in tasks]
+
+
+def tally(played: Sequence[tuple[str, PlayedTask]]) -> Tally:
+    """Add episodes up; they come with the ids of their tasks."""
+    tasks: dict[str, tuple[int, int]] = {}
+    for task, episode in played:
+        won, count = tasks.get(task, (0, 0))
+        tasks[task] = (won + episode.success, count + 1)
+    return Tally(
+        tasks=len(tasks),
+        episodes=len(played),
+        successes=sum(won for won, _ in tasks.values()),
+        success=clustered(tasks),
+        turns=sum(episode.turns for _, episode in played) / len(played),
+    )

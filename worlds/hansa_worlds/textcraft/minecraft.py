@@ -1,0 +1,161 @@
+"""Minecraft's recipe files, read from a folder that the user names.
+
+What TextCraft leaves out is left out and counted: smelting and the like, a block taken apart, and
+what would close a circle. A file that is no recipe file is an error that names it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from hansa_worlds.errors import OptionError
+from hansa_worlds.textcraft.book import Book, Recipe
+
+MOST_FILES = 5_000
+"""Of one folder; Minecraft has about 1,500."""
+MOST_BYTES = 64 * 1024
+"""Of one file; Minecraft's largest has about 2 KiB."""
+_MOST_MADE = 99
+_NAME = re.compile(r"[a-z0-9_./-]{1,80}")
+
+
+class _Odd(Exception):
+    """What is wrong with a file, in words that follow its name."""
+
+
+def read(folder: str) -> Book:
+    """The recipes of every `*.json` in the folder, by file name, so that all machines agree."""
+    recipes = []
+    skipped: Counter[str] = Counter()
+    for file in _files(folder):
+        try:
+            recipe = _recipe(_load(file))
+        except _Odd as odd:
+            raise OptionError(f"options.recipes: {file.name}: {odd}") from None
+        if isinstance(recipe, str):
+            skipped[recipe] += 1
+        else:
+            recipes.append(recipe)
+    return Book(recipes, skipped)
+
+
+def _files(folder: str) -> list[Path]:
+    fits = "full, small or the path of a folder of Minecraft's recipe files (*.json)"
+    try:
+        inside = (file for file in Path(folder).iterdir() if file.suffix == ".json")
+        found = sorted(inside, key=lambda file: file.name)
+    except (OSError, ValueError):
+        raise OptionError(f"options.recipes: got {folder[:200]!r}, expected {fits}") from None
+    if not 1 <= len(found) <= MOST_FILES:
+        raise OptionError(
+            f"options.recipes: {folder[:200]!r} holds {len(found)} *.json files, "
+            f"expected 1 to {MOST_FILES}"
+        )
+    return found
+
+
+def _load(file: Path) -> dict[str, object]:
+    if not file.is_file():
+        raise _Odd("expected a file of JSON")  # a pipe would be waited on for ever
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise _Odd(f"expected at most {MOST_BYTES} bytes")
+        found = json.loads(raw)
+    except (OSError, ValueError, RecursionError):
+        raise _Odd("expected a file of JSON") from None
+    if not isinstance(found, dict):
+        raise _Odd("expected a JSON object")
+    return found
+
+
+def _recipe(told: dict[str, object]) -> Recipe | str:
+    """The recipe, or why it is left out."""
+    kind = told.get("type")
+    if not isinstance(kind, str):
+        raise _Odd(f"type: got {_short(kind)}, expected text")
+    read_needs = _TYPES.get(kind.removeprefix("minecraft:"))
+    if read_needs is None:
+        return "other type"
+    needs = read_needs(told)
+    item, makes = _result(told.get("result"))
+    if len(needs) == 1 and needs[0][1].endswith(" block"):
+        return "block"
+    group = told.get("group", "")
+    if not isinstance(group, str):
+        raise _Odd(f"group: got {_short(group)}, expected text")
+    return Recipe(item, makes, needs, _name("group", group) if group else "")
+
+
+def _shaped(told: dict[str, object]) -> tuple[tuple[int, str], ...]:
+    pattern, key = told.get("pattern"), told.get("key")
+    if not isinstance(pattern, list) or not all(isinstance(row, str) for row in pattern):
+        raise _Odd(f"pattern: got {_short(pattern)}, expected a list of rows")
+    if not isinstance(key, dict):
+        raise _Odd(f"key: got {_short(key)}, expected an object")
+    grid = "".join(pattern)
+    if unknown := sorted(set(grid) - {" ", *key}):
+        raise _Odd(f"pattern: got {unknown[0]!r}, which key does not explain")
+    return _count("key", ((grid.count(sign), key[sign]) for sign in key if sign in grid))
+
+
+def _shapeless(told: dict[str, object]) -> tuple[tuple[int, str], ...]:
+    ingredients = told.get("ingredients")
+    if not isinstance(ingredients, list):
+        raise _Odd(f"ingredients: got {_short(ingredients)}, expected a list")
+    return _count("ingredients", ((1, each) for each in ingredients))
+
+
+_TYPES = {"crafting_shaped": _shaped, "crafting_shapeless": _shapeless}
+
+
+def _count(field: str, parts: Iterable[tuple[int, object]]) -> tuple[tuple[int, str], ...]:
+    """Amounts and names, equal ones together, in the order of the file."""
+    found: dict[str, int] = {}
+    for number, ingredient in parts:
+        name = _ingredient(field, ingredient)
+        found[name] = found.get(name, 0) + number
+    if not 1 <= sum(found.values()) <= 9:
+        raise _Odd(f"{field}: got {sum(found.values())} ingredients, expected 1 to 9")
+    return tuple((number, name) for name, number in found.items())
+
+
+def _ingredient(field: str, told: object) -> str:
+    """An item or a tag, however the game's version writes it; of alternatives the first."""
+    if isinstance(told, list):
+        told = told[0] if told else None
+    if isinstance(told, dict):
+        told = told.get("item", told.get("tag"))
+    if not isinstance(told, str):
+        raise _Odd(f"{field}: got {_short(told)}, expected an item or a tag")
+    return _name(field, told.removeprefix("#"))
+
+
+def _result(told: object) -> tuple[str, int]:
+    makes: object = 1
+    if isinstance(told, dict):
+        makes = told.get("count", 1)
+        told = told.get("item", told.get("id"))
+    if not isinstance(told, str):
+        raise _Odd(f"result: got {_short(told)}, expected an item")
+    if isinstance(makes, bool) or not isinstance(makes, int) or not 1 <= makes <= _MOST_MADE:
+        raise _Odd(f"result.count: got {_short(makes)}, expected 1 to {_MOST_MADE}")
+    return _name("result", told), makes
+
+
+def _name(field: str, identifier: str) -> str:
+    """`minecraft:oak_log` as TextCraft writes it: oak log."""
+    written = identifier.removeprefix("minecraft:")
+    name = " ".join(written.replace("_", " ").split())
+    if not _NAME.fullmatch(written) or not name or " using " in f" {name} ":
+        raise _Odd(f"{field}: got {_short(identifier)}, expected a name such as minecraft:oak_log")
+    return name
+
+
+def _short(value: object) -> str:
+    return "nothing" if value is None else ascii(value)[:60]

@@ -1,0 +1,239 @@
+"""WebShop's own product files: read by path, checked field by field.
+
+Products come from `items_shuffle*.json` (a list), attributes and generated instructions from
+`items_ins*.json` (by asin), people's instructions from `items_human_ins.json` (lists by asin).
+Where WebShop draws a price or a bound at random, a seed from the asin draws it here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+
+from hansa_worlds.base import rng
+from hansa_worlds.errors import OptionError
+from hansa_worlds.webshop.entries import Entry, clean
+from hansa_worlds.webshop.goals import ANY_PRICE, Goal, digits
+from hansa_worlds.webshop.pages import BUTTONS, LONGEST_PAGE
+from hansa_worlds.webshop.product import Product
+from hansa_worlds.webshop.shop import Shop
+
+MOST_BYTES = 512 * 1024**2
+"""Size of a file at most: it is read whole. WebShop's file of all products is larger."""
+MOST_WISHES = 12
+"""Instructions per product where they are made from option values: WebShop makes all of them."""
+FEWEST_PRODUCTS = 3
+"""Products with instructions, so that each split has one."""
+_LONGEST_ASIN, _LONGEST_TITLE, _LONGEST_VALUE = 10, 300, 100
+_MOST_OPTIONS = 10
+_NO_PRICE = Decimal(100)
+_BOUNDS = range(1_000, 100_000, 1_000)
+_JSON_KINDS: tuple[tuple[type, str], ...] = ((list, "list"), (dict, "object"), (str, "string"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Paths as the options give them; "" is none."""
+
+    products: str = ""
+    attributes: str = ""
+    instructions: str = ""
+
+    def are_given(self) -> bool:
+        """Whether to shop in files; those that are given must make a shop."""
+        if not self.products:
+            for name in ("attributes", "instructions"):
+                if getattr(self, name):
+                    raise OptionError(f"options.{name}_file: got a file, but no products_file")
+            return False
+        if not self.attributes and not self.instructions:
+            raise OptionError(
+                "options.products_file: got a file without instructions, "
+                "expected attributes_file or instructions_file beside it"
+            )
+        return True
+
+
+def stock(files: Files, most: int) -> Shop:
+    """The shop of the files' first `most` products; read again only when a file changes."""
+    stamps = tuple(
+        _stamp(name, getattr(files, name)) for name in ("products", "attributes", "instructions")
+    )
+    return _stock(files, most, stamps)
+
+
+def _stamp(name: str, path: str) -> tuple[int, int]:
+    if not path:
+        return (0, 0)
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no path"
+        raise OptionError(f"options.{name}_file: got {path!r}, expected a file ({why})") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise OptionError(f"options.{name}_file: got {path!r}, expected a file")
+    if found.st_size > MOST_BYTES:
+        raise OptionError(
+            f"options.{name}_file: got {found.st_size} bytes, expected at most {MOST_BYTES}"
+        )
+    return (found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=4)
+def _stock(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) -> Shop:
+    known = dict(_by_asin("attributes", files.attributes))
+    source = dict(_by_asin("instructions", files.instructions)) if files.instructions else known
+    write = _asked if files.instructions else _made
+    products = list(_products(files.products, most, known))
+    wishes = {
+        product.key: tuple(write(product, source[product.id]) if product.id in source else ())
+        for product in products
+    }
+    wished_for = sum(map(bool, wishes.values()))
+    if wished_for < FEWEST_PRODUCTS:
+        raise OptionError(
+            f"options.products_file: got {wished_for} products with instructions, "
+            f"expected at least {FEWEST_PRODUCTS}"
+        )
+    return Shop("files", products, lambda product: wishes[product.key])
+
+
+def _by_asin(name: str, path: str) -> Iterator[tuple[str, Entry]]:
+    if not path:
+        return
+    found = _json(name, path)
+    if not isinstance(found, Mapping):
+        raise OptionError(f"options.{name}_file: got a JSON {_kind(found)}, expected an object")
+    for asin, value in found.items():
+        yield asin, Entry(f"options.{name}_file: {asin[:20]!r}", value)
+
+
+def _json(name: str, path: str) -> object:
+    try:
+        return json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise OptionError(
+            f"options.{name}_file: got {path!r}, expected a file ({error.strerror})"
+        ) from None
+    except (ValueError, RecursionError):
+        raise OptionError(f"options.{name}_file: got {path!r}, expected JSON") from None
+
+
+def _kind(value: object) -> str:
+    return next((name for kind, name in _JSON_KINDS if isinstance(value, kind)), "number")
+
+
+def _products(path: str, most: int, known: Mapping[str, Entry]) -> Iterator[Product]:
+    found = _json("products", path)
+    if not isinstance(found, list):
+        raise OptionError(f"options.products_file: got a JSON {_kind(found)}, expected a list")
+    seen: set[str] = set()
+    for number, value in enumerate(found[:most]):
+        entry = Entry(f"options.products_file: entry {number}", value)
+        asin = entry.text("asin")
+        # As WebShop does: broken ids are left out, and so is what is listed again.
+        if asin == "nan" or not 0 < len(asin) <= _LONGEST_ASIN or asin.lower() in seen:
+            continue
+        seen.add(asin.lower())
+        yield _product(entry, asin, known.get(asin))
+
+
+def _product(entry: Entry, asin: str, known: Entry | None) -> Product:
+    title = entry.text("name", longest=_LONGEST_TITLE)
+    cents, price = _price(entry, asin)
+    return Product(
+        id=asin,
+        title=title,
+        summary=title[:120],
+        kind=entry.text("query", "").lower(),
+        path=tuple(step.strip() for step in entry.text("product_category", "").split("›")),
+        attributes=known.texts("attributes") if known else (),
+        options=_options(entry),
+        cents=cents,
+        price=price,
+        description=entry.text("full_description", "", LONGEST_PAGE),
+        features=entry.texts("small_description"),
+    )
+
+
+def _price(entry: Entry, asin: str) -> tuple[int, str]:
+    """What it costs in cents, and as the page says it: "$10.0 to $20.0" is some price between."""
+    text = entry.text("pricing", "")
+    if not text:
+        return int(_NO_PRICE * 100), f"${float(_NO_PRICE)}"
+    try:
+        amounts = [Decimal(re.sub(r"[^0-9.]", "", part[:20])) for part in text.split("$")[1:3]]
+    except InvalidOperation:
+        amounts = []
+    if not amounts:
+        raise entry.wrong("pricing", text, "'$24.99' or '$10.00$20.00'")
+    low, high = sorted(int(amount * 100) for amount in (amounts[0], amounts[-1]))
+    cents = rng("webshop", "price", asin).randint(low, high)
+    return cents, " to ".join(f"${float(amount)}" for amount in amounts)
+
+
+def _options(entry: Entry) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for name, values in entry.lists("customization_options"):
+        texts = (value.text("value", "").replace("/", " | ").lower() for value in values)
+        told = dict.fromkeys(clean(text, _LONGEST_VALUE) for text in texts)
+        # A value that reads as a button of the page could never be chosen.
+        kept = tuple(value for value in told if value and value not in BUTTONS)
+        if kept:
+            found[name[:_LONGEST_VALUE].lower()] = kept
+    return dict(list(found.items())[:_MOST_OPTIONS])
+
+
+def _asked(product: Product, entry: Entry) -> Iterator[Goal]:
+    """People's instructions; those without attributes are left out, as in WebShop."""
+    for number, one in enumerate(entry.entries()):
+        attributes = one.texts("instruction_attributes")
+        if attributes:
+            told = one.text("instruction").strip(".")
+            yield _goal(product, told, attributes, one.texts("instruction_options"), number)
+
+
+def _made(product: Product, entry: Entry) -> Iterator[Goal]:
+    """The generated instruction with values of every option; a few of all combinations."""
+    told, attributes = entry.text("instruction", ""), entry.texts("instruction_attributes")
+    if not told or not attributes:
+        return
+    values = list(product.options.values())
+    sizes = [len(many) for many in values]
+    draw = rng("webshop", "wishes", product.id)
+    numbers = {draw.randrange(prod(sizes)) for _ in range(MOST_WISHES)}
+    if prod(sizes) <= MOST_WISHES:
+        numbers = set(range(prod(sizes)))
+    for number in sorted(numbers):
+        options = tuple(many[one] for many, one in zip(values, digits(number, sizes), strict=True))
+        named = zip(product.options, options, strict=True)
+        suffix = ", and ".join(f"{name}: {value}" for name, value in named)
+        yield _goal(
+            product, f"{told} with {suffix}" if suffix else told, attributes, options, number
+        )
+
+
+def _goal(
+    product: Product, told: str, attributes: tuple[str, ...], options: tuple[str, ...], number: int
+) -> Goal:
+    """The instruction with a bound on the price: the higher of two of the next four tens."""
+    bounds = [bound for bound in _BOUNDS if bound > product.cents][:4]
+    most = ANY_PRICE
+    if len(bounds) >= 2:
+        most = max(rng("webshop", "bound", product.id, number).sample(bounds, 2))
+        told = f"{told}, and price lower than {most // 100}.00 dollars"
+    return Goal(
+        target=product,
+        instruction=told,
+        short=told,
+        attributes=tuple(one.lower() for one in attributes),
+        options=tuple(one.lower() for one in options),
+        most_cents=most,
+    )
