@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
+from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
@@ -274,9 +275,7 @@ def decode_assignment(text: str) -> Assignment:
     try:
         return Assignment.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise PermanentError(f"{ENV_ASSIGNMENT}: {where}: {first['msg']}") from None
+        raise PermanentError(f"{ENV_ASSIGNMENT}: {first_misfit(error)}") from None
 
 
 def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:

@@ -5,16 +5,14 @@ A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 
 from datetime import datetime, timedelta
 
+from hansa.api import ANSWERED, CONCLUDED
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
 from hansa.policy import deadline, retry
-from hansa.policy.quorum import ANSWERED
 from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
 from hansa.summary import record_answer, record_evaluation, record_personal
-
-CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
 
 
 def step_all(

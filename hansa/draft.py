@@ -79,17 +79,17 @@ def _request(
 ) -> tuple[str, JobRequest]:
     fed, round_ = federation.metadata.name, current.round
     if not environment:
-        told = assignment.for_aggregator(federation, current)
+        task = assignment.for_aggregator(federation, current)
         name = names.aggregator_job(fed, round_, attempts.attempt)
     else:
-        told = assignment.for_environment(federation, current, environment)
+        task = assignment.for_environment(federation, current, environment)
         build = names.client_job if current.kind == "round" else names.evaluate_job
         name = build(fed, round_, environment, attempts.attempt)
     return name, JobRequest(
         name=name,
-        role=told.role,
+        role=task.role,
         round=round_,
         environment=environment,
         attempt=attempts.attempt,
-        assignment=told,
+        assignment=task,
     )

@@ -282,7 +282,7 @@ def check_demonstrations(federation: Federation) -> None:
     _check_file("spec.experience.demonstrationsFrom", shared, has_store=spec.storage is not None)
     for index, environment in enumerate(spec.environments):
         where = f"spec.environments[{index}].demonstrationsFrom"
-        has_store = bool(spec.storage or environment.experience_storage)
+        has_store = spec.private_storage(environment.name) is not None
         _check_file(where, environment.demonstrations_from, has_store=has_store)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from hansa import attempts
-from hansa.api import ANNOTATION_RETRY, Reason
+from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
 from hansa.exits import facts
@@ -50,8 +50,8 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     draft = Draft(federation, observed, now)
     refusals = immutable_changes(federation.status.accepted, federation.spec)
     if refusals:
-        seen = {"observed_generation": federation.metadata.generation}
-        return draft.finish(federation.status.model_copy(update=seen), refusals=refusals)
+        update = {"observed_generation": federation.metadata.generation}
+        return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
     status = _accept(federation)
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
@@ -161,7 +161,7 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
     decision = quorum.decide(
         updated=states.count("Updated"),
         empty=states.count("Empty"),
-        pending=sum(state not in attempts.CONCLUDED for state in states),
+        pending=sum(state not in CONCLUDED for state in states),
         minimum=minimum,
         timed_out=timed_out,
     )
@@ -328,7 +328,7 @@ def _evaluate(draft: Draft, status: FederationStatus, current: CurrentRound) -> 
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     if deadline.is_over(end, draft.now):
         current = attempts.leave_out_the_late(current, True)
-    if any(e.state not in attempts.CONCLUDED for e in current.environments):
+    if any(e.state not in CONCLUDED for e in current.environments):
         draft.wake(end)
         return status.model_copy(update={"current": current})
     draft.tell("Evaluated", f"the adapter of round {current.round} was evaluated")

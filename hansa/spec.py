@@ -282,6 +282,10 @@ class FederationSpec(Model):
         """The environment of that name; callers know it exists."""
         return next(e for e in self.environments if e.name == name)
 
+    def private_storage(self, environment: str) -> Storage | None:
+        """Where an environment's experience goes: its own store, or else the federation's."""
+        return self.environment(environment).experience_storage or self.storage
+
 
 class Metadata(Model):
     """The part of Kubernetes' object metadata that a plan needs; the rest is left alone."""

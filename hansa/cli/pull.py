@@ -100,7 +100,7 @@ def _pull_served(
     known = [e.name for e in federation.spec.environments]
     if environment not in known:
         raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
-    place = federation.spec.environment(environment).experience_storage or federation.spec.storage
+    place = federation.spec.private_storage(environment)
     prefix = place.s3.prefix if place else ""
     files = pull_personal(store, prefix, environment, round_, to)
     if files is None:

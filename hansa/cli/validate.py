@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.status import Federation
@@ -17,7 +18,9 @@ def validate(
     cluster: Annotated[
         bool,
         typer.Option(
-            "--cluster", help="Skip checks of this machine: installed worlds, model folders."
+            "--cluster",
+            help="Check what the operator refuses: Pod templates, Secrets; not this machine's "
+            "worlds and model folders.",
         ),
     ] = False,
 ) -> None:
@@ -28,6 +31,8 @@ def validate(
     from hansa.load import load
 
     federation = load(file, here=not cluster)
+    if cluster:
+        check_for_cluster(federation)
     for note in notes(federation):
         say(f"note: {note}")
     if output is Format.TABLE:
@@ -39,6 +44,26 @@ def validate(
         k: v for k, v in document["metadata"].items() if v and k != "generation"
     }
     print_data(document, output)
+
+
+def check_for_cluster(federation: "Federation") -> None:
+    """Refuse what an operator with the chart's default settings refuses, in its sentences."""
+    from datetime import UTC, datetime
+
+    from hansa.refusals import Allowed, of_federation
+
+    now = datetime.now(UTC)
+    refused = of_federation(federation, Allowed(), now)
+    if not refused:
+        return
+    anything = Allowed(secrets=("*",), service_accounts=("*",))
+    assumed = refused != of_federation(federation, anything, now)
+    hint = (
+        "this is what an operator with the chart's defaults refuses; yours may allow more in "
+        "settings.allowedSecrets and settings.allowedServiceAccounts"
+    )
+    sentences = "\n".join(refusal.sentence for refusal in refused)
+    raise InputError(sentences, hint=hint if assumed else "")
 
 
 def summary(federation: "Federation") -> str:

@@ -18,6 +18,7 @@ from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result, check_same
 from hansa.errors import Garbled, InputError
+from hansa.sentences import first_misfit
 from hansa.spec import MAX_FEDERATION_NAME, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
@@ -120,10 +121,8 @@ def _parsed(document: Data) -> Federation:
         return Federation.model_validate(document)
     except ValidationError as error:
         name = document["metadata"]["name"]
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"{name}: {where}: {first['msg']}",
+            f"{name}: {first_misfit(error)}",
             hint="the operator may be of another version than this program",
         ) from None
 

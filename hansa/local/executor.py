@@ -24,9 +24,10 @@ from hansa.assignment import (
     ENV_MODEL_CACHE,
     ENV_PROGRESS,
     ENV_REPORT,
+    REPORT_LIMIT,
     decode_report,
 )
-from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
+from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
 from hansa.logs import sentence
 from hansa.processes.capacity import Capacity
 from hansa.processes.lifeline import die_with_parent
@@ -139,10 +140,6 @@ class LocalExecutor:
 
     def _observe(self, job: _Job) -> ObservedJob:
         request = job.request
-        report = None
-        if job.state == "succeeded":
-            path = job.folder / "report.json"
-            report = decode_report(path.read_bytes()) if path.exists() else None
         return ObservedJob(
             name=request.name,
             role=request.role,
@@ -152,10 +149,10 @@ class LocalExecutor:
             state=job.state,
             created_at=job.created_at,
             started_at=job.started_at,
-            exit_code=job.exit_code,
+            exit_code=job.exit_code or None,
             reason=job.reason,
             message=self._message(job),
-            report=report,
+            report=None if job.exit_code is None else _read_report(job.folder / "report.json"),
         )
 
     def _message(self, job: _Job) -> str:
@@ -164,8 +161,10 @@ class LocalExecutor:
             return ""
         if job.message or job.reason:
             return job.message or "its process was killed"
-        if job.exit_code == SIGNAL_BASE + signal.SIGKILL:
-            return "its process was killed (signal 9; out of memory, perhaps)"
+        number = (job.exit_code or 0) - SIGNAL_BASE
+        if number > 0:
+            perhaps = "; out of memory, perhaps" if number == signal.SIGKILL else ""
+            return f"its process was killed (signal {number}{perhaps})"
         return _last_words(job.folder / "log.txt")
 
     def _fill(self) -> None:
@@ -232,6 +231,15 @@ class LocalExecutor:
             self._programs[module] = program
             self._selector.register(program.output, selectors.EVENT_READ, program)
         return self._programs[module]
+
+
+def _read_report(path: Path) -> AnyReport | None:
+    """What a Job that ended has left; nothing when that is lost, garbled or too long."""
+    try:
+        with path.open("rb") as file:
+            return decode_report(file.read(REPORT_LIMIT + 1))
+    except OSError:
+        return None
 
 
 class _WarmProgram:

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
+from hansa.api import ANSWERED
 from hansa.status import CurrentRound
 from hansa.words import count
 
-ANSWERED = frozenset({"Updated", "Empty"})
 Decision = Literal["wait", "aggregate", "empty", "fail"]
 REMEDY = ". Fix that or lower the minimum, then change the spec or run `hansa retry`"
 """How a sentence about a failed round ends, for those who read nothing else."""

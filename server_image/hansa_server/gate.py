@@ -15,6 +15,7 @@ from hansa import adapter, keys, manifest
 from hansa.aggregation import Half
 from hansa.assignment import Assignment
 from hansa.manifest import FileEntry, Member, UpdateManifest
+from hansa.sentences import first_misfit
 from hansa.spec import differences
 from hansa.tensorfile import TensorFile
 
@@ -126,9 +127,7 @@ def parse_manifest(data: bytes) -> UpdateManifest:
     try:
         document = UpdateManifest.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Refused("manifest-malformed", f"{where[:200]}: {first['msg']}") from None
+        raise Refused("manifest-malformed", first_misfit(error)) from None
     if document.fingerprint != _fingerprint(document):
         raise Refused("manifest-malformed", "fingerprint is not that of inputs")
     return document

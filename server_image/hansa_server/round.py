@@ -27,6 +27,7 @@ from hansa.manifest import (
     Refusal,
 )
 from hansa.owner import read_owner
+from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
@@ -270,9 +271,7 @@ def parse(model: type[Document], key: str, data: bytes) -> Document:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Corrupt(f"{key}: {where}: {first['msg']}") from None
+        raise Corrupt(f"{key}: {first_misfit(error)}") from None
 
 
 def to_bytes(document: Model) -> bytes:
