@@ -15,7 +15,7 @@ def report(
         Path | None, typer.Option("--page", help="Where to write it; default: in the folder.")
     ] = None,
     episodes: Annotated[
-        bool, typer.Option(help="Show replayed episodes, which are private data of the silos.")
+        bool, typer.Option(help="Show episodes, which are private data of the silos.")
     ] = True,
     credentials: Credentials = None,
 ) -> None:
@@ -26,5 +26,5 @@ def report(
     folder = RunDir(out)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
-        written = write_page(federation, folder, store, page, replays=episodes)
+        written = write_page(federation, folder, store, page, episodes=episodes)
     say(f"report: {written}")

@@ -8,14 +8,14 @@ from typing import Any
 from hansa import keys
 from hansa.manifest import EvaluationDocument, GlobalManifest, UpdateManifest
 from hansa.report import shards
-from hansa.report.facts import Episode, Part, Replay, ReportData, Round, Score
+from hansa.report.facts import ShownEpisode, Part, EpisodePair, ReportData, Round, Score
 from hansa.report.reading import Notes, Reader, count, number, seconds
 from hansa.status import Federation, HistoryEntry
 from hansa.store.base import ObjectStore
 
 __all__ = ["ReportData", "collect"]
 
-MOST_REPLAYS = 12
+MOST_PAIRS = 12
 """Environments whose episodes are shown; the page of a hundred must still open."""
 MADE = ("aggregated", "rejected")
 """Outcomes of rounds that made a global adapter."""
@@ -30,22 +30,22 @@ def collect(
     private: Mapping[str, ObjectStore] | None = None,
     now: datetime | None = None,
     adapter: str = "",
-    replays: bool = True,
+    episodes: bool = True,
 ) -> ReportData:
     """Read what a report shows; the rounds are those of the status' history.
 
     `private` has a store for each environment with an experienceStorage of its own, where the
-    caller holds its credentials. `adapter` is a local folder of the last adapter. `replays=False`
+    caller holds its credentials. `adapter` is a local folder of the last adapter. `episodes=False`
     leaves every trajectory out, for a page that goes to other silos.
     """
     notes = Notes()
     collector = _Collector(federation, Reader(store, notes), notes)
     rounds = collector.rounds()
-    shown = collector.replays(rounds, private or {}) if replays else ()
+    shown = collector.episodes(rounds, private or {}) if episodes else ()
     return ReportData(
         federation=federation,
         rounds=rounds,
-        replays=shown,
+        episodes=shown,
         notes=(*_gaps(rounds), *notes.sentences()),
         programs=collector.programs(),
         base_model=collector.base_model,
@@ -157,23 +157,23 @@ class _Collector:
                 parts[environment.name] = _part(found.to_json())
         return parts
 
-    def replays(
+    def episodes(
         self, rounds: tuple[Round, ...], private: Mapping[str, ObjectStore]
-    ) -> tuple[Replay, ...]:
-        environments = self._federation.spec.environments[:MOST_REPLAYS]
-        found = [self._replay(one.name, rounds, private.get(one.name)) for one in environments]
-        return tuple(replay for replay in found if replay.first or replay.last)
+    ) -> tuple[EpisodePair, ...]:
+        environments = self._federation.spec.environments[:MOST_PAIRS]
+        pairs = [self._pair(one.name, rounds, private.get(one.name)) for one in environments]
+        return tuple(pair for pair in pairs if pair.first or pair.last)
 
-    def _replay(
+    def _pair(
         self, environment: str, rounds: tuple[Round, ...], store: ObjectStore | None
-    ) -> Replay:
+    ) -> EpisodePair:
         own = [entry.number for entry in rounds if environment in entry.parts]
         numbers = own or [entry.number for entry in rounds if entry.number]
         first = self._episode(environment, numbers[0], store) if numbers else None
         last = self._episode(environment, numbers[-1], store) if len(numbers) > 1 else None
-        return Replay(environment=environment, first=first, last=last)
+        return EpisodePair(environment=environment, first=first, last=last)
 
-    def _episode(self, environment: str, round_: int, store: ObjectStore | None) -> Episode | None:
+    def _episode(self, environment: str, round_: int, store: ObjectStore | None) -> ShownEpisode | None:
         storage = self._federation.spec.environment(environment).experience_storage
         if storage is not None and store is None:
             self._notes.add("episodes", environment, "they are in the silo's private store")
@@ -186,7 +186,7 @@ class _Collector:
             return None
         return self._read_shard(environment, round_, head)
 
-    def _read_shard(self, environment: str, round_: int, head: bytes) -> Episode | None:
+    def _read_shard(self, environment: str, round_: int, head: bytes) -> ShownEpisode | None:
         program = shards.version(head)
         self._programs.update({("experience", program)} if program else set())
         episode = shards.first_episode(head, round_)

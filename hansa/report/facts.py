@@ -92,7 +92,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Episode:
+class ShownEpisode:
     """One played episode."""
 
     round: int
@@ -103,12 +103,12 @@ class Episode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class EpisodePair:
     """An environment's first episode of its first and of its last round."""
 
     environment: str
-    first: Episode | None
-    last: Episode | None
+    first: ShownEpisode | None
+    last: ShownEpisode | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class ReportData:
     federation: Federation
     rounds: tuple[Round, ...]
     """Rounds by number; number 0 is the base before any training."""
-    replays: tuple[Replay, ...] = ()
+    episodes: tuple[EpisodePair, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences on what could not be read and is therefore not shown."""
     programs: tuple[tuple[str, str], ...] = ()

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from hansa.intervals import difference
-from hansa.report import joining, reference, replay, success, work
+from hansa.report import episodes, joining, reference, success, work
 from hansa.report.charts import marker_shapes
 from hansa.report.facts import Part, ReportData, Round, phases
 from hansa.report.markup import (
@@ -72,7 +72,7 @@ def _body(data: ReportData) -> Html:
         *joining.sections(data),
         reference.adapter(data),
         *work.sections(data),
-        replay.section(data),
+        episodes.section(data),
         reference.section(data),
         _footer(data),
     )

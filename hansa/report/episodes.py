@@ -1,6 +1,6 @@
 """Episodes as conversations: what the agent did in the first round and what it does in the last."""
 
-from hansa.report.facts import Episode, Replay, ReportData, Turn
+from hansa.report.facts import ShownEpisode, EpisodePair, ReportData, Turn
 from hansa.report.markup import Html, short, tag
 
 MOST_TURNS = 40
@@ -9,7 +9,7 @@ LONGEST_TEXT = 1_200
 
 def section(data: ReportData) -> Html | None:
     """One episode per environment from its first and its last round, side by side."""
-    if not data.replays:
+    if not data.episodes:
         return None
     lead = (
         "The first episode in the environment's first and last shard of experience: nobody chose "
@@ -21,32 +21,32 @@ def section(data: ReportData) -> Html | None:
         tag("h2", "Episodes", id="episodes"),
         tag("p", lead, class_="lead"),
         tag("p", warning, class_="hint"),
-        *(_replay(data, replay) for replay in data.replays),
+        *(_pair(data, pair) for pair in data.episodes),
         _left_out(data),
         aria_labelledby="episodes",
     )
 
 
 def _left_out(data: ReportData) -> Html | None:
-    missing = len(data.federation.spec.environments) - len(data.replays)
+    missing = len(data.federation.spec.environments) - len(data.episodes)
     if missing <= 0:
         return None
     return tag("p", f"{missing} more environments are without episodes here.", class_="hint")
 
 
-def _replay(data: ReportData, replay: Replay) -> Html:
-    world = data.world(replay.environment)
-    aside = tag("small", world) if world and world != replay.environment else None
+def _pair(data: ReportData, pair: EpisodePair) -> Html:
+    world = data.world(pair.environment)
+    aside = tag("small", world) if world and world != pair.environment else None
     episodes = [
         _episode(episode, word)
-        for episode, word in ((replay.first, "first"), (replay.last, "last"))
+        for episode, word in ((pair.first, "first"), (pair.last, "last"))
         if episode
     ]
-    heading = tag("h3", replay.environment, aside)
-    return tag("article", heading, tag("div", *episodes, class_="pair"), class_="replay")
+    heading = tag("h3", pair.environment, aside)
+    return tag("article", heading, tag("div", *episodes, class_="pair"), class_="world-episodes")
 
 
-def _episode(episode: Episode, word: str) -> Html:
+def _episode(episode: ShownEpisode, word: str) -> Html:
     badge = ("success", "good") if episode.success else ("no success", "bad")
     reward = f"reward {short(episode.reward)}" if episode.reward is not None else None
     head = tag(
