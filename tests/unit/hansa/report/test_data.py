@@ -76,9 +76,7 @@ def test_an_environment_with_nothing_to_learn_still_tells_what_it_explored() -> 
 
 
 def test_the_first_and_the_last_rounds_first_episodes_are_shown(store: MemoryStore) -> None:
-    pairs = {
-        pair.environment: pair for pair in collect(sample.federation(8), store).episodes
-    }
+    pairs = {pair.environment: pair for pair in collect(sample.federation(8), store).episodes}
     assert sorted(pairs) == sorted(sample.WORLDS)
     maze = pairs["maze"]
     assert maze.first and (maze.first.round, maze.first.success) == (1, False)
