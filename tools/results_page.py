@@ -41,8 +41,8 @@ class Figures:
         machines = sorted({run["machine"] for run in self._data["runs"]})
         models = sorted({row["model"] for row in self._data["rows"]})
         seeds = sorted({run["seed"] for run in self._data["runs"]})
-        told = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
-        return f"{text.markdown(self._data)}\n{told}"
+        origin = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
+        return f"{text.markdown(self._data)}\n{origin}"
 
     @property
     def runs(self) -> int:
@@ -68,15 +68,15 @@ class Figures:
     ) -> str:
         """How many points lines are over another one, or under it; the words must be right."""
         sign, other = (1, self._mean(over, world)) if over else (-1, self._mean(under, world))
-        found = [100 * sign * (self._mean(line, world) - other) for line in lines]
-        assert min(found) >= 0, f"{lines} are not {'over' if over else 'under'} {over or under}"
-        return span(found, places)
+        gains = [100 * sign * (self._mean(line, world) - other) for line in lines]
+        assert min(gains) >= 0, f"{lines} are not {'over' if over else 'under'} {over or under}"
+        return span(gains, places)
 
     def difference(self, method: str, other: str) -> str:
         """How much better a method is than another, with its limits: +4.7, +1 to +8."""
-        found = statistics.difference(self._samples[method], self._samples[other])
-        assert found, f"{method} and {other} have no seed in common"
-        value, _, limits = text.points([found.low, found.value, found.high]).partition(" ")
+        gain = statistics.difference(self._samples[method], self._samples[other])
+        assert gain, f"{method} and {other} have no seed in common"
+        value, _, limits = text.points([gain.low, gain.value, gain.high]).partition(" ")
         return f"{value}, {limits.strip('()')}"
 
     def limits(self, method: str, other: str) -> str:
@@ -132,8 +132,8 @@ class Figures:
         return {name: table.last(mine, self._data["environments"]) for name, mine in runs.items()}
 
     def _mean(self, line: str, world: str) -> float:
-        found = self._lines[line]
-        return float((found["macro"] if world == "macro" else found["environments"][world])[1])
+        shown = self._lines[line]
+        return float((shown["macro"] if world == "macro" else shown["environments"][world])[1])
 
     def _at(self, method: str) -> dict[int, float]:
         return {round_: value for round_, _, value, _ in self._lines[method]["curve"]}

@@ -25,7 +25,7 @@ SHAPES = (
     "M-4.6-1.8L0-5L4.6-1.8L2.9 4H-2.9Z",
     "M-5 0L-2.5-4.3H2.5L5 0L2.5 4.3H-2.5Z",
 )
-"""One shape per series, so that they are told apart without colour."""
+"""One shape per series, so that they are distinct without colour."""
 _LABEL_GAP = 15
 _LABEL = 16
 """Letters of a name beside a line; page.css leaves room for as many."""

@@ -253,11 +253,9 @@ def _inputs(
     manifest: GlobalManifest | None, updates: Mapping[str, UpdateManifest]
 ) -> RoundInputs | None:
     """What a round used: of its clients the first by name, and of its aggregator."""
-    documents = [
-        *(updates[name] for name in sorted(updates)[:1]),
-        *([manifest] if manifest else []),
-    ]
-    used = {path: one for each in documents for path, one in settings.leaves(each.inputs).items()}
+    inputs = [updates[name].inputs for name in sorted(updates)[:1]]
+    inputs += [manifest.inputs] if manifest else []
+    used = {path: one for each in inputs for path, one in settings.leaves(each).items()}
     worlds = {
         name: settings.world_leaves(one.inputs.get("world"), one.inputs.get("options"))
         for name, one in updates.items()
