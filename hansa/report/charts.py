@@ -138,7 +138,7 @@ def lines(
             _end_names(series, axes) if ends else None,
             _hits(titles, axes),
         ],
-        wide=ends,
+        look=" wide" * ends + " flagged" * bool(flags),
     )
 
 
@@ -148,7 +148,7 @@ def _drawing(
     stretched: Sequence[Html],
     placed: Sequence[Html | None],
     ticks: Sequence[int] | None = None,
-    wide: bool = False,
+    look: str = "",
 ) -> Html:
     inner = tag(
         "svg",
@@ -170,7 +170,7 @@ def _drawing(
         height=axes.height,
         class_="chart",
     )
-    return tag("div", drawing, class_="plot wide" if wide else "plot")
+    return tag("div", drawing, class_=f"plot{look}")
 
 
 def _grid(axes: Axes) -> Html:
