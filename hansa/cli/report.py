@@ -27,5 +27,5 @@ def report(
     folder = RunDir(out)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
-        written = write_page(federation, folder, store, page, replays=episodes)
+        written = write_page(federation, folder, store, page, episodes=episodes)
     say(f"report: {written}")

@@ -60,12 +60,12 @@ def write_page(
     store: ObjectStore,
     path: Path | None,
     *,
-    replays: bool = True,
+    episodes: bool = True,
 ) -> Path:
     """The report page; where it was written."""
     shown = with_storage(federation, folder)
     target = path or folder.page
-    facts = data.collect(shown, store, now=now(), adapter=str(folder.adapter), replays=replays)
+    facts = data.collect(shown, store, now=now(), adapter=str(folder.adapter), episodes=episodes)
     replace(target, page.render(facts).encode())
     return target
 

@@ -18,7 +18,7 @@ from hansa.manifest import (
     StartAdapter,
     UpdateManifest,
 )
-from hansa.status import Federation
+from hansa.status import Federation, RoundSettings
 from tests import memory_store
 
 PREFIX = "five-worlds"
@@ -132,6 +132,32 @@ def _condition(phase: str) -> dict[str, Any]:
         "message": "all rounds are done" if done else "",
         "lastTransitionTime": START.isoformat(),
     }
+
+
+def inputs(environment: str, changed: dict[str, Any]) -> dict[str, Any]:
+    """What a round was computed from: the defaults, with some leaves changed by their paths."""
+    shared = ("exploration", "experience", "training", "aggregation")
+    used = {name: RoundSettings().to_json()[name] for name in shared}
+    used |= {"world": environment, "environment": environment, "options": {"size": 6}, "seed": 7}
+    for path, value in changed.items():
+        group, _, leaf = path.partition(".")
+        used[group] = {**used[group], leaf: value}
+    return used
+
+
+def write_inputs(
+    store: MemoryStore, given: Federation, changed: dict[int, dict[str, Any]] | None = None
+) -> MemoryStore:
+    """Manifests that say what each round used; `changed` has the leaves that differ, by round."""
+    names = [environment.name for environment in given.spec.environments]
+    for entry in given.status.history[1:]:
+        for name in names:
+            used = inputs(name, (changed or {}).get(entry.round, {}))
+            folder = keys.update_folder(PREFIX, name, entry.round)
+            store.objects[folder + keys.MANIFEST] = update(name, entry.round, inputs=used)
+        merged = manifest(entry.round, names, inputs={"aggregation": used["aggregation"]})
+        store.objects[keys.global_folder(PREFIX, entry.round) + keys.MANIFEST] = _dump(merged)
+    return store
 
 
 def fill(store: MemoryStore, given: Federation, *, evaluations: bool = False) -> MemoryStore:
