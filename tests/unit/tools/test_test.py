@@ -59,6 +59,44 @@ def test_every_folder_of_tests_is_run_once(tree: Path) -> None:
         assert calls(tree).count(f"tests/{folder}\n") + calls(tree).count(f"tests/{folder} ") == 1
 
 
+def test_programs_are_type_checked_once_each_in_as_few_runs_as_their_names_allow(
+    tree: Path,
+) -> None:
+    files = ("bench/a/compare.py", "bench/a/data.py", "bench/b/table.py", "bench/c/compare.py")
+    for name in (*files, "tools/oci.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    done = run(tree, "lint")
+    assert done.returncode == 0, done.stderr
+    checked = [
+        line.removeprefix("-m mypy ").split()
+        for line in calls(tree).splitlines()
+        if line.startswith("-m mypy ")
+    ]
+    assert sorted(checked) == [
+        ["bench/a/compare.py", "bench/a/data.py", "bench/b/table.py", "tools/oci.py"],
+        ["bench/c/compare.py"],
+    ]
+
+
+def test_the_longest_files_are_begun_with_not_those_of_most_tests(tree: Path) -> None:
+    assert run(tree).returncode == 0
+    (line,) = [line for line in calls(tree).splitlines() if "tests/local" in line]
+    assert "--no-loadscope-reorder" in line
+
+
+def test_a_branch_of_the_plan_without_a_test_fails_the_first_step(tree: Path) -> None:
+    tool(
+        tree,
+        "python",
+        PYTHON + 'case "$*" in *--cov-fail-under=100*) echo "FAIL 99 % covered"; exit 1 ;; esac\n',
+    )
+    done = run(tree)
+    assert done.returncode != 0
+    assert "FAIL 99 % covered" in done.stdout + done.stderr
+    assert "tests/unit tests/guard" not in calls(tree)
+
+
 def test_a_build_that_fails_stops_the_tests_before_the_next_step(tree: Path) -> None:
     (tree / "hold").touch()
     tool(tree, "images", '#!/bin/sh\necho "error: no buildah" >&2\nrm hold\nexit 2\n')
