@@ -97,6 +97,15 @@ def test_a_branch_of_the_plan_without_a_test_fails_the_first_step(tree: Path) ->
     assert "tests/unit tests/guard" not in calls(tree)
 
 
+def test_tests_on_a_cluster_do_not_build_again_what_was_built_beside_the_others(
+    tree: Path,
+) -> None:
+    tool(tree, "python", PYTHON.replace('"$*"', '"$* built=$HANSA_IMAGES_BUILT"'))
+    assert run(tree).returncode == 0
+    (line,) = [line for line in calls(tree).splitlines() if "tests/cluster" in line]
+    assert line.endswith("built=1")
+
+
 def test_a_build_that_fails_stops_the_tests_before_the_next_step(tree: Path) -> None:
     (tree / "hold").touch()
     tool(tree, "images", '#!/bin/sh\necho "error: no buildah" >&2\nrm hold\nexit 2\n')
