@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ def clone(tmp_path_factory):
 def type_in(clone: Path, command: str) -> str:
     """Type a command as a newcomer would; what it printed."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    packages = [clone, clone / "client_image", clone / "server_image"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = [clone / each for each in project["tool"]["hatch"]["build"]["dev-mode-dirs"]]
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=clone,

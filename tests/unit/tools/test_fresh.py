@@ -18,7 +18,7 @@ mkdir -p "$folder/proc"
 mount -t tmpfs tmpfs "$folder/proc"
 {then}
 """
-"""Mounts as the real one does while it works, then does as it is told."""
+"""Mounts as the real one does while it works; what follows differs by test."""
 
 
 def can_make_namespaces() -> bool:
@@ -89,14 +89,14 @@ def test_a_wrong_option_is_refused_with_a_sentence(tree: Path) -> None:
     assert process.returncode == 2
 
 
-def test_who_is_not_root_hears_it_in_one_sentence(tree: Path) -> None:
+def test_who_is_not_root_is_told_so_in_one_sentence(tree: Path) -> None:
     program(tree, "id", '#!/bin/sh\n[ "$1" = -u ] && echo 1000 || echo ada\n')
     process = start(tree)
     assert said(process) == "error: user: got ada, expected root, whom debootstrap needs\n"
     assert process.returncode == 2
 
 
-def test_a_machine_without_debootstrap_hears_it_in_one_sentence(
+def test_a_missing_debootstrap_is_an_error_of_one_sentence(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tree, "id", "#!/bin/sh\necho 0\n")
