@@ -20,6 +20,7 @@ PREFIX = "fed"
 LONGEST_FIRST = (
     "tests/docs/test_readme.py",
     "tests/crash/test_moments.py",
+    "tests/docs/test_compare.py",
     "tests/local/test_compare.py",
     "tests/local/test_run.py",
     "tests/docs/test_report_browser.py",
