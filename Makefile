@@ -12,7 +12,7 @@ setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
 demo: setup ## Watch five worlds make one agent better, within minutes
 	@tools/python -m hansa.cli.main demo --out runs/demo
 
-test: ## Lint, all tests but the longest, coverage of the plan
+test: ## Lint, coverage of the plan, all tests but the longest
 	@tools/setup --test
 	@tools/test
 
