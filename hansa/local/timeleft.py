@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hansa.attempts import CONCLUDED
+from hansa.api import CONCLUDED
 from hansa.status import CurrentRound, Federation, RoundSettings
 
 TRAINING = 0.5
