@@ -80,7 +80,7 @@ def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
 
 
 def finetuned(private_prefix: str, environment: str, round_: int, number: int) -> str:
-    """The global adapter of a round after so many rounds that the silo played alone."""
+    """The global adapter of a round after a number of rounds that the silo played alone."""
     folder = personal_folder(private_prefix, environment, round_)
     return f"{folder}finetuned-{number:05d}.safetensors"
 

@@ -144,7 +144,7 @@ def test_every_way_to_personalize_is_explained() -> None:
 
 
 def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
-    wanted = comparison.read(ROOT / "examples/compare-tiny.yaml")
+    wanted = comparison.read(ROOT / "examples/05-compare/tiny.yaml")
     assert {"pre-trained", "local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
     assert len({run.seed for run in wanted.runs}) >= 3
 
@@ -152,10 +152,10 @@ def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
 @pytest.mark.parametrize(
     "example, name",
     [
-        ("compare-tiny", "compare-few"),
-        ("compare-tiny", "compare-related"),
-        ("compare-tiny", "compare-rounds"),
-        ("compare-tiny", "compare-unseen"),
+        ("05-compare/tiny", "05-compare/few"),
+        ("05-compare/tiny", "05-compare/related"),
+        ("05-compare/tiny", "05-compare/rounds"),
+        ("05-compare/tiny", "05-compare/unseen"),
         ("04-real-model/compare", "04-real-model/few"),
         ("04-real-model/compare", "04-real-model/related"),
     ],

@@ -117,7 +117,6 @@ def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
         f"{name}:{node.lineno}"
         for name, tree in modules()
         if name not in {"hansa/sentences.py", "hansa/load.py"}
-        and not name.startswith("client_image/")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", "") == "errors"

@@ -188,8 +188,8 @@ class World(ABC):
         self._done = False
         self._success = False
         seen = self._begin(task)
-        told = self.introduction()
-        return Observation(f"{told}\n{seen}" if told else seen)
+        introduction = self.introduction()
+        return Observation(f"{introduction}\n{seen}" if introduction else seen)
 
     def step(self, action: str) -> Observation:
         """Play one turn; never raises, whatever the text."""
