@@ -1,6 +1,6 @@
 # Each target is one line of a script below tools/; they make the environment themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-full lint format lock images cluster-up cluster-demo \
+.PHONY: help setup demo test test-fast test-full lint format generate lock images cluster-up cluster-demo \
 	kind-up cluster-down clean
 
 help: ## Show this list
@@ -12,7 +12,7 @@ setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
 demo: setup ## Watch five worlds make one agent better, within minutes
 	@tools/python -m hansa.cli.main demo --out runs/demo
 
-test: ## Lint, all tests but the longest, coverage of the plan
+test: ## Lint, coverage of the plan, all tests but the longest
 	@tools/setup --test
 	@tools/test
 
@@ -29,6 +29,11 @@ lint: setup ## Check style and types
 format: setup ## Format the code
 	@tools/python -m ruff check --fix-only --quiet .
 	@tools/python -m ruff format .
+
+generate: setup ## Write the files that are made from the models: CRD, chart, reference
+	@tools/python -m hansa.cli.main crd > crds/federation.yaml
+	@tools/python tools/chart.py
+	@tools/python tools/reference.py
 
 lock: setup ## Pin the newest versions in constraints.txt
 	@tools/setup --lock

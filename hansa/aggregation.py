@@ -43,15 +43,15 @@ class Aggregation(Model):
     weight_by: Literal["examples", "successes"] = "examples"
     """For `weighted-mean`: trajectories trained on, or successful episodes of the round."""
     max_rank: Annotated[int, Field(ge=1, le=4096)] = 64
-    """For `flora` and `fedex`: rank of the frozen part at most; beyond, it is recompressed."""
+    """For `flora` and `fedex`: largest rank of the frozen part; beyond, it is recompressed."""
     momentum: Share = 0.9
     """For `fedavgm`, `fedadam` and `fedyogi`: share of the last step that the next one keeps."""
     second_momentum: Share = 0.99
     """For `fedadam` and `fedyogi`: the same for the squares of the steps."""
     server_learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.001
-    """For `fedadagrad`, `fedadam` and `fedyogi`: change of a value per round, about."""
+    """For `fedadagrad`, `fedadam` and `fedyogi`: learning rate of the server's optimizer."""
     adaptivity: Annotated[float, Field(gt=0, le=1)] = 0.001
-    """For the same: the smallest divisor, tau; larger is less adaptive."""
+    """For these three: tau, the smallest divisor; larger is less adaptive."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     """For `trimmed-mean`: share of the values left out at each end."""
     faulty: Annotated[int, Field(ge=0, le=48)] = 1

@@ -1,4 +1,4 @@
-"""Names of the Kubernetes API: group, kind, labels, conditions and event reasons, spelled once."""
+"""Names of the Kubernetes API: group, kind, labels, states and reasons, spelled once."""
 
 from typing import Literal
 
@@ -24,6 +24,14 @@ ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded"]
 
 Phase = Literal["Pending", "Running", "Suspended", "Failed", "Succeeded"]
 
+EnvironmentState = Literal[
+    "Waiting", "Queued", "Starting", "Running", "Retrying", "Updated", "Empty", "Failed"
+]
+"""`Updated`: its update counts. `Empty`: it answered, with nothing to learn from yet."""
+ANSWERED: frozenset[EnvironmentState] = frozenset({"Updated", "Empty"})
+CONCLUDED: frozenset[EnvironmentState] = ANSWERED | {"Failed"}
+"""States that no round waits for any more."""
+
 Reason = Literal[
     # Accepted
     "Valid",
@@ -37,6 +45,7 @@ Reason = Literal[
     "TooFewUpdates",
     "AggregationFailed",
     "GuardTripped",
+    "OperatorError",
     "Finished",
     # Degraded
     "AllHealthy",
@@ -61,6 +70,7 @@ EventReason = Literal[
     "Evaluated",
     "RolledBack",
     "BestKept",
+    "SettingsChanged",
     "Suspended",
     "Resumed",
     "Succeeded",

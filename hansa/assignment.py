@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
+from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
@@ -59,6 +60,8 @@ class Assignment(Model):
     """World it plays."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options."""
+    demonstrations: Count | None = None
+    """The environment's own number of demonstrations; absent: that of settings.experience."""
     demonstrations_from: str | None = None
     """File of demonstrations; absent: the world's expert shows them."""
     experience_storage: S3 | None = None
@@ -74,6 +77,13 @@ class Assignment(Model):
     def private_storage(self) -> S3:
         """Where the silo keeps its experience: its private store, or a place in the exchange."""
         return self.experience_storage or self.storage
+
+    @property
+    def demonstrations_wanted(self) -> int:
+        """Demonstrations that start this environment's experience."""
+        if self.demonstrations is None:
+            return self.settings.experience.demonstrations
+        return self.demonstrations
 
     def identity(self) -> dict[str, Any]:
         """What one run can never change."""
@@ -99,6 +109,8 @@ class Assignment(Model):
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
         if self.demonstrations_from:
             inputs["demonstrationsFrom"] = self.demonstrations_from
+        if self.demonstrations is not None:  # beside `experience`, which is the same for all
+            inputs["demonstrations"] = self.demonstrations
         half = self.settings.aggregation.half(self.round)
         if half != "both":
             inputs["half"] = half
@@ -263,9 +275,7 @@ def decode_assignment(text: str) -> Assignment:
     try:
         return Assignment.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise PermanentError(f"{ENV_ASSIGNMENT}: {where}: {first['msg']}") from None
+        raise PermanentError(f"{ENV_ASSIGNMENT}: {first_misfit(error)}") from None
 
 
 def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
@@ -298,6 +308,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         environment=name,
         world=frozen.world,
         options=frozen.options,
+        demonstrations=frozen.demonstrations,
         demonstrations_from=frozen.demonstrations_from
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,

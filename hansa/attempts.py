@@ -5,16 +5,14 @@ A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 
 from datetime import datetime, timedelta
 
+from hansa.api import ANSWERED, CONCLUDED
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
 from hansa.policy import deadline, retry
-from hansa.policy.quorum import ANSWERED
 from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
 from hansa.summary import record_answer, record_evaluation, record_personal
-
-CONCLUDED = frozenset({"Updated", "Empty", "Failed"})
 
 
 def step_all(
@@ -160,15 +158,19 @@ def with_fresh_clocks(status: FederationStatus, now: datetime) -> FederationStat
 
 
 def leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
-    """Who has not answered when the round is decided is left out of it, and back in the next."""
+    """Who has not answered when the round is decided is left out of it, and back in the next.
+
+    Only who was late has failed: a round that cannot reach its minimum stops the others.
+    """
     late = f"did not answer within {current.participation.round_timeout_seconds} s"
-    late = late if timed_out else "was not waited for: the round could not reach its minimum"
+    state = "Failed" if timed_out else "Waiting"
+    why = late if timed_out else "was stopped: the round could not reach its minimum"
     return current.model_copy(
         update={
             "environments": [
                 e
                 if e.state in CONCLUDED
-                else e.model_copy(update={"state": "Failed", "message": e.message or late})
+                else e.model_copy(update={"state": state, "message": e.message or why})
                 for e in current.environments
             ]
         }

@@ -9,6 +9,7 @@ from hansa.jobs import Event, JobRequest, ObservedJob, Plan
 from hansa.policy import deadline, retention
 from hansa.status import Attempts, CurrentRound, Federation, FederationStatus
 from hansa.summary import conclude
+from hansa.words import count
 
 
 class Draft:
@@ -63,7 +64,7 @@ class Draft:
         concluded = conclude(status, self.federation, refusals, self.now)
         is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
         if concluded.phase == "Succeeded":
-            self.tell_once(is_new, "Succeeded", f"{concluded.completed} rounds done")
+            self.tell_once(is_new, "Succeeded", f"{count(concluded.completed, 'round')} done")
         return Plan(
             status=concluded,
             create=self._create,
@@ -78,17 +79,17 @@ def _request(
 ) -> tuple[str, JobRequest]:
     fed, round_ = federation.metadata.name, current.round
     if not environment:
-        told = assignment.for_aggregator(federation, current)
+        task = assignment.for_aggregator(federation, current)
         name = names.aggregator_job(fed, round_, attempts.attempt)
     else:
-        told = assignment.for_environment(federation, current, environment)
+        task = assignment.for_environment(federation, current, environment)
         build = names.client_job if current.kind == "round" else names.evaluate_job
         name = build(fed, round_, environment, attempts.attempt)
     return name, JobRequest(
         name=name,
-        role=told.role,
+        role=task.role,
         round=round_,
         environment=environment,
         attempt=attempts.attempt,
-        assignment=told,
+        assignment=task,
     )

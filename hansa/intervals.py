@@ -35,7 +35,7 @@ def wilson(successes: int, episodes: int) -> Interval:
 
 
 def of_rate(rate: float, effective: float) -> Interval:
-    """Wilson's interval of a rate that is worth so many independent episodes."""
+    """Wilson's interval of a rate, by the independent episodes that it is worth."""
     if effective <= 0:
         return Interval(0.0, rate, 1.0)
     shrink = 1 + Z95**2 / effective

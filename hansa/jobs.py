@@ -42,7 +42,7 @@ class ObservedJob:
     message: str = ""
     """A sentence from the executor, for people."""
     report: AnyReport | None = None
-    """Its report, once it succeeded."""
+    """Its report, once it ended; one that failed may leave it too."""
 
     @property
     def is_active(self) -> bool:

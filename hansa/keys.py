@@ -29,6 +29,11 @@ def global_folder(prefix: str, round_: int) -> str:
     return f"{global_root(prefix)}{round_:05d}/"
 
 
+def probe(prefix: str) -> str:
+    """A small object that shows whether a store writes once; the aggregator may write it."""
+    return f"{global_root(prefix)}.probe"
+
+
 def updates_root(prefix: str) -> str:
     """Where the updates of all environments live; the aggregator may read below it."""
     return _under(prefix, "updates/")
@@ -75,7 +80,7 @@ def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
 
 
 def finetuned(private_prefix: str, environment: str, round_: int, number: int) -> str:
-    """The global adapter of a round after so many rounds that the silo played alone."""
+    """The global adapter of a round after a number of rounds that the silo played alone."""
     folder = personal_folder(private_prefix, environment, round_)
     return f"{folder}finetuned-{number:05d}.safetensors"
 

@@ -1,4 +1,4 @@
-"""A manifest on disk to a Federation, with every mistake told in one sentence.
+"""A manifest on disk to a Federation, with one sentence for every mistake.
 
 The order is that of a helpful reader: the file, the YAML, the kind of object, fields that nobody
 knows, values that do not fit, and last what this machine lacks (a world, a model's folder).
@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from hansa import api, sentences, yamltext
+from hansa import api, experts, sentences, yamltext
 from hansa.base import Model
 from hansa.errors import InputError
 from hansa.schema import PathPart, Schema, at, flat
 from hansa.status import Federation
+from hansa.words import count
 
 MAX_BYTES = 1_000_000
 STDIN = "-"
@@ -52,7 +53,10 @@ def _name(path: Path | str) -> str:
 def build(document: Any, name: str = "the manifest") -> Federation:
     """The federation in a parsed document; all errors are InputErrors with a path."""
     _check_kind(document, name)
-    return fit(Federation, {key: value for key, value in document.items() if key != "status"})
+    given = {key: value for key, value in document.items() if key != "status"}
+    federation = fit(Federation, given)
+    experts.check(federation.spec)
+    return federation
 
 
 def fit(kind: type[_Fitting], document: Any) -> _Fitting:
@@ -71,7 +75,8 @@ def _more(problems: list[str]) -> str:
     if not problems:
         return ""
     paths = list(dict.fromkeys(problem.split(": ")[0] for problem in problems))
-    rest = f" and {len(paths) - 5} others" if len(paths) > 5 else ""
+    more = len(paths) - 5
+    rest = f" and {count(more, 'other')}" if more > 0 else ""
     return f"and {len(problems)} more: {', '.join(paths[:5])}{rest}"
 
 
@@ -204,7 +209,7 @@ def check_here(federation: Federation) -> None:
 
 def check_worlds(federation: Federation) -> None:
     """Refuse unknown worlds and options they do not take; skipped where no world is installed."""
-    worlds = {point.name: point for point in entry_points(group=WORLDS)}
+    worlds = installed_worlds()
     if not worlds:
         return
     for index, environment in enumerate(federation.spec.environments):
@@ -215,13 +220,36 @@ def check_worlds(federation: Federation) -> None:
             known = " or ".join(sorted(worlds))
             raise InputError(f"{where}.world: got '{environment.world}', expected {known}", hint)
         _check_options(worlds[environment.world], environment.options, where)
+    _check_experts(federation, worlds)
+
+
+def installed_worlds() -> dict[str, EntryPoint]:
+    """The worlds of all packages on this machine, none of them imported."""
+    return {point.name: point for point in entry_points(group=WORLDS)}
+
+
+def _check_experts(federation: Federation, worlds: dict[str, EntryPoint]) -> None:
+    """Refuse demonstrations of a world without an expert; the builtin ones are known by name."""
+    for each in experts.wanted(federation.spec):
+        if each.world in experts.EXPERTS or each.world not in worlds:
+            continue
+        kind = _class_of(worlds[each.world])
+        if kind is not None and not experts.has_expert(kind):
+            raise each.refuse()
+
+
+def _class_of(point: EntryPoint) -> Any:
+    """A world's class, or nothing: its package says itself what it lacks, where it runs."""
+    try:
+        return point.load()
+    except ImportError:
+        return None
 
 
 def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> None:
-    try:
-        kind = point.load()
-    except ImportError:
-        return  # its package says so itself, where it runs
+    kind = _class_of(point)
+    if kind is None:
+        return
     try:
         kind(options)
     except Exception as error:  # a world of any package may refuse in its own way
@@ -254,7 +282,7 @@ def check_demonstrations(federation: Federation) -> None:
     _check_file("spec.experience.demonstrationsFrom", shared, has_store=spec.storage is not None)
     for index, environment in enumerate(spec.environments):
         where = f"spec.environments[{index}].demonstrationsFrom"
-        has_store = bool(spec.storage or environment.experience_storage)
+        has_store = spec.private_storage(environment.name) is not None
         _check_file(where, environment.demonstrations_from, has_store=has_store)
 
 

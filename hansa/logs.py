@@ -23,7 +23,10 @@ _SECRET_WORDS = frozenset(
 )
 _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_STOPPED = re.compile(r"\bstopped - (.+)$")
 _PLAIN = re.compile(r"[^\s\"'=]+")
+_HEAD = re.compile(r"\d\d:\d\d:\d\d (warning|error) \S+ - ")
+"""What `as_text` puts before a message."""
 
 
 def _now() -> datetime:
@@ -86,6 +89,36 @@ def as_text(time: datetime, program: str, level: Level, event: str, fields: dict
     if "traceback" in fields:
         parts.append("\n" + str(fields["traceback"]).rstrip())
     return " ".join(parts)
+
+
+def sentence(line: str) -> str:
+    """What an event's line says, in the program's own words; any other line as it is."""
+    event = _event(line)
+    if event is None:
+        return _HEAD.sub("", line, count=1)
+    hint = f" (hint: {event['hint']})" if event.get("hint") else ""
+    traceback = str(event.get("traceback") or "").strip().splitlines()
+    return f"{event.get('message') or (traceback or [event['event']])[-1]}{hint}"
+
+
+def stopped_with(text: str) -> str:
+    """The sentence that a program stopped with, from the end of its log; empty when it has none."""
+    for line in reversed(text.splitlines()):
+        match = _STOPPED.search(line)
+        if match:
+            return match[1]
+        if (_event(line) or {}).get("event") == "stopped":
+            return sentence(line)
+    return ""
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """The event of a JSON line; nothing for any other line."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) and "event" in fields else None
 
 
 def redacted(value: Any) -> Any:

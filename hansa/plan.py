@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from hansa import attempts
-from hansa.api import ANNOTATION_RETRY, Reason
+from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
 from hansa.exits import facts
@@ -40,6 +40,7 @@ from hansa.summary import (
     record_own,
     record_round,
 )
+from hansa.words import count
 
 Kind = Literal["round", "evaluate"]
 
@@ -49,8 +50,8 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     draft = Draft(federation, observed, now)
     refusals = immutable_changes(federation.status.accepted, federation.spec)
     if refusals:
-        seen = {"observed_generation": federation.metadata.generation}
-        return draft.finish(federation.status.model_copy(update=seen), refusals=refusals)
+        update = {"observed_generation": federation.metadata.generation}
+        return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
     status = _accept(federation)
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
@@ -106,8 +107,8 @@ def _open_round(draft: Draft, status: FederationStatus) -> FederationStatus:
     round_ = status.round + 1
     current = _new_current(draft, status, "round", round_)
     history = status.history or [HistoryEntry(round=0, outcome="base")]
-    count = len(current.environments)
-    draft.tell("RoundOpened", f"round {round_} opened for {count} environments")
+    who = count(len(current.environments), "environment")
+    draft.tell("RoundOpened", f"round {round_} opened for {who}")
     draft.wake(draft.now)
     return status.model_copy(update={"round": round_, "current": current, "history": history})
 
@@ -130,6 +131,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
                 name=e.name,
                 world=e.world,
                 options=e.options,
+                demonstrations=e.demonstrations,
                 demonstrations_from=e.demonstrations_from,
                 start=apart.own_start(status, spec.aggregation.strategy, e.name),
             )
@@ -159,7 +161,7 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
     decision = quorum.decide(
         updated=states.count("Updated"),
         empty=states.count("Empty"),
-        pending=sum(state not in attempts.CONCLUDED for state in states),
+        pending=sum(state not in CONCLUDED for state in states),
         minimum=minimum,
         timed_out=timed_out,
     )
@@ -186,7 +188,7 @@ def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         for e in current.environments
         if e.state == "Updated"
     ]
-    draft.tell("MembersFrozen", f"round {current.round} aggregates {len(members)} updates")
+    draft.tell("MembersFrozen", f"round {current.round} aggregates {count(len(members), 'update')}")
     draft.wake(draft.now)
     frozen = current.model_copy(update={"members": members, "frozen_at": draft.now})
     return status.model_copy(update={"current": frozen})
@@ -215,7 +217,8 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
     else:
         verdict = attempts.verdict(current, current.aggregator, job)
         if not verdict.again:
-            why = f"round {current.round}: {job.message or facts(job.exit_code).help}"
+            cause = job.message or facts(job.exit_code).help
+            why = f"aggregator: {cause}. Round {current.round} failed"
             return _fail(draft, status, current, "AggregationFailed", why)
         update = attempts.next_attempt(draft, current.aggregator, counted=verdict.counted)
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
@@ -230,7 +233,8 @@ def _close(
     for index, reason in report.refused:
         name = current.environments[index].name
         draft.tell("UpdateRefused", f"{name}: {reason}", warning=True)
-    draft.tell("RoundAggregated", f"round {current.round} aggregated {len(report.members)} updates")
+    updates = count(len(report.members), "update")
+    draft.tell("RoundAggregated", f"round {current.round} aggregated {updates}")
     draft.wake(draft.now)
     status = record_round(status, current, draft.now, report)
     adapter = adapter_uri(draft.federation, current.round, report.adapter)
@@ -324,7 +328,7 @@ def _evaluate(draft: Draft, status: FederationStatus, current: CurrentRound) -> 
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     if deadline.is_over(end, draft.now):
         current = attempts.leave_out_the_late(current, True)
-    if any(e.state not in attempts.CONCLUDED for e in current.environments):
+    if any(e.state not in CONCLUDED for e in current.environments):
         draft.wake(end)
         return status.model_copy(update={"current": current})
     draft.tell("Evaluated", f"the adapter of round {current.round} was evaluated")

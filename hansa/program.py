@@ -125,7 +125,7 @@ def _explain(log: logs.Log, error: HansaError) -> int:
     if os.environ.get(ENV_DEBUG) == "1":
         fields["traceback"] = "".join(traceback.format_exception(error))
     log.error("stopped", **fields)
-    # A program's input is its assignment: trying the same one again cannot mend it.
+    # A program's input is its assignment: trying the same one again cannot fix it.
     return Exit.PERMANENT if error.exit is Exit.BAD_INPUT else error.exit
 
 

@@ -6,9 +6,13 @@ What fits is read from the schema, so a bound is written once and its sentence f
 import difflib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hansa.schema import PathPart, Schema
+from hansa.words import count
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 PATTERNS: dict[str, str] = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and inner dashes",
@@ -34,14 +38,26 @@ PATTERNS: dict[str, str] = {
 _SECRET = re.compile(r"secret|credential|password|token|access.?key|private.?key", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/@\s]*@")
 _SHOWN = 60
+_LONGEST_PATH = 200
 
 
-def path_text(path: tuple[PathPart, ...]) -> str:
-    """The path as users write it: spec.environments[2].options.size."""
+def path_text(path: tuple[PathPart, ...], whole: str = "the manifest") -> str:
+    """The path as users write it: spec.environments[2].options.size; `whole` when it is empty."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{_clip(part)}"
-    return text.removeprefix(".") or "the manifest"
+    return text.removeprefix(".") or whole
+
+
+def first_misfit(error: "ValidationError", whole: str = "the document") -> str:
+    """The first thing that pydantic refused: which field, and why; never the value itself.
+
+    `whole` names the document where it fits in no field, for example text that is no JSON.
+    """
+    detail = error.errors(include_url=False, include_input=False)[0]
+    own = detail["type"] == "value_error"  # a sentence of a model of ours
+    why = str(detail["ctx"]["error"]) if own else detail["msg"]
+    return f"{path_text(detail['loc'], whole)[:_LONGEST_PATH]}: {why}"
 
 
 def got(value: Any, path: tuple[PathPart, ...] = ()) -> str:
@@ -84,9 +100,9 @@ def misfit(path: tuple[PathPart, ...], value: Any, schema: Schema, *, missing: b
 
 def _came(value: Any, path: tuple[PathPart, ...], schema: Schema) -> str:
     if isinstance(value, list) and ("minItems" in schema or "maxItems" in schema):
-        return f"{len(value)} entries"
+        return count(len(value), "entry")
     if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
-        return f"{len(value)} characters"
+        return count(len(value), "character")
     return got(value, path)
 
 
@@ -142,6 +158,8 @@ def _at_most(high: int) -> str:
 def _list(schema: Schema) -> str:
     if "minItems" in schema and "maxItems" in schema:
         return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
+    if "maxItems" in schema:
+        return f"a list of at most {schema['maxItems']} entries"
     return "a list"
 
 

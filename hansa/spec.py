@@ -81,24 +81,27 @@ class Exploration(Model):
     temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
     """Sampling temperature while exploring."""
     batch_episodes: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Episodes played together in one batch."""
+    """Episodes played at the same time, as one batch."""
     max_new_tokens: Annotated[int, Field(ge=1, le=8192)] = 256
-    """Tokens of one turn at most, explored or evaluated; a longer one is cut and judged so."""
+    """Most tokens of one turn, explored or evaluated; a longer one is cut there."""
     stop: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = Field(default_factory=list)
     """Texts that end a turn as soon as they are written, beside the model's own end of turn."""
     engine: Literal["auto", "torch"] = "auto"
-    """What writes the turns; `auto` is `torch`."""
+    """What generates turns; `auto` is `torch`."""
     max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of episodes in which the world may fail: those are dropped; more fail the Job."""
+    """Share of episodes in which the world may fail; those are dropped. With more the Job fails."""
+
+
+DemonstrationCount = Annotated[int, Field(ge=0, le=100_000)]
 
 
 class Experience(Model):
     """What an environment keeps and learns from."""
 
-    demonstrations: Annotated[int, Field(ge=0, le=100_000)] = 40
-    """Expert episodes that start the experience, as shard 0; of a file, so many at most."""
+    demonstrations: DemonstrationCount = 40
+    """Expert episodes that start the experience, as shard 0; of a file, at most this many."""
     demonstrations_from: FileSource | None = None
     """File in AgentGym's format to take them from, once: `s3://bucket/key` or a path."""
     thoughts: bool = True
@@ -106,7 +109,7 @@ class Experience(Model):
     max_trajectories: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """The newest trajectories kept for training; 0 keeps all, as in Fed-SE."""
     per_task: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Trajectories of one task at most, the newest, and equal ones once; 0: all, as in Fed-SE."""
+    """Most trajectories of one task, the newest, equal ones once; 0: all, as in Fed-SE."""
     recency: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of explored trajectories that each round of age leaves; 1: all, as in Fed-SE."""
     filter: Literal["success", "none"] = "success"
@@ -162,7 +165,7 @@ class Participation(Model):
     round_timeout_seconds: Seconds = 3600
     """How long a round waits for all, from its first running client; then the minimum is enough."""
     start_timeout_seconds: Seconds = 600
-    """How long a client may wait to start (for a GPU, say) before that attempt has failed."""
+    """How long a client may wait to start, as for a GPU, before that attempt has failed."""
     retries: Annotated[int, Field(ge=0, le=100)] = 2
     """New attempts after a client failed in a round; disruptions and a dead store do not count."""
 
@@ -176,6 +179,8 @@ class Environment(Model):
     """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Handed to the world as they are."""
+    demonstrations: DemonstrationCount | None = None
+    """The silo's own number instead of experience.demonstrations; 0: none."""
     demonstrations_from: FileSource | None = None
     """The silo's own file instead of experience.demonstrationsFrom, read with its credentials."""
     credentials_secret: SecretName | None = None
@@ -214,8 +219,9 @@ class FederationSpec(Model):
     participation: Participation = Field(default_factory=Participation)
     """Who must take part, and for how long the others wait."""
     personalization: PersonalizationMode = "none"
-    """What a silo serves after the last round, chosen by its own validation tasks: the global
-    adapter, a mix with its own update (`interpolate`), that evolved alone (`finetune`), `best`."""
+    """What a silo serves after the last round, chosen by its own validation tasks: `none` the
+    global adapter, `interpolate` a mix of it and its own update, `finetune` an adapter that
+    evolved on alone, `best` the best of all these."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None
@@ -227,17 +233,17 @@ class FederationSpec(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        seen: dict[str, int] = {}
+        first: dict[str, int] = {}
         for index, environment in enumerate(self.environments):
             where = f"environments[{index}].name"
             if environment.name in RESERVED_ENVIRONMENT_NAMES:
                 raise ValueError(f"{where}: got '{environment.name}', which Hansa keeps for itself")
-            if environment.name in seen:
+            if environment.name in first:
                 raise ValueError(
                     f"{where}: got '{environment.name}' a second time "
-                    f"(first at environments[{seen[environment.name]}]), expected unique names"
+                    f"(first at environments[{first[environment.name]}]), expected unique names"
                 )
-            seen[environment.name] = index
+            first[environment.name] = index
         minimum = self.participation.minimum_updates
         if minimum is not None and minimum > len(self.environments):
             raise ValueError(
@@ -275,6 +281,10 @@ class FederationSpec(Model):
     def environment(self, name: str) -> Environment:
         """The environment of that name; callers know it exists."""
         return next(e for e in self.environments if e.name == name)
+
+    def private_storage(self, environment: str) -> Storage | None:
+        """Where an environment's experience goes: its own store, or else the federation's."""
+        return self.environment(environment).experience_storage or self.storage
 
 
 class Metadata(Model):

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict
+from pydantic import AfterValidator, Field, Strict
 
-from hansa.api import ConditionType, Phase, Reason
+from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.manifest import Count, Member, StartAdapter
 from hansa.spec import (
     Aggregation,
@@ -23,11 +23,27 @@ from hansa.spec import (
 
 HISTORY_ROUNDS = 50
 
-Time = Annotated[datetime, Strict(False)]
-EnvironmentState = Literal[
-    "Waiting", "Queued", "Starting", "Running", "Retrying", "Updated", "Empty", "Failed"
-]
-"""`Updated`: its update counts. `Empty`: it answered, with nothing to learn from yet."""
+LAST_YEAR = 9000
+"""Later moments leave no room for a timeout after them."""
+
+
+def _check_time(moment: datetime) -> datetime:
+    if moment.tzinfo is None or moment.year > LAST_YEAR:
+        raise ValueError(
+            f"got {moment.isoformat()}, expected a time zone and a year to {LAST_YEAR}"
+        )
+    return moment
+
+
+def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
+    """What later specs are compared with; empty before the first one was accepted."""
+    environments = fields.get("environments")
+    if fields and not (type(fields.get("rounds")) is int and isinstance(environments, dict)):
+        raise ValueError("got other fields, expected rounds, environments and what else is fixed")
+    return fields
+
+
+Time = Annotated[datetime, Strict(False), AfterValidator(_check_time)]
 
 
 class Condition(Model):
@@ -98,6 +114,8 @@ class RoundEnvironment(Attempts):
     """World it plays."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The world's options, frozen with the round."""
+    demonstrations: Count | None = None
+    """The environment's own number of demonstrations, frozen with the round."""
     demonstrations_from: str | None = None
     """The environment's own file of demonstrations, frozen with the round."""
     state: EnvironmentState = "Waiting"
@@ -274,7 +292,9 @@ class FederationStatus(Model):
     """Mean over environments of the newest evaluated global adapter."""
     observed_generation: int = 0
     """Generation of the spec that this status speaks of."""
-    accepted: dict[str, Any] = Field(default_factory=dict)
+    accepted: Annotated[dict[str, Any], AfterValidator(_check_accepted)] = Field(
+        default_factory=dict
+    )
     """Immutable fields as first accepted; later specs are compared with them."""
     evaluated: Count = 0
     """Newest adapter whose evaluation by all environments was concluded after the last round."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from hansa import keys, names
-from hansa.api import Phase, Reason
+from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
 from hansa.policy import apart, guard
 from hansa.status import (
@@ -23,6 +23,7 @@ from hansa.status import (
     bounded,
     set_condition,
 )
+from hansa.words import count
 
 
 def adapter_uri(federation: Federation, round_: int, sha256: str) -> AdapterStatus:
@@ -32,7 +33,7 @@ def adapter_uri(federation: Federation, round_: int, sha256: str) -> AdapterStat
 
 def _uri(federation: Federation, round_: int) -> str:
     storage = federation.spec.storage
-    if storage is None or round_ == 0:
+    if storage is None:  # it was taken out of the spec, which is refused
         return ""
     return f"s3://{storage.s3.bucket}/{keys.global_folder(storage.s3.prefix, round_)}"
 
@@ -233,7 +234,7 @@ def _answers(status: FederationStatus) -> str:
     current = status.current
     if current is None or current.kind != "round":
         return status.updates
-    answered = sum(e.state in ("Updated", "Empty") for e in current.environments)
+    answered = sum(e.state in ANSWERED for e in current.environments)
     return f"{answered}/{len(current.environments)}"
 
 
@@ -305,7 +306,7 @@ def _conditions(
             "Succeeded",
             "True" if done else "Unknown",
             "AllRoundsDone" if done else "Running",
-            f"{status.completed} of {federation.spec.rounds} rounds done",
+            f"{status.completed} of {count(federation.spec.rounds, 'round')} done",
         ),
     ]
     for type_, state, cause, text in rows:

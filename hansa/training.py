@@ -6,7 +6,12 @@ from pydantic import Field
 
 from hansa.base import Model
 
-Learner = Literal["success-sft", "reward-weighted", "dpo", "grpo"]
+Learner = Literal[
+    "success-sft",
+    "reward-weighted",
+    "dpo",
+    "grpo",
+]
 COMPARING = frozenset({"dpo", "grpo"})
 """Learners that compare episodes of one task, and so need several of each."""
 
@@ -21,15 +26,15 @@ class Training(Model):
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
     """Peak learning rate of AdamW; falls to zero within the round by a cosine."""
     max_length: Annotated[int, Field(ge=16, le=131_072)] = 4096
-    """Tokens of a trajectory that are played and trained on at most."""
+    """Most tokens of a trajectory that are played and trained on."""
     batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] = 8192
     """Tokens in one optimizer step, padding included."""
     micro_batch_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Tokens held at once, of which a step adds up several; 0: all of a step while they fit."""
+    """Tokens of one forward pass, of which a step adds up several; 0: a step's, while they fit."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed twice rather than kept; `builtin:` models never need it."""
+    """Whether activations are computed again instead of kept; `builtin:` models never need it."""
     max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Optimizer steps in a round at most, so that rounds stay even; 0: no limit."""
+    """Most optimizer steps in a round, so that rounds stay even; 0: no limit."""
     optimizer_state: Literal["fresh", "keep"] = "fresh"
     """`keep`: AdamW's moments go on from the last round's, stored with the silo's experience."""
     proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
@@ -39,7 +44,7 @@ class Training(Model):
     kl_weight: Annotated[float, Field(ge=0, le=100)] = 0.04
     """For `grpo`: weight of the divergence from the start adapter."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """For `grpo`: how far a token's chance may move from the start adapter's and still count."""
+    """For `grpo`: how far a token's probability ratio to the start adapter may be from 1."""
     cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 

@@ -85,14 +85,14 @@ def _short(text: object) -> str:
 
 
 def _measure(text: str, where: str) -> None:
-    seen = _Measure()
+    measure = _Measure()
     loader = _Loader(text)
     try:
         while loader.check_event():
             event = loader.get_event()
             at = f"{where}: line {event.start_mark.line + 1}"
             _check_tag(event, at)
-            _count(event, seen, at)
+            _count(event, measure, at)
     finally:
         loader.dispose()
 
@@ -103,48 +103,48 @@ def _check_tag(event: Any, at: str) -> None:
         raise InputError(f"{at}: got the tag {_short(tag)}, expected plain YAML without tags")
 
 
-def _count(event: Any, seen: _Measure, at: str) -> None:
+def _count(event: Any, measure: _Measure, at: str) -> None:
     if isinstance(event, yaml.DocumentStartEvent):
-        seen.sizes.clear()  # anchors end with their document
+        measure.sizes.clear()  # anchors end with their document
     elif isinstance(event, yaml.AliasEvent):
         anchor = event.anchor or ""
-        if anchor not in seen.sizes and any(name == anchor for name, _ in seen.open):
+        if anchor not in measure.sizes and any(name == anchor for name, _ in measure.open):
             raise InputError(f"{at}: got *{anchor[:40]} inside itself, expected no loops")
-        _add(seen, seen.sizes.get(anchor, 1), at)
+        _add(measure, measure.sizes.get(anchor, 1), at)
     elif isinstance(event, yaml.ScalarEvent):
         if event.anchor:
-            seen.sizes[event.anchor] = 1
-        _add(seen, 1, at)
+            measure.sizes[event.anchor] = 1
+        _add(measure, 1, at)
     elif isinstance(event, yaml.CollectionStartEvent):
         # An anchor may be used again: inside the new one, the old meaning is gone.
-        seen.sizes.pop(event.anchor or "", None)
-        seen.open.append((event.anchor or "", 0))
-        _add(seen, 1, at)
-        if len(seen.open) > MAX_DEPTH:
+        measure.sizes.pop(event.anchor or "", None)
+        measure.open.append((event.anchor or "", 0))
+        _add(measure, 1, at)
+        if len(measure.open) > MAX_DEPTH:
             raise InputError(f"{at}: got more than {MAX_DEPTH} levels, expected at most that many")
     elif isinstance(event, yaml.CollectionEndEvent):
-        _close(seen)
+        _close(measure)
 
 
-def _add(seen: _Measure, nodes: int, at: str) -> None:
-    seen.total += nodes
-    if seen.open:
-        anchor, size = seen.open[-1]
-        seen.open[-1] = (anchor, size + nodes)
-    if seen.total > MAX_NODES:
+def _add(measure: _Measure, nodes: int, at: str) -> None:
+    measure.total += nodes
+    if measure.open:
+        anchor, size = measure.open[-1]
+        measure.open[-1] = (anchor, size + nodes)
+    if measure.total > MAX_NODES:
         raise InputError(
             f"{at}: got more than {MAX_NODES:,} values (aliases counted in full), "
             "expected at most that many"
         )
 
 
-def _close(seen: _Measure) -> None:
-    anchor, size = seen.open.pop()
+def _close(measure: _Measure) -> None:
+    anchor, size = measure.open.pop()
     if anchor:
-        seen.sizes[anchor] = size
-    if seen.open:
-        outer, total = seen.open[-1]
-        seen.open[-1] = (outer, total + size)
+        measure.sizes[anchor] = size
+    if measure.open:
+        outer, total = measure.open[-1]
+        measure.open[-1] = (outer, total + size)
 
 
 def _check_nodes(root: Any, where: str) -> None:
@@ -166,7 +166,7 @@ def _check_nodes(root: Any, where: str) -> None:
 
 
 def _check_keys(node: Any, where: str) -> None:
-    seen: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if key.tag == f"{_TAG}merge":
@@ -175,12 +175,12 @@ def _check_keys(node: Any, where: str) -> None:
             shown = f"'{_short(key.value)[:40]}'" if isinstance(key.value, str) else "a collection"
             raise InputError(f"{where}: line {line}: got the key {shown}, expected text in quotes")
         _check_scalar(key, f"{where}: line {line}")
-        if key.value in seen:
+        if key.value in lines:
             raise InputError(
                 f"{where}: line {line}: got the key {_short(key.value)[:60]} a second time "
-                f"(first at line {seen[key.value]}), expected it once"
+                f"(first at line {lines[key.value]}), expected it once"
             )
-        seen[key.value] = line
+        lines[key.value] = line
 
 
 def _check_scalar(node: Any, at: str) -> None:

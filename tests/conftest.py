@@ -18,10 +18,38 @@ from tests.faults import FaultyProxy
 ENVIRONMENTS = ("maze", "maze2", "wordle")
 PREFIX = "fed"
 
+LONGEST_FIRST = (
+    "tests/docs/test_readme.py",
+    "tests/crash/test_moments.py",
+    "tests/docs/test_compare.py",
+    "tests/local/test_compare.py",
+    "tests/local/test_run.py",
+    "tests/docs/test_report_browser.py",
+    "tests/local/test_run_faults.py",
+    "tests/local/test_strange_world.py",
+    "tests/crash/test_random_kills.py",
+    "tests/crash/test_aggregator.py",
+    "tests/crash/test_twin.py",
+    "tests/local/test_guard.py",
+    "tests/local/test_personal.py",
+    "tests/local/test_own_store.py",
+    "tests/local/test_own_world.py",
+    "tests/local/test_agentgym_run.py",
+    "tests/local/test_strategies.py",
+    "tests/local/test_own_model.py",
+)
+"""Files that start whole runs, longest first; begun last, one would keep the other worker idle."""
+
 _numbers = itertools.count()
 
 settings.register_profile("hansa", deadline=None)  # how fast a machine is proves nothing
 settings.load_profile("hansa")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; `--dist loadfile` gives files to workers in this order."""
+    order = {Path(__file__).parents[1] / file: n for n, file in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """Every strategy once more, from its formula on full matrices: slow, plain, and independent."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,12 @@ def mean(start: Tensors, updates: Sequence[Tensors], weights: Sequence[float]) -
     return np.average([vector(update) for update in updates], axis=0, weights=weights)
 
 
+FORMULAS: dict[str, Callable[[Array], Array]] = {
+    "median": lambda rows: np.median(rows, axis=0),
+}
+"""Rules that need nothing but the members' values, a row each."""
+
+
 def by_element(
     strategy: str, start: Tensors, updates: Sequence[Tensors], settings: Aggregation
 ) -> Array:
@@ -48,8 +54,8 @@ def by_element(
     rows = np.stack([vector(update) for update in updates])
     origin = vector(start)
     count = len(rows)
-    if strategy == "median":
-        return np.median(rows, axis=0)
+    if strategy in FORMULAS:
+        return FORMULAS[strategy](rows)
     if strategy == "trimmed-mean":
         cut = int(settings.trim * count)
         return np.sort(rows, axis=0)[cut : count - cut].mean(axis=0)

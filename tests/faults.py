@@ -111,8 +111,8 @@ class FaultyProxy:
     ) -> None:
         """Fail the next `times` requests (None: all) of these methods whose path has the text.
 
-        `then` is called at that moment, before the client hears anything: to kill it, say. With
-        `lose-answer` the server has done its work by then, otherwise it knows of nothing.
+        `then` is called at that moment, before the client gets anything, for example to kill it.
+        With `lose-answer` the server has done its work by then, otherwise it knows of nothing.
         """
         with self._guard:
             self._healed.clear()

@@ -1,11 +1,15 @@
-"""An ObjectStore in memory, for tests of what is read and written; the real one has its own."""
+"""Object stores without a server, for tests of what is read and written.
 
+tests/contract/test_stores.py holds them to what the real one does.
+"""
+
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hansa.errors import Corrupt, NotFound, Precondition
 from hansa.manifest import sha256
-from hansa.store.base import Watch
+from hansa.store.base import ObjectStore, Watch
 
 PIECE = 1021
 """Bytes of an object seen at a time: an odd number, for nobody may count on whole values."""
@@ -23,6 +27,7 @@ class MemoryStore:
         self.read: list[str] = []
         self.ranges: list[tuple[str, int, int]] = []
         self.before_put: Callable[[str], None] = lambda key: None
+        self._writing = threading.Lock()
 
     def get(self, key: str) -> bytes:
         self.read.append(key)
@@ -37,10 +42,11 @@ class MemoryStore:
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         self.before_put(key)
-        if key in self.objects:
-            raise Precondition(f"{key} exists already")
-        self.objects[key] = data
-        self.written.append(key)
+        with self._writing:
+            if key in self.objects:
+                raise Precondition(f"{key} exists already")
+            self.objects[key] = bytes(data)
+            self.written.append(key)
 
     def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
         if self.size(key) != size:
@@ -63,3 +69,35 @@ class MemoryStore:
             return self.objects[key]
         except KeyError:
             raise NotFound(f"{key} does not exist") from None
+
+
+class Replaced:
+    """A store in which a silo has put something else under one of its keys."""
+
+    def __init__(self, store: ObjectStore, key: str, data: bytes) -> None:
+        self._store, self._key, self._lie = store, key, MemoryStore()
+        self._lie.put_if_absent(key, data)
+
+    def _of(self, key: str) -> ObjectStore:
+        return self._lie if key == self._key else self._store
+
+    def get(self, key: str) -> bytes:
+        return self._of(key).get(key)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._of(key).get_range(key, start, length)
+
+    def size(self, key: str) -> int:
+        return self._of(key).size(key)
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        self._of(key).put_if_absent(key, data)
+
+    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+        return self._of(key).download(key, path, size, watch)
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        return self._of(key).upload_if_absent(key, path)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return iter(sorted({*self._store.list(prefix), *self._lie.list(prefix)}))

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,24 @@ def until(is_so: Callable[[], object], what: str, seconds: float = PATIENCE_SECO
     while not is_so():
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain: {what}"
         time.sleep(0.01)
+
+
+def without_reader(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A `hansa` command whose standard output is a pipe that nobody reads any more."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "hansa.cli.main", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    finally:
+        os.close(write)
 
 
 def is_gone(pid: int) -> bool:

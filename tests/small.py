@@ -64,7 +64,7 @@ def write_manifest(folder: Path, **changes: Any) -> Path:
 
 
 def storage(store: LocalStore, endpoint: str, prefix: str) -> dict[str, Any]:
-    """spec.storage for a running store, reached by another address: a proxy's, say."""
+    """spec.storage for a running store, reached by another address, for example a proxy's."""
     return {"s3": {"endpoint": endpoint, "bucket": store.s3.bucket, "prefix": prefix}}
 
 

@@ -20,7 +20,7 @@ def methods() -> str:
 def filled(page: str) -> str:
     """The page with its table made again."""
     pattern = r"(<!-- table: methods -->\n).*?(<!-- end -->)"
-    return re.sub(pattern, lambda found: found[1] + methods() + found[2], page, flags=re.DOTALL)
+    return re.sub(pattern, lambda match: match[1] + methods() + match[2], page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -132,10 +132,10 @@ class Layout:
 
     def require(self, name: str) -> Data:
         """The index entry of an image that must be there."""
-        found = self.find(name)
-        if found is None:
+        entry = self.find(name)
+        if entry is None:
             raise SystemExit(f"error: image: got {name!r}, which {self.folder} does not hold whole")
-        return found
+        return entry
 
     def export(self, names: list[str], target: IO[bytes], present: set[str]) -> None:
         """An archive of images for `ctr images import`, less the blobs that are there already."""

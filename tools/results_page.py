@@ -20,6 +20,7 @@ from jinja2 import Environment, StrictUndefined
 from hansa.compare import statistics, table, text
 from hansa.compare.results import Result
 from hansa.compare.statistics import Sample
+from hansa.intervals import Interval
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, TEMPLATE = DOCS / "results.md", DOCS / "results.md.j2"
@@ -41,8 +42,8 @@ class Figures:
         machines = sorted({run["machine"] for run in self._data["runs"]})
         models = sorted({row["model"] for row in self._data["rows"]})
         seeds = sorted({run["seed"] for run in self._data["runs"]})
-        told = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
-        return f"{text.markdown(self._data)}\n{told}"
+        origin = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
+        return f"{text.markdown(self._data)}\n{origin}"
 
     @property
     def runs(self) -> int:
@@ -68,20 +69,30 @@ class Figures:
     ) -> str:
         """How many points lines are over another one, or under it; the words must be right."""
         sign, other = (1, self._mean(over, world)) if over else (-1, self._mean(under, world))
-        found = [100 * sign * (self._mean(line, world) - other) for line in lines]
-        assert min(found) >= 0, f"{lines} are not {'over' if over else 'under'} {over or under}"
-        return span(found, places)
+        gains = [100 * sign * (self._mean(line, world) - other) for line in lines]
+        assert min(gains) >= 0, f"{lines} are not {'over' if over else 'under'} {over or under}"
+        return span(gains, places)
 
     def difference(self, method: str, other: str) -> str:
         """How much better a method is than another, with its limits: +4.7, +1 to +8."""
-        found = statistics.difference(self._samples[method], self._samples[other])
-        assert found, f"{method} and {other} have no seed in common"
-        value, _, limits = text.points([found.low, found.value, found.high]).partition(" ")
+        value, _, limits = self._shown(method, other).partition(" ")
         return f"{value}, {limits.strip('()')}"
 
     def limits(self, method: str, other: str) -> str:
         """The limits of that difference alone: +1 to +8."""
         return self.difference(method, other).partition(", ")[2]
+
+    def better(self, method: str, other: str) -> str:
+        """For a text that says it is better, which must be shown: +4.7 points (+1 to +8)."""
+        gain = self._gain(method, other)
+        assert gain.low > 0, f"{method} is not shown to be better than {other}: {gain}"
+        return self._shown(method, other).replace(" ", " points ", 1)
+
+    def level(self, method: str, other: str) -> str:
+        """The same for a text that says they are level."""
+        gain = self._gain(method, other)
+        assert gain.low <= 0 <= gain.high, f"{method} and {other} are not level: {gain}"
+        return self._shown(method, other).replace(" ", " points ", 1)
 
     def most_in_a_seed(self, method: str, other: str, world: str) -> str:
         """By how many points it is better in the seed that likes it best."""
@@ -131,9 +142,18 @@ class Figures:
             runs.setdefault(run["method"], []).append(result)
         return {name: table.last(mine, self._data["environments"]) for name, mine in runs.items()}
 
+    def _gain(self, method: str, other: str) -> Interval:
+        gain = statistics.difference(self._samples[method], self._samples[other])
+        assert gain, f"{method} and {other} have no seed in common"
+        return gain
+
+    def _shown(self, method: str, other: str) -> str:
+        gain = self._gain(method, other)
+        return text.points([gain.low, gain.value, gain.high])
+
     def _mean(self, line: str, world: str) -> float:
-        found = self._lines[line]
-        return float((found["macro"] if world == "macro" else found["environments"][world])[1])
+        shown = self._lines[line]
+        return float((shown["macro"] if world == "macro" else shown["environments"][world])[1])
 
     def _at(self, method: str) -> dict[int, float]:
         return {round_: value for round_, _, value, _ in self._lines[method]["curve"]}
@@ -150,6 +170,14 @@ class Figures:
         return [choice for run in runs for choice in run.values()]
 
 
+def demo(adapter: str) -> str:
+    """Success of the demo's agent at temperature 1, mean over worlds and seeds."""
+    rows = json.loads((DOCS / "results/demo.json").read_text())["rows"]
+    asked = ("fed-se", adapter, 1.0)
+    own = [row for row in rows if (row["variant"], row["adapter"], row["temperature"]) == asked]
+    return f"{100 * fmean(row['successes'] / row['episodes'] for row in own):.0f}"
+
+
 def span(values: Iterable[float], places: int = 0) -> str:
     """One value, or the least and the greatest of several: 11 to 22."""
     shown = [f"{value:.{places}f}" for value in sorted(values)]
@@ -159,7 +187,7 @@ def span(values: Iterable[float], places: int = 0) -> str:
 def filled(template: str) -> str:
     """A text with its figures."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    return engine.from_string(template).render(results=Figures)
+    return engine.from_string(template).render(results=Figures, demo=demo)
 
 
 def page() -> str:

@@ -144,7 +144,7 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "KUBECONFIG": str(plane.kubeconfig(OPERATOR)),
             "HANSA_METRICS_PORT": str(port),
             "HANSA_LEASE_NAMESPACE": "default",
-            "HANSA_NODES_MAY_COME": "true",
+            "HANSA_CLUSTER_AUTOSCALER": "true",
             "HANSA_WORKERS": str(given.workers),
         }
         finisher = ["--kubeconfig", str(plane.kubeconfig("nobodys-kubelet"))]

@@ -82,12 +82,12 @@ def pass_at(tasks: Mapping[str, Sequence[int]]) -> dict[str, float]:
         return {}
     rates: dict[str, float] = {}
     for k in (2**power for power in range(most.bit_length())):
-        chances = [
+        probabilities = [
             1 - math.comb(played - won, k) / math.comb(played, k)
             for won, played in tasks.values()
             if played >= k
         ]
-        rates[str(k)] = round(sum(chances) / len(chances), 6)
+        rates[str(k)] = round(sum(probabilities) / len(probabilities), 6)
     return rates
 
 

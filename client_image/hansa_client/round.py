@@ -100,7 +100,7 @@ def _check_training(
     if not is_shown:
         demonstrations.check_expert(part, world)
         file = demonstrations.read(part, silo.private)
-    is_shown_by_expert = settings.experience.demonstrations and not (is_shown or file)
+    is_shown_by_expert = part.demonstrations_wanted and not (is_shown or file)
     if settings.exploration.tasks_per_round or is_shown_by_expert:
         tasks.split_tasks(part, world, "train")
     return file
@@ -194,14 +194,13 @@ def explore(silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
 
 def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFiles) -> Shard:
     """Shard 0: what experts or files show, part by part."""
-    wanted = silo.assignment.settings.experience.demonstrations
     episodes: list[Episode] = []
     inputs: dict[str, str] = {}
     broken = 0
     for part in mixed_silo.parts_of(silo.assignment):
         file = files.get(part.environment)
         shown = demonstrations.show(part, file, agent.base.chat)
-        count = len(shown.episodes)
+        count, wanted = len(shown.episodes), part.demonstrations_wanted
         silo.log.info("demonstrated", episodes=count, wanted=wanted, file=bool(file))
         silo.log_broken("demonstrate", shown.broken)
         episodes += mixed_silo.named(silo.assignment, part, shown.episodes)

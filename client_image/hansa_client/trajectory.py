@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from hansa.errors import Corrupt
 from hansa.manifest import Count, Seed
+from hansa.sentences import first_misfit
 from hansa.spec import Model
 
 Token = Annotated[int, Field(ge=0)]
@@ -90,6 +91,4 @@ def decode(line: bytes, where: str) -> Episode:
     try:
         return Episode.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise Corrupt(f"{where}: {field or 'line'}: {first['msg']}") from None
+        raise Corrupt(f"{where}: {first_misfit(error, 'line')}") from None

@@ -26,7 +26,7 @@ def apply(
     file: Annotated[Path, typer.Option("-f", "--filename", help="Manifest, or - for stdin.")],
     namespace: Namespace = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the cluster check it and keep nothing.")
+        bool, typer.Option("--dry-run", help="Let the cluster check it, and change nothing.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force-conflicts", help="Take over fields that other tools set.")
@@ -35,7 +35,7 @@ def apply(
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Create a federation on the cluster or change it; what is wrong is said in one sentence."""
+    """Check a manifest, then create the federation on the cluster or change it."""
     document = _checked(file)
     federations = open_federations(_namespace(document, namespace), context, kubeconfig)
     name = str(document["metadata"]["name"])
@@ -128,12 +128,12 @@ def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
         return []
     from hansa.spec import differences
 
-    found = [
+    changes = [
         f"  spec.{path}: {_short(old)} -> {_short(new)}"
         for path, old, new in differences(before.get("spec"), after.get("spec"))
     ]
-    more = len(found) - SHOWN_CHANGES
-    return [*found[:SHOWN_CHANGES], *([f"  and {more} more"] if more > 0 else [])]
+    more = len(changes) - SHOWN_CHANGES
+    return [*changes[:SHOWN_CHANGES], *([f"  and {more} more"] if more > 0 else [])]
 
 
 def _short(value: Any) -> str:

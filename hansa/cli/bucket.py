@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hansa.status import Federation
 
 Endpoint = Annotated[
-    str | None, typer.Option(help="Address of the store from here (a port-forward, say).")
+    str | None, typer.Option(help="Address of the store from here, for example of a port-forward.")
 ]
 
 

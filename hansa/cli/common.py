@@ -1,5 +1,6 @@
 """What all commands share: the ways to print data, and the way an error leaves the program."""
 
+import errno
 import json
 import os
 import sys
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 INTERRUPTED = 130
-
-
-class ReaderLeft(Exception):
-    """The reader of our output has gone, as in `hansa crd | head`."""
+READER_LEFT = 141
+"""As after death by SIGPIPE, which is how other programs end in `hansa status | head`."""
 
 
 class Format(StrEnum):
@@ -86,8 +85,12 @@ def run_guarded(program: Callable[[], Any], debug: bool = False) -> int:
     try:
         result = program()
         sys.stdout.flush()
-    except (BrokenPipeError, ReaderLeft):
-        return _swallow_pipe()
+    except BrokenPipeError:
+        return _follow_the_reader()
+    except SystemExit as stop:
+        if not _is_of_a_pipe(stop):
+            raise
+        return _follow_the_reader()
     except KeyboardInterrupt:
         return INTERRUPTED
     except typer.Abort:
@@ -127,10 +130,16 @@ def _explain_usage(error: Any) -> int:
     return int(Exit.BAD_INPUT)
 
 
-def _swallow_pipe() -> int:
+def _is_of_a_pipe(stop: SystemExit) -> bool:
+    """Whether typer or rich asked for the end, with 1, since the reader has gone."""
+    cause = stop.__context__
+    return isinstance(cause, OSError) and cause.errno == errno.EPIPE
+
+
+def _follow_the_reader() -> int:
     """The reader has gone (`hansa status | head`): not an error, and nothing to flush at exit."""
-    _mute(sys.stdout.fileno())
-    return int(Exit.DONE)
+    _mute(1)
+    return READER_LEFT
 
 
 def _open_closed_streams() -> None:

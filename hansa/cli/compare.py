@@ -23,18 +23,27 @@ if TYPE_CHECKING:
 ROOT = Path("runs")
 
 
-_File = Annotated[Path, typer.Argument(help="The comparison: federation, seeds and methods.")]
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="YAML with federation, seeds and methods.")
+]
 _Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder that keeps everything; default: runs/NAME-compare."),
+    typer.Option("--out", help="Folder for all results; default: runs/NAME-compare."),
 ]
-_Only = Annotated[list[str] | None, typer.Option("--only", help="A method to run; repeatable.")]
+_Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="Run only this method; may be given several times."),
+]
 _Jobs = Annotated[
-    int | None, typer.Option(min=1, max=256, help="Runs at a time; default: by the machine.")
+    int | None,
+    typer.Option(min=1, max=256, help="Runs at a time; default: by cores, GPUs and memory."),
 ]
-_Parallel = Annotated[int | None, typer.Option(min=1, max=256, help="Jobs of one run at a time.")]
+_Parallel = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Jobs of one run at a time; default: the same, shared out."),
+]
 _StopAfter = Annotated[
-    float | None, typer.Option(min=1, help="Stop after so many seconds, to go on later.")
+    float | None, typer.Option(min=1, help="Stop after this many seconds; run it again to go on.")
 ]
 
 
@@ -49,10 +58,13 @@ def compare(
     ] = False,
     stop_after: _StopAfter = None,
     report_only: Annotated[
-        bool, typer.Option("--report-only", help="Run nothing; make the table of what is there.")
+        bool,
+        typer.Option(
+            "--report-only", help="Run nothing; print the table of the results that exist."
+        ),
     ] = False,
     keep_runs: Annotated[
-        bool, typer.Option("--keep-runs", help="Keep the folder of each run that is over.")
+        bool, typer.Option("--keep-runs", help="Keep the folder of each run after it has ended.")
     ] = False,
     manifests: Annotated[
         bool,
@@ -69,9 +81,9 @@ def compare(
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> int:
-    """Run every method with every seed, or go on with them, and print one table.
+    """Run every method with every seed, and print one table; run it again to go on.
 
-    On a cluster: --manifests | kubectl apply -f -, and --collect whenever you like.
+    On a cluster: `hansa compare FILE --manifests | kubectl apply -f -`, then --collect.
     """
     from hansa.compare import comparison, drive, results
 
@@ -138,8 +150,8 @@ def _collect(wanted: "Wanted", only: list[str], folder: Path, place: _Place) -> 
             check_name(federation.spec.storage.s3)
         return own_store(federation.spec, variables)
 
-    found = open_federations(place.namespace, place.context, place.kubeconfig).all()
-    objects = {item["metadata"]["name"]: item for item in found}
+    federations = open_federations(place.namespace, place.context, place.kubeconfig).all()
+    objects = {item["metadata"]["name"]: item for item in federations}
     with drive.locked(folder):
         known = results.read_all(folder, wanted)  # one of another spec is refused
         runs = drive.pending(wanted, folder, only)
@@ -208,7 +220,7 @@ def _say_how_it_ended(outcome: "Outcome", options: "Options") -> int:
     return int(Exit.CRASHED)
 
 
-def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: Format) -> int:
+def _report(wanted: "Wanted", known: "dict[str, Result]", folder: Path, output: Format) -> int:
     """Write the page and the JSON, and print the table."""
     import json
 
@@ -216,12 +228,12 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     from hansa.compare.results import RESULTS
     from hansa.program import replace as write
 
-    if not found:
+    if not known:
         raise InputError(
             f"--out: got {folder}, which has no result of this comparison yet",
             hint="run it without --report-only",
         )
-    made = table.build(wanted, found)
+    made = table.build(wanted, known)
     data = table.to_data(made)
     write(folder / "compare.json", (json.dumps(data, ensure_ascii=False) + "\n").encode())
     write(folder / "compare.html", page.render(made).encode())
@@ -234,7 +246,7 @@ def _report(wanted: "Wanted", found: "dict[str, Result]", folder: Path, output: 
     if made.missing:
         begun = {result.method for result in made.results}
         say(f"missing: {text.missing(made.missing, begun)}")
-    for name in (run for run in made.missing if run in found):
+    for name in (run for run in made.missing if run in known):
         say(
             f"{name}: a world was not played with its last adapter; to run it again remove "
             f"{folder / RESULTS / name}.json"

@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.5
 def delete(
     name: Name,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return when its Jobs and Pods are gone too.")
+        bool, typer.Option("--wait", help="Wait until its Jobs and Pods are gone too.")
     ] = False,
     timeout: Timeout = "0",
     namespace: Namespace = None,

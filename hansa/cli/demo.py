@@ -15,10 +15,12 @@ def demo(
     out: Out = None,
     parallel: Parallel = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=2**31 - 1, help="Another seed than the manifest's.")
+        int | None,
+        typer.Option(min=0, max=2**31 - 1, help="Random seed, instead of the manifest's."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Another number of rounds.")
+        int | None,
+        typer.Option(min=1, max=1000, help="Number of rounds, instead of the manifest's."),
     ] = None,
     print_manifest: Annotated[
         bool, typer.Option("--print", help="Print the manifest instead of running it.")

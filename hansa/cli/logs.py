@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Namespace,
-    OptionalFolder,
-    OptionalName,
-    one_of,
-    open_federations,
-)
 from hansa.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,27 +20,28 @@ _ORDER = ("client", "aggregator", "evaluate")
 
 
 def logs(
-    name: OptionalName = None,
-    out: OptionalFolder = None,
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
     environment: Annotated[
-        str | None, typer.Option("--environment", "-e", help="Only this one, or `aggregator`.")
+        str | None,
+        typer.Option("--environment", "-e", help="Only this environment, or aggregator."),
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more, through retries and rounds.")
+        bool, typer.Option("--follow", "-f", help="Go on printing, through retries and rounds.")
     ] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first."""
-    one_of(name, out)
+    target.one_of(name, out)
     if out:
         _show_run(out, environment, round_, follow)
         return
     from hansa.cluster.podlogs import Choice
 
-    federations = open_federations(namespace, context, kubeconfig)
+    federations = target.open_federations(namespace, context, kubeconfig)
     choice = Choice(environment=environment, round=round_)
     _show_pods(federations, name or "", choice, follow)
 
@@ -113,14 +106,15 @@ def _show_run(out: Path, environment: str | None, round_: int | None, follow: bo
 
 def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Path]:
     """Logs that fit, by round, environment and name: an assignment tells more than a short name."""
-    found = []
+    chosen: list[tuple[int, int, str, int, Path]] = []
     for path in jobs.glob("*/assignment.json"):
-        told = json.loads(path.read_text())
-        number, who = told["round"], told.get("environment") or "aggregator"
+        assignment = json.loads(path.read_text())
+        number, who = assignment["round"], assignment.get("environment") or "aggregator"
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
-            found.append((number, _ORDER.index(told["role"]), who, len(log.parent.name), log))
-    return [log for *_, log in sorted(found)]
+            place = _ORDER.index(assignment["role"])
+            chosen.append((number, place, who, len(log.parent.name), log))
+    return [log for *_, log in sorted(chosen)]
 
 
 def _print_from(path: Path, offset: int) -> int:

@@ -7,7 +7,6 @@ where an extra is missing.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
@@ -16,7 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hansa import __version__
-from hansa.cli.common import ReaderLeft, run_guarded
+from hansa.cli.common import run_guarded
+from hansa.cli.helptext import PlainCommand
 from hansa.errors import InputError
 
 GROUP = "hansa.commands"
@@ -50,27 +50,27 @@ COMMANDS: dict[str, Listing] = {
         target="hansa.cli.apply:apply", summary="Create or change a federation on a cluster."
     ),
     "status": Listing(
-        target="hansa.cli.status:status", summary="Show how far it is, and why it stands still."
+        target="hansa.cli.status:status", summary="Show how far it is, and why it is stalled."
     ),
     "watch": Listing(
-        target="hansa.cli.watch:watch", summary="Show a federation on a cluster until it ends."
+        target="hansa.cli.watch:watch", summary="Show a federation, or a run, until it ends."
     ),
     "wait": Listing(
-        target="hansa.cli.wait:wait", summary="Return when a federation has come so far."
+        target="hansa.cli.wait:wait", summary="Wait until a federation has succeeded, for scripts."
     ),
     "report": Listing(target="hansa.cli.report:report", summary="Write one HTML page about a run."),
     "pull": Listing(
         target="hansa.cli.pull:pull", summary="Copy an adapter out of the store, ready for PEFT."
     ),
-    "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of the Jobs."),
+    "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of a federation's Jobs."),
     "suspend": Listing(
         target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."
     ),
     "resume": Listing(
-        target="hansa.cli.resume:resume", summary="Let a suspended federation go on."
+        target="hansa.cli.suspend:resume", summary="Let a suspended federation go on."
     ),
     "retry": Listing(
-        target="hansa.cli.retry:retry", summary="Go on after a round that has failed."
+        target="hansa.cli.retry:retry", summary="Open the next round after one that failed."
     ),
     "delete": Listing(
         target="hansa.cli.delete:delete", summary="Delete a federation; its bucket is untouched."
@@ -78,15 +78,18 @@ COMMANDS: dict[str, Listing] = {
     "validate": Listing(
         target="hansa.cli.validate:validate", summary="Check a manifest and say what is wrong."
     ),
+    "explain": Listing(
+        target="hansa.cli.explain:explain", summary="Print what a field of a Federation means."
+    ),
     "crd": Listing(
         target="hansa.cli.crd:crd", summary="Print the CustomResourceDefinition for Kubernetes."
     ),
     "policy": Listing(
-        target="hansa.cli.policy:policy", summary="Print the bucket policy one party needs."
+        target="hansa.cli.policy:policy", summary="Print the bucket policy that one party needs."
     ),
     "worlds": Listing(
         target="hansa_client.commands.worlds:worlds",
-        summary="List the worlds; --score lets its players play.",
+        summary="List the worlds; --score measures simple players in them.",
         extra="client",
     ),
     "play": Listing(
@@ -138,24 +141,11 @@ def load_function(name: str, listing: Listing) -> Callable[..., Any]:
     """The command's function, or a sentence that says which extra brings it."""
     module, _, attribute = listing.target.partition(":")
     try:
-        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        function: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         remedy = f"pip install 'hansa[{listing.extra}]'" if listing.extra else "see --debug"
         raise InputError(f"command {name}: cannot be loaded ({error})", hint=remedy) from error
-    return found
-
-
-def _keep_broken_pipe(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Typer ends with 1 when a reader has gone; here that is a good end like any other."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except BrokenPipeError:
-            raise ReaderLeft from None
-
-    return call
+    return function
 
 
 class LazyCommand(TyperCommand):
@@ -167,7 +157,7 @@ class LazyCommand(TyperCommand):
         """Load the real command; its context carries on."""
         function = load_function(self.name or "", self.listing)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=self.name)(_keep_broken_pipe(function))
+        app.command(name=self.name, cls=PlainCommand)(function)
         return typer.main.get_command(app).make_context(info_name, args, *rest, **extra)
 
 

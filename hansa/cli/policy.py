@@ -15,16 +15,25 @@ if TYPE_CHECKING:
 
 def policy(
     party: Annotated[
-        str, typer.Argument(metavar="ENVIRONMENT|aggregator", help="Whose credentials.")
+        str,
+        typer.Argument(
+            metavar="ENVIRONMENT|aggregator", help="An environment's name, or aggregator."
+        ),
     ],
     file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
     experience: Annotated[
         bool,
-        typer.Option("--experience", help="For the environment's private store, if it is another."),
+        typer.Option(
+            "--experience",
+            help="Print the policy for the environment's experienceStorage instead.",
+        ),
     ] = False,
     output: Output = Format.JSON,
 ) -> None:
-    """Print the bucket policy that one environment, or the aggregator, needs and no more."""
+    """Print the bucket policy of one party: an IAM policy in JSON.
+
+    It allows what the credentials of that environment, or of the aggregator, need, and no more.
+    """
     from hansa.load import load
 
     spec = load(file, here=False).spec

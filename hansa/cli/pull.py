@@ -5,18 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, readable
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Namespace,
-    OptionalFolder,
-    OptionalName,
-    one_of,
-    open_federations,
-)
 from hansa.errors import InputError, Unreachable
 
 if TYPE_CHECKING:
@@ -25,30 +17,34 @@ if TYPE_CHECKING:
 
 
 def pull(
-    name: OptionalName = None,
-    out: OptionalFolder = None,
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write; default: in the run's folder.")
     ] = None,
     round_: Annotated[
-        str, typer.Option("--round", help="A round's number, `last` or `best`.")
+        str, typer.Option("--round", help="Which adapter: a round's number, last or best.")
     ] = "last",
     environment: Annotated[
         str | None,
-        typer.Option("-e", "--environment", help="What this silo serves itself, where it chose."),
+        typer.Option(
+            "-e",
+            "--environment",
+            help="Copy the adapter that this environment serves itself (spec.personalization).",
+        ),
     ] = None,
     credentials: Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
-    """Copy a global adapter out of the store; PeftModel.from_pretrained loads the folder.
+    """Copy an adapter out of the store; PeftModel.from_pretrained loads the folder.
 
-    For a federation on the cluster: with your own AWS_* credentials, or those of --credentials.
+    For a federation on the cluster it uses your own AWS_* credentials, or those of --credentials.
     """
-    one_of(name, out)
+    target.one_of(name, out)
     if out:
         if endpoint:
             raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
@@ -56,7 +52,7 @@ def pull(
     else:
         if to is None:
             raise InputError("--to: got nothing, expected a folder for the adapter")
-        document = open_federations(namespace, context, kubeconfig).get(name or "")
+        document = target.open_federations(namespace, context, kubeconfig).get(name or "")
         federation = at_endpoint(readable(document), endpoint)
         number, files = _pull_federation(federation, to, round_, environment, credentials)
         where = to
@@ -84,13 +80,13 @@ def _pull_run(
     number = choose_round(federation, round_)
     if environment and to is None:
         raise InputError("--to: got nothing, expected a folder for the environment's adapter")
-    target = to or folder.adapter
+    destination = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
         placed = with_storage(federation, folder)
         chosen = choose_served(federation, round_)
-        if served := _pull_served(placed, store, environment, chosen, target):
-            return chosen, target, served
-        return number, target, pull_adapter(federation, folder, store, number, target)
+        if served := _pull_served(placed, store, environment, chosen, destination):
+            return chosen, destination, served
+        return number, destination, pull_adapter(federation, folder, store, number, destination)
 
 
 def _pull_served(
@@ -105,7 +101,7 @@ def _pull_served(
     known = [e.name for e in federation.spec.environments]
     if environment not in known:
         raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
-    place = federation.spec.environment(environment).experience_storage or federation.spec.storage
+    place = federation.spec.private_storage(environment)
     prefix = place.s3.prefix if place else ""
     files = pull_personal(store, prefix, environment, round_, to)
     if files is None:

@@ -12,10 +12,11 @@ from hansa.cli.status import Credentials, Folder
 def report(
     out: Folder,
     page: Annotated[
-        Path | None, typer.Option("--page", help="Where to write it; default: in the folder.")
+        Path | None,
+        typer.Option("--page", help="File to write; default: report.html in the run's folder."),
     ] = None,
     episodes: Annotated[
-        bool, typer.Option(help="Show replayed episodes, which are private data of the silos.")
+        bool, typer.Option(help="Include episodes, which are private data of the silos.")
     ] = True,
     credentials: Credentials = None,
 ) -> None:
@@ -26,5 +27,5 @@ def report(
     folder = RunDir(out)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
-        written = write_page(federation, folder, store, page, replays=episodes)
+        written = write_page(federation, folder, store, page, episodes=episodes)
     say(f"report: {written}")

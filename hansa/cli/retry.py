@@ -1,27 +1,73 @@
 """`hansa retry`: open the next round after one that failed."""
 
+from pathlib import Path
+
 from hansa.api import ANNOTATION_RETRY
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import Context, KubeconfigFile, Name, Namespace, now, open_federations
+from hansa.cli.run import CredentialsFile, Parallel
 from hansa.errors import InputError
+from hansa.exits import Exit
 
 
 def retry(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
+    parallel: Parallel = None,
+    credentials: CredentialsFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
+) -> int:
+    """Go on after a failed round with the next one, from the same adapter.
+
+    A federation on the cluster is asked to; a run on this machine (--out) goes on at once, with
+    the settings that it has. --parallel and --credentials are those of `hansa run`.
+    """
+    target.one_of(name, out)
+    if out:
+        return _retry_run(out, parallel, credentials)
+    for option, value in (("--parallel", parallel), ("--credentials", credentials)):
+        if value:
+            raise InputError(f"{option}: got it without --out; it is for a run on this machine")
+    _retry_federation(name or "", namespace, context, kubeconfig)
+    return int(Exit.DONE)
+
+
+def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int:
+    from hansa.cli.run import carry_out
+    from hansa.local.credentials import read_credentials
+    from hansa.local.loop import Options
+    from hansa.local.rundir import RunDir
+
+    folder = RunDir(out)
+    federation = folder.load()
+    if not federation.status.failed:
+        phase = federation.status.phase
+        print(f"run {out} unchanged (nothing has failed: it is {phase})")
+        if phase not in ("Succeeded", "Suspended") and not folder.is_running():
+            say(f"it was stopped: `hansa run FILE --out {out}` goes on")
+        return int(Exit.DONE)
+    options = Options(
+        embedded=folder.store.exists(),
+        parallel=parallel,
+        credentials=read_credentials(credentials) if credentials else None,
+    )
+    return carry_out(federation, folder, options)
+
+
+def _retry_federation(
+    name: str, namespace: str | None, context: str | None, kubeconfig: str | None
 ) -> None:
-    """Ask a federation whose round failed to go on with the next one, from the same adapter."""
     from hansa.cluster.state import condition, status, why
 
-    federations = open_federations(namespace, context, kubeconfig)
+    federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
     failed = status(federation).get("failed")
     accepted = condition(federation, "Accepted")
     if accepted.get("status") == "False":
         raise InputError(
-            f"federation {name}: a retry cannot mend it: {accepted.get('message')}",
+            f"federation {name}: a retry cannot fix it: {accepted.get('message')}",
             hint="set the named fields back with `hansa apply -f FILE`",
         )
     if not failed:
@@ -30,7 +76,7 @@ def retry(
         if why(federation):
             say(f"  {why(federation)}")
         return
-    value = now().isoformat()
+    value = target.now().isoformat()
     federations.change(name, {"metadata": {"annotations": {ANNOTATION_RETRY: value}}})
     print(f"federation/{name} retried after round {failed.get('round')}")
     say(f"it had failed: {failed.get('message')}")

@@ -21,27 +21,30 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder that keeps everything of the run.", show_default=False),
+    typer.Option("--out", help="Folder of the run; default: runs/NAME.", show_default=False),
 ]
 Parallel = Annotated[
     int | None,
     typer.Option(min=1, max=256, help="Jobs at a time; default: by cores, GPUs and memory."),
 ]
+CredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials", help="JSON file: {environment|aggregator|default: {AWS_...: value}}."
+    ),
+]
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Manifest of the federation; - reads stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")],
     out: Out = None,
     parallel: Parallel = None,
     embedded_store: Annotated[
-        bool, typer.Option(help="Ignore spec.storage and use a store inside the folder.")
+        bool, typer.Option(help="Ignore spec.storage and use a store in the run's folder.")
     ] = False,
-    credentials: Annotated[
-        Path | None,
-        typer.Option(help="JSON file: {environment|aggregator|default: {AWS_...: value}}."),
-    ] = None,
+    credentials: CredentialsFile = None,
 ) -> int:
-    """Run a federation on this machine, or go on with it where it stood."""
+    """Run a federation on this machine; run it again to go on where it stopped."""
     from hansa.load import load
     from hansa.local.credentials import read_credentials
     from hansa.local.loop import Options
@@ -98,22 +101,38 @@ def stop_on_signals() -> None:
             signal.signal(number, stop)
 
 
+def why(federation: "Federation") -> str:
+    """The sentence that says what a run does, waits for, or failed of; the remedy is a hint."""
+    from hansa.policy.quorum import REMEDY
+
+    progressing = next((c for c in federation.status.conditions if c.type == "Progressing"), None)
+    return progressing.message.removesuffix(REMEDY) if progressing else federation.status.phase
+
+
+def after_failure(folder: "RunDir") -> str:
+    """What to do about a run that has failed."""
+    return (
+        f"fix that, then `hansa retry --out {folder.path}`, or `hansa run` with other settings; "
+        f"`hansa logs --out {folder.path}` has the Jobs' words"
+    )
+
+
 def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
     from hansa.local.display import mean
+    from hansa.words import count
 
     status = ended.status
     if status.phase == "Suspended":
         say("suspended: set spec.suspend to false and run it again to go on")
         return int(Exit.DONE)
     if status.phase != "Succeeded":
-        progressing = next((c for c in status.conditions if c.type == "Progressing"), None)
-        say(f"error: {progressing.message if progressing else status.phase}")
-        say(f"\nhint: `hansa logs --out {folder.path}` shows what the Jobs said")
+        say(f"error: {why(ended)}")
+        say(f"\nhint: {after_failure(folder)}")
         return int(Exit.CRASHED)
     evaluated = [entry for entry in status.history if entry.success]
     if evaluated:
         first, last = mean(evaluated[0].success), mean(evaluated[-1].success)
-        rounds = "1 round" if status.completed == 1 else f"{status.completed} rounds"
+        rounds = count(status.completed, "round")
         say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({rounds})")
     for line in status.environments:
         if line.serves and line.personal:

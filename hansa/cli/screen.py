@@ -1,4 +1,4 @@
-"""The screens of a cluster's federations on a terminal; without colour in a pipe."""
+"""Screens and tables on a terminal; without colour, and in whole lines, in a pipe."""
 
 from collections.abc import Iterator
 
@@ -38,9 +38,9 @@ def wide_console() -> Console:
     return Console(highlight=False, width=PIPE_COLUMNS)
 
 
-def show(found: RenderableType) -> None:
+def show(screen: RenderableType) -> None:
     """Print a table or a screen."""
-    wide_console().print(found, crop=False)
+    wide_console().print(screen, crop=False)
 
 
 def render(screen: Screen) -> Group:

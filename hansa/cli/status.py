@@ -1,4 +1,4 @@
-"""`hansa status`: how far a federation is, how well it does, and why it stands still."""
+"""`hansa status`: how far a federation is, how well it does, and why it is stalled."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +22,11 @@ from hansa.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.cluster.federations import Federations
-    from hansa.status import Federation
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 Credentials = Annotated[
     Path | None,
-    typer.Option(help="The file that `hansa run` was given, where the store is your own."),
+    typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
 ]
 
 
@@ -36,7 +35,7 @@ def status(
     out: OptionalFolder = None,
     output: WideOutput = Wide.TABLE,
     all_: Annotated[
-        bool, typer.Option("--all", help="Every round, from the manifests in the store (--out).")
+        bool, typer.Option("--all", help="Show every round, not only the newest (with --out).")
     ] = False,
     credentials: Credentials = None,
     namespace: Namespace = None,
@@ -46,7 +45,9 @@ def status(
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Show how far a federation on the cluster is, all of them, or a run on this machine (--out).
+    """Show how far a federation on the cluster is, or a run on this machine (--out).
+
+    Without NAME and --out it lists all federations of the namespace.
 
     -o json and -o yaml print the whole Federation object, as kubectl would.
     """
@@ -77,18 +78,18 @@ def _show_one(federations: "Federations", name: str, output: Wide) -> None:
 
 
 def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
-    found = federations.all()
+    items = federations.all()
     if output in (Wide.JSON, Wide.YAML):
-        print_data({"apiVersion": "v1", "kind": "List", "items": found}, Format(output.value))
+        print_data({"apiVersion": "v1", "kind": "List", "items": items}, Format(output.value))
         return
-    if not found:
+    if not items:
         where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
         console(stderr=True).print(f"no federation {where}: `hansa apply -f FILE` makes one")
         return
     from hansa.cli.screen import show, table
     from hansa.cluster.view import listing
 
-    show(table(listing(found, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+    show(table(listing(items, now(), wide=output is Wide.WIDE, spaces=everywhere)))
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
@@ -103,39 +104,7 @@ def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> 
     if output in (Wide.JSON, Wide.YAML):
         print_data(federation.to_json(), Format(output.value))
         return
-    _print(federation)
+    from hansa.cli.runscreen import run_screen
+    from hansa.cli.screen import show
 
-
-def _print(federation: "Federation") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    state = federation.status
-    screen = console()
-    success = f", success {float(state.success):.1%}" if state.success else ""
-    name = Text(federation.metadata.name, "bold")
-    rounds = f"{state.completed} of {federation.spec.rounds} rounds"
-    screen.print(name.append(f": {state.phase}, {rounds}{success}", "not bold"))
-    for condition in state.conditions:
-        if condition.message and condition.type in ("Progressing", "Degraded"):
-            # Text, since a message may have brackets, which are no style of ours.
-            screen.print(Text(f"  {condition.type}: {condition.reason}: {condition.message}"))
-    names = [environment.name for environment in state.environments]
-    table = Table(box=None, pad_edge=False)
-    for title in ("round", "outcome", "updates", "mean", *names):
-        table.add_column(title, justify="right")
-    for entry in state.history:
-        values = [entry.success.get(name) for name in names]
-        known = [value for value in values if value is not None]
-        average = sum(known) / len(known) if known and len(known) == len(names) else None
-        cells = [f"{v:.1%}" if v is not None else "" for v in (average, *values)]
-        table.add_row(str(entry.round), entry.outcome, entry.updates, *cells)
-    screen.print(table)
-    for line in state.environments:
-        if line.gain:
-            pays = (
-                f"{float(line.own):.1%} alone, merging brought {100 * float(line.gain):+.1f} points"
-            )
-            screen.print(Text(f"  {line.name}: {pays}"))
-        if line.serves:
-            screen.print(Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}"))
+    show(run_screen(federation))

@@ -24,14 +24,18 @@ class Wide(StrEnum):
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the federation.")]
 OptionalName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Name of a federation on the cluster.")
+    str | None, typer.Argument(metavar="NAME", help="Name of a federation on the cluster.")
 ]
 Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Namespace; default: the context's.")
+    str | None, typer.Option("-n", "--namespace", help="Namespace; default: that of the context.")
 ]
-Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Context = Annotated[
+    str | None,
+    typer.Option("--context", help="Context in the kubeconfig; default: the current one."),
+]
 KubeconfigFile = Annotated[
-    str | None, typer.Option("--kubeconfig", help="Kubeconfig; default: as kubectl finds it.")
+    str | None,
+    typer.Option("--kubeconfig", help="Path of the kubeconfig; default: as kubectl finds it."),
 ]
 OptionalFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of a run on this machine.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.status import Federation
@@ -16,16 +17,22 @@ def validate(
     output: Output = Format.TABLE,
     cluster: Annotated[
         bool,
-        typer.Option("--cluster", help="Skip what only this machine knows: worlds, model folders."),
+        typer.Option(
+            "--cluster",
+            help="Check what the operator refuses: Pod templates, Secrets; not this machine's "
+            "worlds and model folders.",
+        ),
     ] = False,
 ) -> None:
-    """Check a manifest and say in one sentence what is wrong; exit code 2 then.
+    """Check a manifest; exit code 2 and one sentence when something is wrong.
 
-    -o yaml and -o json print it with every default filled in.
+    -o yaml and -o json print the manifest with all defaults.
     """
     from hansa.load import load
 
     federation = load(file, here=not cluster)
+    if cluster:
+        check_for_cluster(federation)
     for note in notes(federation):
         say(f"note: {note}")
     if output is Format.TABLE:
@@ -39,19 +46,60 @@ def validate(
     print_data(document, output)
 
 
+def check_for_cluster(federation: "Federation") -> None:
+    """Refuse what an operator with the chart's default settings refuses, in its sentences."""
+    from datetime import UTC, datetime
+
+    from hansa.refusals import Allowed, of_federation
+
+    now = datetime.now(UTC)
+    refused = of_federation(federation, Allowed(), now)
+    if not refused:
+        return
+    anything = Allowed(secrets=("*",), service_accounts=("*",))
+    assumed = refused != of_federation(federation, anything, now)
+    hint = (
+        "this is what an operator with the chart's defaults refuses; yours may allow more in "
+        "settings.allowedSecrets and settings.allowedServiceAccounts"
+    )
+    sentences = "\n".join(refusal.sentence for refusal in refused)
+    raise InputError(sentences, hint=hint if assumed else "")
+
+
 def summary(federation: "Federation") -> str:
     """One line that lets the reader see whether this is what was meant."""
+    from hansa.words import count
+
     spec = federation.spec
     worlds = ", ".join(environment.world for environment in spec.environments[:8])
     more = ", …" if len(spec.environments) > 8 else ""
     return (
-        f"{federation.metadata.name} has {len(spec.environments)} environments "
-        f"({worlds}{more}) and {spec.rounds} rounds on {spec.model.source}"
+        f"{federation.metadata.name} has {count(len(spec.environments), 'environment')} "
+        f"({worlds}{more}) and {count(spec.rounds, 'round')} on {spec.model.source}"
     )
 
 
 def notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
+    return [*_unknown_experts(federation), *_storage_notes(federation)]
+
+
+def _unknown_experts(federation: "Federation") -> list[str]:
+    """Demonstrations of worlds about which this machine can say nothing."""
+    from hansa.experts import EXPERTS, wanted
+    from hansa.load import installed_worlds
+    from hansa.words import count
+
+    known = {*EXPERTS, *installed_worlds()}
+    return [
+        f"{each.where}: this machine does not know world {each.world}; it needs an expert "
+        f"to show {count(each.count, 'demonstration')}"
+        for each in wanted(federation.spec)
+        if each.world not in known
+    ]
+
+
+def _storage_notes(federation: "Federation") -> list[str]:
     spec = federation.spec
     if spec.storage is None:
         return [

@@ -1,4 +1,4 @@
-"""`hansa wait`: return when a federation has come so far; for scripts."""
+"""`hansa wait`: return when a federation has reached a goal; for scripts."""
 
 import time
 from collections.abc import Callable
@@ -17,22 +17,30 @@ from hansa.cli.target import (
 )
 from hansa.errors import HansaError, InputError
 
-Timeout = Annotated[str, typer.Option("--timeout", help="Like 90s, 10m, 1h30m; 0: without end.")]
+Timeout = Annotated[
+    str, typer.Option("--timeout", help="How long to wait, as 90s, 10m or 1h30m; 0: no limit.")
+]
 Goal = Callable[[dict[str, Any] | None], bool]
-"""Whether a federation has come so far; None is one that was deleted."""
+"""Whether a federation has reached the goal; None is one that was deleted."""
 
 
 def wait(
     name: Name,
     for_: Annotated[
-        str, typer.Option("--for", help="succeeded, round=N (it has ended) or deleted.")
+        str,
+        typer.Option(
+            "--for", help="What to wait for: succeeded, round=N (round N has ended) or deleted."
+        ),
     ] = "succeeded",
     timeout: Timeout = "0",
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: KubeconfigFile = None,
 ) -> None:
-    """Return when it is so; exit code 1 when that can no longer be, or took too long."""
+    """Wait until a federation has succeeded, has ended a round or is deleted.
+
+    Exit code 0 when that has happened, 1 when it no longer can or the timeout has passed.
+    """
     from hansa.cluster.errors import Absent
     from hansa.cluster.follow import follow
 
@@ -60,12 +68,15 @@ def _goal(text: str) -> Goal:
     from hansa.cluster.state import closed_round, has_succeeded
 
     if text == "succeeded":
-        return lambda seen: seen is not None and has_succeeded(seen)
+        return lambda federation: federation is not None and has_succeeded(federation)
     if text == "deleted":
-        return lambda seen: seen is None
+        return lambda federation: federation is None
     kind, _, number = text.partition("=")
     if kind == "round" and number.isdecimal() and int(number) > 0:
-        return lambda seen: seen is not None and _has_adapter(seen, int(number), closed_round(seen))
+        return lambda federation: (
+            federation is not None
+            and _has_adapter(federation, int(number), closed_round(federation))
+        )
     raise InputError(f"--for: got {text!r}, expected succeeded, round=N or deleted")
 
 
@@ -79,26 +90,28 @@ def _met(for_: str) -> str:
     return f"{for_} has ended" if for_.startswith("round") else for_
 
 
-def _refuse_hopeless(name: str, for_: str, seen: dict[str, Any] | None, call: str) -> None:
+def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, call: str) -> None:
     from hansa.cluster.state import has_failed, has_succeeded, why
 
     if for_ == "deleted":
         return
-    if seen is None:
+    if federation is None:
         raise HansaError(f"federation {name}: it was deleted while waiting")
-    if has_failed(seen):
+    if has_failed(federation):
         raise HansaError(
-            f"federation {name}: Failed: {why(seen)}", hint=f"`hansa status {call}` says more"
+            f"federation {name}: Failed: {why(federation)}", hint=f"`hansa status {call}` says more"
         )
-    if has_succeeded(seen):  # all rounds are done, and that one was not among them
-        rounds = (seen.get("spec") or {}).get("rounds")
-        raise HansaError(f"federation {name}: not {for_}: all its {rounds} rounds are done")
+    if has_succeeded(federation):  # all rounds are done, and that one was not among them
+        rounds = (federation.get("spec") or {}).get("rounds")
+        done = "its only round is" if rounds == 1 else f"all its {rounds} rounds are"
+        raise HansaError(f"federation {name}: not {for_}: {done} done")
 
 
-def _where_it_stands(seen: dict[str, Any] | None) -> str:
+def _where_it_stands(federation: dict[str, Any] | None) -> str:
     from hansa.cluster.state import status, why
 
-    return f"{status(seen or {}).get('phase') or 'Pending'}: {why(seen or {}) or 'no status yet'}"
+    phase = status(federation or {}).get("phase") or "Pending"
+    return f"{phase}: {why(federation or {}) or 'no status yet'}"
 
 
 def _say_lost(why: str) -> None:

@@ -1,12 +1,12 @@
-"""`hansa watch`: a federation live, until it ends."""
+"""`hansa watch`: a federation, or a run on this machine, live until it ends."""
 
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import Context, KubeconfigFile, Name, Namespace, now, open_federations
 from hansa.exits import Exit
 
 if TYPE_CHECKING:
@@ -17,13 +17,28 @@ LOOK_SECONDS = 2.0
 
 
 def watch(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
-    """Show a federation as it runs; exit code 0 when it has Succeeded, 1 when it has Failed."""
-    federations = open_federations(namespace, context, kubeconfig)
+    """Show a federation on the cluster, or a run on this machine (--out), until it ends.
+
+    Exit code 0 when it has Succeeded, 1 otherwise.
+    """
+    target.one_of(name, out)
+    if out:
+        from hansa.cli.watchrun import watch_run
+
+        return watch_run(out)
+    return _watch_federation(name or "", namespace, context, kubeconfig)
+
+
+def _watch_federation(
+    name: str, namespace: str | None, context: str | None, kubeconfig: str | None
+) -> int:
+    federations = target.open_federations(namespace, context, kubeconfig)
     shown = Live(federations, name) if sys.stdout.isatty() else Lines()
     with shown:
         last = _follow_to_the_end(federations, name, shown)
@@ -54,10 +69,10 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
         return int(Exit.CRASHED)
     if not has_succeeded(last):
         say(f"error: federation {name}: Failed: {why(last)}")
-        mend = f"mend it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
+        hint = f"fix it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
         if condition(last, "Accepted").get("status") == "False":
-            mend = "set the named fields back with `hansa apply -f FILE`"
-        say(f"\nhint: {mend}")
+            hint = "set the named fields back with `hansa apply -f FILE`"
+        say(f"\nhint: {hint}")
         return int(Exit.CRASHED)
     adapter = status(last).get("adapter") or {}
     say(f"succeeded; `hansa pull {call} --to DIR` fetches {adapter.get('uri', 'the adapter')}")
@@ -84,7 +99,7 @@ class Lines:
         lines = news(federation)
         for line in lines:
             if line not in self._said:
-                print(f"{clock(now())} {line}", flush=True)
+                print(f"{clock(target.now())} {line}", flush=True)
         self._said = lines
 
     def lost(self, why: str) -> None:
@@ -136,9 +151,9 @@ class Live:
 
         while not self._ended.is_set():
             try:
-                seen = self._federations.look(self._name)
-                newest = self._look.federation if self._look else seen.federation
-                self._look = replace(seen, federation=newest)
+                look = self._federations.look(self._name)
+                newest = self._look.federation if self._look else look.federation
+                self._look = replace(look, federation=newest)
             except HansaError:  # the watch beside it says what is wrong
                 time.sleep(LOOK_SECONDS)
             self._ended.wait(LOOK_SECONDS)
@@ -153,4 +168,4 @@ class Live:
         if self._look is None:
             return Text("")
         away = [Text(f"! the cluster does not answer ({self._away})")] if self._away else []
-        return Group(*away, render(screen(self._look, now())))
+        return Group(*away, render(screen(self._look, target.now())))

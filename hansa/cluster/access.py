@@ -117,15 +117,15 @@ class Access:
 
 def find_access(kubeconfig: str | None = None, context: str | None = None) -> Access:
     """The cluster that kubectl would speak to from here; a sentence when there is none."""
-    found = read_kubeconfig(kubeconfig)
-    if found is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+    config = read_kubeconfig(kubeconfig)
+    if config is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return of_pod()
-    if found is None:
+    if config is None:
         raise InputError(
             "kubeconfig: got none, expected --kubeconfig, $KUBECONFIG or ~/.kube/config",
             hint="`kubectl config view` shows what kubectl uses; for a run on this machine: --out",
         )
-    return of_kubeconfig(found, context)
+    return of_kubeconfig(config, context)
 
 
 def of_pod() -> Access:
@@ -246,12 +246,12 @@ def _expiry(text: Any) -> float:
 
 def _proxy_of_environment(server: str) -> str:
     """HTTPS_PROXY unless NO_PROXY names the host, a domain above it or a network around it."""
-    parts, found = urlsplit(server), getproxies_environment()
+    parts, proxies = urlsplit(server), getproxies_environment()
     host = (parts.hostname or "").lower()
-    bypass = [rule.strip().lower() for rule in found.get("no", "").split(",") if rule.strip()]
+    bypass = [rule.strip().lower() for rule in proxies.get("no", "").split(",") if rule.strip()]
     if host in ("localhost", "") or any(_is_covered(host, rule) for rule in bypass):
         return ""
-    return found.get(parts.scheme, "")
+    return proxies.get(parts.scheme, "")
 
 
 def _is_covered(host: str, rule: str) -> bool:

@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 import urllib3
@@ -90,6 +90,19 @@ class ApiError(HansaError):
         return self.status == 0 or self.status == 429 or self.status >= 500
 
 
+class _Request(NamedTuple):
+    """One question to the apiserver."""
+
+    method: str
+    path: str
+    params: Data
+    body: Any = None
+    content: str = JSON
+    """Media type of the body."""
+    read_seconds: float | None = None
+    """Longest silence of the answer; None: any."""
+
+
 class Kube:
     """One connection pool to one apiserver; safe to use from many threads."""
 
@@ -156,7 +169,7 @@ class Kube:
         self, path: str, *, silence_seconds: float | None = None, **params: Any
     ) -> Iterator[bytes]:
         """The lines of an answer as they come, for watches and logs; close it to stop early."""
-        response = self._send("GET", path, params, None, "", silence_seconds)
+        response = self._send(_Request("GET", path, params, read_seconds=silence_seconds))
         rest = b""
         try:
             for chunk in response.stream(65_536):
@@ -174,7 +187,7 @@ class Kube:
     def _json(
         self, method: str, path: str, params: Data, body: Any = None, content: str = JSON
     ) -> Data:
-        response = self._send(method, path, params, body, content, self._timeout)
+        response = self._send(_Request(method, path, params, body, content, self._timeout))
         try:
             return _parsed(response.data)
         except HTTPError as error:
@@ -182,44 +195,29 @@ class Kube:
         finally:
             response.release_conn()
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        params: Data,
-        body: Any,
-        content: str,
-        read_seconds: float | None,
-    ) -> urllib3.BaseHTTPResponse:
+    def _send(self, request: _Request) -> urllib3.BaseHTTPResponse:
         """The answer to a request, tried again while that can do no harm."""
         for pause in (*PAUSES, None):
             try:
-                return self._try(method, path, params, body, content, read_seconds)
+                return self._try(request)
             except ApiError as error:
-                if pause is None or not _may_repeat(method, error):
+                if pause is None or not _may_repeat(request.method, error):
                     raise
                 asked = error.details.get("retryAfterSeconds") or 0
                 time.sleep(max(pause, min(float(asked), 10.0)))
         raise AssertionError("unreachable")
 
-    def _try(
-        self,
-        method: str,
-        path: str,
-        params: Data,
-        body: Any,
-        content: str,
-        read_seconds: float | None,
-    ) -> urllib3.BaseHTTPResponse:
+    def _try(self, request: _Request) -> urllib3.BaseHTTPResponse:
+        body = None if request.body is None else json.dumps(request.body).encode()
         for fresh in (False, True):
-            headers = self._headers(content if body is not None else "", fresh=fresh)
+            headers = self._headers("" if body is None else request.content, fresh=fresh)
             try:
                 response = self._pool.request(
-                    method,
-                    self.access.server + path + _query(params),
-                    body=None if body is None else json.dumps(body).encode(),
+                    request.method,
+                    self.access.server + request.path + _query(request.params),
+                    body=body,
                     headers=headers,
-                    timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=read_seconds),
+                    timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=request.read_seconds),
                     preload_content=False,
                     retries=False,
                 )
@@ -282,14 +280,14 @@ def _word(value: Any) -> str:
 
 def _parsed(data: bytes, *, strict: bool = True) -> Data:
     try:
-        found = json.loads(data)
+        answer = json.loads(data)
     except ValueError:
         if strict:
             raise ApiError(
                 0, "NotJson", "the apiserver answered with something else than JSON"
             ) from None
-        found = {"message": data[:500].decode(errors="replace").strip()}
-    return found if isinstance(found, dict) else {"message": str(found)}
+        answer = {"message": data[:500].decode(errors="replace").strip()}
+    return answer if isinstance(answer, dict) else {"message": str(answer)}
 
 
 def _may_repeat(method: str, error: ApiError) -> bool:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from hansa.api import ANNOTATION_RETRY
+from hansa.api import ANNOTATION_RETRY, CONCLUDED
 from hansa.cluster.client import Data
 from hansa.cluster.federations import Look
 from hansa.cluster.state import (
-    CONCLUDED,
+    condition,
     current,
     is_seen,
     parse_time,
@@ -27,8 +27,9 @@ CHECK = (
 def doubts(look: Look, now: datetime) -> list[str]:
     """Sentences, most telling first; none while all is as it should be."""
     federation = look.federation
-    if federation["metadata"].get("deletionTimestamp"):
-        return []
+    failing = condition(federation, "Progressing").get("reason") == "OperatorError"
+    if failing or federation["metadata"].get("deletionTimestamp"):
+        return []  # a fault of the operator is a sentence of its own
     return list(_about_the_spec(federation, now)) or [
         *_about_the_retry(federation, now),
         *_about_clocks(federation, now),
@@ -44,8 +45,8 @@ def _about_the_spec(federation: Data, now: datetime) -> Iterator[str]:
     waited = _silence(since, now)
     if waited is None:
         return
-    seen = status(federation).get("observedGeneration")
-    if not seen:
+    observed = status(federation).get("observedGeneration")
+    if not observed:
         yield f"no operator has looked at it for {waited}"
         return
     generation = metadata.get("generation")
@@ -96,19 +97,19 @@ def _pending(federation: Data) -> list[Data]:
 
 
 def _ended_at(job: Data) -> datetime | None:
-    for found in (job.get("status") or {}).get("conditions") or ():
-        if found.get("type") in ("Complete", "Failed") and found.get("status") == "True":
-            return parse_time(found.get("lastTransitionTime"))
+    for held in (job.get("status") or {}).get("conditions") or ():
+        if held.get("type") in ("Complete", "Failed") and held.get("status") == "True":
+            return parse_time(held.get("lastTransitionTime"))
     return None
 
 
 def _written(federation: Data, *, subresource: str) -> datetime | None:
     """When the object, or its status, was last written, by what the apiserver noted."""
     times = [
-        found
+        moment
         for entry in federation["metadata"].get("managedFields") or ()
         if (entry.get("subresource") or "") == subresource
-        and (found := parse_time(entry.get("time")))
+        and (moment := parse_time(entry.get("time")))
     ]
     return max(times, default=None)
 

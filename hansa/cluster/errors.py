@@ -71,10 +71,10 @@ def _unknown_user(error: ApiError, kube: Kube) -> HansaError:
 
 
 def _forbidden(error: ApiError, kube: Kube) -> HansaError:
-    found, place = _FORBIDDEN.search(error.message), _NAMESPACE.search(error.message)
-    if not found:  # a quota or an admission policy speaks for itself
+    match, place = _FORBIDDEN.search(error.message), _NAMESPACE.search(error.message)
+    if not match:  # a quota or an admission policy speaks for itself
         return ClusterError(f"the apiserver refused it: {error.message}")
-    user, verb, resource, group = found.groups()
+    user, verb, resource, group = match.groups()
     kind = f"{resource}.{group}" if group else resource
     scope = f"-n {place[1]}" if place else "-A"
     where = f"in namespace {place[1]}" if place else "in all namespaces"
@@ -133,8 +133,8 @@ def _path(cause: Data) -> str:
 
 
 def _manager(cause: Data) -> str:
-    found = re.search(r'conflict with "([^"]*)"', str(cause.get("message") or ""))
-    return found[1] if found else "another tool"
+    match = re.search(r'conflict with "([^"]*)"', str(cause.get("message") or ""))
+    return match[1] if match else "another tool"
 
 
 def _invalid(error: ApiError, kube: Kube) -> HansaError:
@@ -148,5 +148,5 @@ def _invalid(error: ApiError, kube: Kube) -> HansaError:
         return InputError(f"the apiserver refused it: {error.message}")
     (field, message), *rest = dict(causes).items()
     more = f"and {len(rest)} more: {', '.join(path for path, _ in rest[:5])}" if rest else ""
-    told = message.rpartition(f"{field}: ")[2]  # our own rules name the field themselves
-    return InputError(f"{field}: {told}", hint=more)
+    why = message.rpartition(f"{field}: ")[2]  # our own rules name the field themselves
+    return InputError(f"{field}: {why}", hint=more)

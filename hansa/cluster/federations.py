@@ -83,11 +83,11 @@ class Federations:
         """Jobs and Pods with its label that belong to these objects, by uid."""
         chosen = {"labelSelector": f"{api.LABEL_FEDERATION}={name}"}
         with self._explained(name):
-            found = [
+            items = [
                 *self.kube.list(paths.jobs(self.namespace), **chosen)["items"],
                 *self.kube.list(paths.pods(self.namespace), **chosen)["items"],
             ]
-        return [item for item in found if owners & _owners(item)]
+        return [item for item in items if owners & _owners(item)]
 
     def pods(self, name: str, labels: dict[str, str], *, cached: bool = False) -> list[Data]:
         """Pods of its Jobs; `cached` spares the apiserver where a second does not matter."""
@@ -95,8 +95,8 @@ class Federations:
         selector = ",".join(f"{label}={value}" for label, value in chosen.items())
         extra = {"resourceVersion": "0"} if cached else {}
         with self._explained(name):
-            found = self.kube.list(paths.pods(self.namespace), labelSelector=selector, **extra)
-        items: list[Data] = found["items"]
+            listed = self.kube.list(paths.pods(self.namespace), labelSelector=selector, **extra)
+        items: list[Data] = listed["items"]
         return items
 
     def look(self, name: str) -> Look:

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from hansa.api import ANNOTATION_RETRY
 from hansa.cluster.client import Data
 
-CONCLUDED = ("Updated", "Empty", "Failed")
-
 
 class Wait(NamedTuple):
     """One clock that runs."""
@@ -20,14 +18,14 @@ class Wait(NamedTuple):
 
 def status(federation: Data) -> Data:
     """Its status; empty while nobody has written one."""
-    found: Data = federation.get("status") or {}
-    return found
+    data: Data = federation.get("status") or {}
+    return data
 
 
 def current(federation: Data) -> Data:
     """Its open round; empty when none is open."""
-    found: Data = status(federation).get("current") or {}
-    return found
+    data: Data = status(federation).get("current") or {}
+    return data
 
 
 def parse_time(text: Any) -> datetime | None:
@@ -35,16 +33,16 @@ def parse_time(text: Any) -> datetime | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def condition(federation: Data, type_: str) -> Data:
     """One condition; empty when it is not there."""
-    found = status(federation).get("conditions") or ()
-    return next((c for c in found if c.get("type") == type_), {})
+    conditions = status(federation).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == type_), {})
 
 
 def is_seen(federation: Data) -> bool:

@@ -9,7 +9,6 @@ from hansa.cluster.client import Data
 from hansa.cluster.doubts import CHECK, doubts
 from hansa.cluster.federations import Look
 from hansa.cluster.state import (
-    CONCLUDED,
     Wait,
     condition,
     current,
@@ -19,6 +18,7 @@ from hansa.cluster.state import (
     status,
 )
 from hansa.cluster.words import ago, ahead, clock, ratio
+from hansa.words import count
 
 SHOWN_EVENTS = 8
 SHOWN_ENVIRONMENTS = 20
@@ -81,9 +81,9 @@ def listing(federations: Iterable[Data], now: datetime, *, wide: bool, spaces: b
 
 
 def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
-    """One screen that answers why a federation stands still."""
+    """One screen that answers why a federation is stalled."""
     federation = look.federation
-    found = doubts(look, now)
+    warnings = doubts(look, now)
     tables = [
         _conditions(federation, now),
         _environments(look, now, wide=wide),
@@ -94,7 +94,7 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
         headline=headline(federation, now),
         phase=str(status(federation).get("phase") or "Pending"),
         lines=waits(federation, now),
-        warnings=[*found, *([CHECK] if found else [])],
+        warnings=[*warnings, *([CHECK] if warnings else [])],
         tables=[table for table in tables if table.rows],
         footer=_footer(look),
     )
@@ -103,7 +103,7 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
 def headline(federation: Data, now: datetime) -> str:
     """Name, phase, round and success in one line."""
     metadata, state = federation["metadata"], status(federation)
-    rounds = (federation.get("spec") or {}).get("rounds", "?")
+    rounds = (federation.get("spec") or {}).get("rounds")
     parts = [str(state.get("phase") or "Pending")]
     if metadata.get("deletionTimestamp"):
         parts = ["being deleted"]
@@ -113,7 +113,8 @@ def headline(federation: Data, now: datetime) -> str:
         opened = parse_time(open_.get("openedAt"))
         since = f" open since {clock(opened)} ({ago(opened, now)})" if opened else ""
         parts.append(f"{what} {open_.get('round')}{since}")
-    parts.append(f"{state.get('completed') or 0} of {rounds} rounds done")
+    of = count(rounds, "round") if rounds else "? rounds"
+    parts.append(f"{state.get('completed') or 0} of {of} done")
     if state.get("success"):
         best = state.get("best") or {}
         also = f" (best {ratio(best.get('success'))}, round {best['round']})" if best else ""
@@ -131,7 +132,7 @@ def waits(federation: Data, now: datetime) -> list[str]:
     if not open_:
         return []
     environments = open_.get("environments") or []
-    pending = [e for e in environments if e.get("state") not in CONCLUDED]
+    pending = [e for e in environments if e.get("state") not in api.CONCLUDED]
     if open_.get("members") is not None:
         attempt = (open_.get("aggregator") or {}).get("attempt", 1)
         lines = [f"waits for the aggregator (attempt {attempt})"]
@@ -180,9 +181,9 @@ def _environments(look: Look, now: datetime, *, wide: bool) -> Table:
 
 def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[str, ...]:
     open_ = current(look.federation)
-    told = {e["name"]: e for e in open_.get("environments") or ()}.get(line["name"], {})
+    environment = {e["name"]: e for e in open_.get("environments") or ()}.get(line["name"], {})
     pod = _pod(look, line.get("job") or "")
-    wait = environment_wait(open_, told, _created(look, line.get("job") or "", pod))
+    wait = environment_wait(open_, environment, _created(look, line.get("job") or "", pod))
     explored = f"{line.get('succeeded', 0)}/{line['explored']}" if line.get("explored") else ""
     explored += f" ({line['broken']} broken)" if line.get("broken") else ""
     alone = ratio(line.get("own")), str(line.get("gain") or "")
@@ -240,12 +241,12 @@ def _history(federation: Data) -> Table:
 
 
 def _events(look: Look, now: datetime, limit: int | None) -> Table:
-    found = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
-    chosen = found[-limit:] if limit else found
+    events = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
+    chosen = events[-limit:] if limit else events
     return Table(
         titles=("EVENT", "AGE", "OBJECT", "MESSAGE"),
         rows=[_event(event, now) for event in chosen],
-        rest=f"and {len(found) - len(chosen)} older: -o wide" if len(found) > len(chosen) else "",
+        rest=f"and {len(events) - len(chosen)} older: -o wide" if len(events) > len(chosen) else "",
     )
 
 
@@ -265,8 +266,8 @@ def event_time(event: Data) -> datetime | None:
     """When it last happened; the two generations of Events keep that in different places."""
     series = (event.get("series") or {}).get("lastObservedTime")
     for text in (series, event.get("lastTimestamp"), event.get("eventTime")):
-        if found := parse_time(text):
-            return found
+        if moment := parse_time(text):
+            return moment
     return parse_time((event.get("metadata") or {}).get("creationTimestamp"))
 
 
@@ -286,8 +287,8 @@ def news(federation: Data) -> list[str]:
         ended = f"{entry['outcome']} {entry.get('updates', '')}".strip()
         lines.append(f"round {entry['round']}: {ended}{mean}")
     for type_ in ("Accepted", "Degraded"):
-        found = condition(federation, type_)
-        if (type_, found.get("status")) in (("Accepted", "False"), ("Degraded", "True")):
-            lines.append(f"{type_} {found.get('status')}: {found.get('message')}")
+        held = condition(federation, type_)
+        if (type_, held.get("status")) in (("Accepted", "False"), ("Degraded", "True")):
+            lines.append(f"{type_} {held.get('status')}: {held.get('message')}")
     progress = condition(federation, "Progressing").get("message") or "no operator has seen it yet"
     return [*lines, f"{state.get('phase') or 'Pending'}: {progress}"]

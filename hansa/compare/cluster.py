@@ -18,6 +18,7 @@ from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result, check_same
 from hansa.errors import Garbled, InputError
+from hansa.sentences import first_misfit
 from hansa.spec import MAX_FEDERATION_NAME, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
@@ -75,10 +76,10 @@ def collect(
     """Results of the runs that are over, and of the others why there is none yet.
 
     `objects`: the namespace's Federations by name; `known`: results that are there already. The
-    base model is played by every run before its first round, with the same tasks and luck: its
-    result is read there.
+    base model is played by every run before its first round, with the same tasks and random
+    seeds: its result is read there.
     """
-    found: list[tuple[Run, Result]] = []
+    results: list[tuple[Run, Result]] = []
     missing: dict[str, str] = {}
     for run in runs:
         if not run.kind.trains:
@@ -96,16 +97,16 @@ def collect(
             missing[run.id] = str(error)
             continue
         seconds = _seconds(document, federation)
-        found.append((run, made.model_copy(update={"wall_seconds": seconds})))
+        results.append((run, made.model_copy(update={"wall_seconds": seconds})))
     for run in runs:
         if not run.kind.trains:
-            all_ = [*known, *(one for _, one in found)]
+            all_ = [*known, *(one for _, one in results)]
             base = _base(run, wanted, [one for one in all_ if one.seed == run.seed])
             if base is None:
                 missing[run.id] = "no other run of its seed is over"
             else:
-                found.append((run, base))
-    return found, missing
+                results.append((run, base))
+    return results, missing
 
 
 def _read(run: Run, federation: Federation, store: ObjectStore) -> Result:
@@ -120,10 +121,8 @@ def _parsed(document: Data) -> Federation:
         return Federation.model_validate(document)
     except ValidationError as error:
         name = document["metadata"]["name"]
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"{name}: {where}: {first['msg']}",
+            f"{name}: {first_misfit(error)}",
             hint="the operator may be of another version than this program",
         ) from None
 

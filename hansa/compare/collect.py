@@ -56,14 +56,14 @@ class Finished:
         """What silos serve themselves, where they choose, after the adapter evaluated last."""
         if self._run.federation.spec.personalization == "none":
             return []
-        found = []
+        manifests = []
         for name in self._environments:
             key = keys.personal_folder(self._prefix, name, evaluated) + keys.MANIFEST
             manifest = self._read(PersonalManifest, key)
             if manifest is not None:
                 _check_author(key, manifest.environment, name)
-                found.append(manifest)
-        return found
+                manifests.append(manifest)
+        return manifests
 
     def personal_rows(self, chosen: Iterable[PersonalManifest], final: int) -> list[Row]:
         """How these do at home, which is all that they are for; a guard may keep another round's
@@ -75,12 +75,13 @@ class Finished:
 
     def own_adapters(self) -> dict[str, tuple[int, bytes]]:
         """The last adapter of each environment, with its round; none where they share one."""
-        found: dict[str, tuple[int, bytes]] = {}
+        adapters: dict[str, tuple[int, bytes]] = {}
         for manifest in self._updates if self.is_apart else ():
             if manifest.trained:
                 folder = keys.update_folder(self._prefix, manifest.environment, manifest.round)
-                found[manifest.environment] = manifest.round, self._store.get(folder + keys.ADAPTER)
-        return found
+                data = self._store.get(folder + keys.ADAPTER)
+                adapters[manifest.environment] = manifest.round, data
+        return adapters
 
     def shared_adapter(self, final: int) -> bytes:
         """The adapter of all silos after the final round; round 0's is nobody's object."""
@@ -124,15 +125,15 @@ class Finished:
     @cached_property
     def _updates(self) -> list[UpdateManifest]:
         """All of the run, by environment and round; read once, for several figures ask for them."""
-        found = []
+        manifests = []
         for name in self._environments:
             for round_ in self._rounds:
                 key = keys.update_folder(self._prefix, name, round_) + keys.MANIFEST
                 manifest = self._read(UpdateManifest, key)
                 if manifest is not None:
                     _check_author(key, manifest.environment, name)
-                    found.append(manifest)
-        return found
+                    manifests.append(manifest)
+        return manifests
 
     def _shards(self) -> Iterator[int]:
         for name in self._environments:

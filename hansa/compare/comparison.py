@@ -1,4 +1,4 @@
-"""A comparison's file, and the runs that it asks for; every mistake is told in one sentence."""
+"""A comparison's file, and the runs that it asks for; every mistake has one sentence."""
 
 import difflib
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class Shown(Protocol):
         ...
 
     def at(self, run: Run, rounds: int) -> None:
-        """A run has done so many rounds."""
+        """A run has done this number of rounds."""
         ...
 
     def ended(self, run: Run, problem: str) -> None:

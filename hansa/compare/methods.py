@@ -116,8 +116,8 @@ def pooled(spec: Document) -> Document:
     worlds = [
         {
             key: each[key]
-            for key in ("name", "world", "options", "demonstrationsFrom")
-            if each.get(key)
+            for key in ("name", "world", "options", "demonstrations", "demonstrationsFrom")
+            if each.get(key) not in (None, "", {})
         }
         for each in spec["environments"]
     ]

@@ -1,15 +1,29 @@
-"""One self-contained HTML page about a comparison, in the clothes of a run's report."""
+"""One self-contained HTML page about a comparison, in the style of a run's report."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from hansa.compare import table as tables
-from hansa.compare import text
+from hansa.compare import text, verdict
 from hansa.compare.methods import METHODS
 from hansa.compare.table import Line, Table
 from hansa.intervals import Interval
 from hansa.report.charts import SHAPES, Axes, Series, legend, lines
-from hansa.report.markup import Child, Html, details, percent, points, table, tag
+from hansa.report.markup import (
+    Child,
+    Html,
+    Section,
+    change,
+    contents,
+    counted,
+    details,
+    figure,
+    limits,
+    percent,
+    section,
+    table,
+    tag,
+)
 from hansa.report.page import header, whole_page
 
 _HINT = (
@@ -22,20 +36,21 @@ _HINT = (
 
 
 MOST_BANDS = 4
-"""Bands that can be told apart in one chart; more methods get a small chart each."""
+"""Bands that can be distinguished in one chart; more methods get a small chart each."""
 
 
 def render(shown: Table) -> str:
     """The page; equal results give equal bytes."""
     data = tables.to_data(shown)
+    offered = [_table(shown), _curves(shown), _costs(shown), _methods(shown)]
+    sections = [one for one in offered if one is not None]
     body = tag(
         "main",
         header("Hansa comparison", shown.title, [tag("span", fact) for fact in _facts(shown)]),
+        tag("p", " ".join(verdict.sentences(shown)), class_="verdict"),
         _missing(shown),
-        _table(shown),
-        _curves(shown),
-        _costs(shown),
-        _methods(shown),
+        contents(sections),
+        *(one.html for one in sections),
     )
     return whole_page(f"{shown.title} · Hansa comparison", body, _without_rows(data))
 
@@ -45,37 +60,32 @@ def _without_rows(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(shown: Table) -> list[str]:
-    runs = len(shown.results)
     models = sorted({row.model for result in shown.results for row in result.rows})
     machines = sorted({result.machine for result in shown.results})
     seeds = {result.seed for result in shown.results}
-    told = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
-    return [*models, f"{runs} runs", told, *machines]
+    runs = counted(len(shown.results), "run")
+    return [*models, runs, counted(len(seeds), "seed"), *machines]
 
 
 def _missing(shown: Table) -> Html | None:
     if not shown.missing:
         return None
-    said = tag("strong", f"{len(shown.missing)} runs are missing: ")
+    verb = "is" if len(shown.missing) == 1 else "are"
+    said = tag("strong", f"{counted(len(shown.missing), 'run')} {verb} missing: ")
     named = text.missing(shown.missing, {result.method for result in shown.results})
     return tag("div", tag("p", said, named), class_="trouble", role="note")
 
 
-def _section(title: str, identifier: str, *children: Child) -> Html:
-    heading = tag("h2", title, id=identifier)
-    return tag("section", heading, *children, aria_labelledby=identifier)
-
-
-def _table(shown: Table) -> Html:
+def _table(shown: Table) -> Section:
     if not shown.lines:
-        return _section("Success", "success", tag("p", "No run is over yet.", class_="empty"))
+        return section("success", "Success", tag("p", "No run is over yet.", class_="empty"))
     against = [f"against {shown.reference}"] if shown.reference else []
     heads: list[Child] = ["method", "macro", *against, *shown.environments, "micro", "seeds"]
     rows = [_row(shown, line) for line in shown.lines]
-    return _section(
-        "Success on held-out tasks after the last round",
+    return section(
         "success",
-        table(heads, rows, label="Success by method and environment", class_="stacked"),
+        "Success on held-out tasks after the last round",
+        table(heads, rows, caption="Success by method and environment", class_="stacked"),
         tag("p", _HINT, class_="hint"),
     )
 
@@ -87,17 +97,12 @@ def _row(shown: Table, line: Line) -> list[Child]:
     return [line.name, _cell(summary.macro), *against, *worlds, _cell(summary.micro), summary.seeds]
 
 
-def _cell(figure: Interval) -> Html:
-    limits = f"[{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
-    return tag("td", tag("b", percent(figure.value)), tag("small", limits))
+def _cell(rate: Interval) -> Html:
+    return tag("td", tag("b", percent(rate.value)), tag("small", limits(rate)))
 
 
-def _change(figure: Interval | None) -> Html:
-    if figure is None:
-        return tag("td", "–")
-    way = "up" if figure.low > 0 else "down" if figure.high < 0 else "even"
-    limits = f"[{points(figure.low)}, {points(figure.high)}]"
-    return tag("td", tag("b", points(figure.value), class_=way), tag("small", limits))
+def _change(difference: Interval | None) -> Html:
+    return tag("td", "–" if difference is None else change(difference))
 
 
 def _look(shown: Table, line: Line) -> tuple[str, int]:
@@ -106,33 +111,34 @@ def _look(shown: Table, line: Line) -> tuple[str, int]:
     return f"s{index % len(SHAPES)}", (index + index // len(SHAPES)) % len(SHAPES)
 
 
-def _curves(shown: Table) -> Html | None:
+def _curves(shown: Table) -> Section | None:
     drawn = [line for line in shown.lines if line.curve]
     if not drawn:
         return None
     last = max(line.curve[-1][0] for line in drawn)
     named = [(line.name, *_look(shown, line)) for line in drawn]
-    by_world = [_panel(name, _chart(shown, drawn, last, name)) for name in shown.environments]
+    by_world = [figure(name, _chart(shown, drawn, last, name)) for name in shown.environments]
     by_method = [
-        _panel(line.name, _chart(shown, _beside_reference(shown, line), last, "", alone=line.name))
+        figure(line.name, _chart(shown, _beside_reference(shown, line), last, "", alone=line.name))
         for line in drawn
         if len(drawn) > MOST_BANDS
     ]
-    return _section(
-        "Success by round",
+    return section(
         "rounds",
+        "Success by round",
         tag("p", "Bands are 95\u202f% intervals over seeds and episodes.", class_="lead"),
-        tag("figure", _chart(shown, drawn, last, ""), legend(named), class_="overview"),
+        figure(
+            "Macro average of each method, by round",
+            _chart(shown, drawn, last, ""),
+            legend(named),
+            class_="overview",
+        ),
         tag("h3", "In each environment"),
         tag("div", *by_world, class_="panels"),
         tag("h3", f"Each method, beside {shown.reference or 'nothing'}") if by_method else None,
         tag("div", *by_method, class_="panels") if by_method else None,
         details("Figures of the curves", _figures(drawn, last)),
     )
-
-
-def _panel(name: str, drawing: Html) -> Html:
-    return tag("figure", tag("figcaption", tag("strong", name)), drawing)
 
 
 def _beside_reference(shown: Table, line: Line) -> list[Line]:
@@ -161,7 +167,7 @@ def _chart(shown: Table, drawn: Sequence[Line], last: int, name: str, alone: str
     height = 320 if whole else 140
     axes = Axes(first=0, last=max(1, last), top=1.0, height=height, show=_tick)
     titles = [
-        (round_, "\n".join([f"round {round_}", *_told(by_round, round_)]))
+        (round_, "\n".join([f"round {round_}", *_at(by_round, round_)]))
         for round_ in range(last + 1)
     ]
     return lines(
@@ -186,9 +192,9 @@ def _tick(ratio: float) -> str:
     return f"{ratio * 100:.3g}\u202f%"
 
 
-def _told(by_round: dict[str, list[tuple[int, Interval]]], round_: int) -> list[str]:
-    found = [(name, dict(told).get(round_)) for name, told in by_round.items()]
-    return [f"{name} {percent(figure.value)}" for name, figure in found if figure]
+def _at(by_round: dict[str, list[tuple[int, Interval]]], round_: int) -> list[str]:
+    rates = [(name, dict(curve).get(round_)) for name, curve in by_round.items()]
+    return [f"{name} {percent(rate.value)}" for name, rate in rates if rate]
 
 
 def _figures(drawn: Sequence[Line], last: int) -> Html:
@@ -198,11 +204,10 @@ def _figures(drawn: Sequence[Line], last: int) -> Html:
         if any(figures):
             rows.append([round_, *(f"{f.value * 100:.1f}" if f else "–" for f in figures)])
     heads = ["round", *(line.name for line in drawn)]
-    return table(heads, rows, label="Macro average by round", class_="dense")
+    return table(heads, rows, caption="Macro average by round, in per cent", class_="dense")
 
 
-def _costs(shown: Table) -> Html | None:
-    told = [line for line in shown.lines if line.shares]
+def _costs(shown: Table) -> Section | None:
     rows: list[list[Child]] = [
         [
             line.name,
@@ -211,25 +216,26 @@ def _costs(shown: Table) -> Html | None:
             text.span(line.seconds),
             round(line.steps),
         ]
-        for line in told
+        for line in shown.lines
+        if line.shares
     ]
     heads = ["method", "silos send", "MB", "time", "steps"]
-    shared = table(heads, rows, label="Cost of a run by method")
+    shared = table(heads, rows, caption="Cost of a run by method")
     hint = (
         "MB are those of all silos and rounds together, both ways; of a centralized method the "
         "trajectories that silos give away, compressed. Times depend on the machine and on what "
         "ran beside; steps are the optimizer's in the rounds, without those that a silo which "
         "personalizes takes alone after the last one."
     )
-    return _section("What a run costs", "costs", shared, tag("p", hint, class_="hint"))
+    return section("costs", "What a run costs", shared, tag("p", hint, class_="hint"))
 
 
-def _methods(shown: Table) -> Html:
+def _methods(shown: Table) -> Section:
     here = [(line.name, line.about) for line in shown.lines]
     known = {line.method for line in shown.lines}
     left = [(name, method.about) for name, method in METHODS.items() if name not in known]
     others = details("Methods that are not in this comparison", _list(left)) if left else None
-    return _section("Methods", "methods", _list(here), others)
+    return section("methods", "Methods", _list(here), others)
 
 
 def _list(entries: Sequence[tuple[str, str]]) -> Html:

@@ -66,7 +66,7 @@ class Bar:
         self._tasks[run.id] = self._progress.add_task(name, total=_size(run))
 
     def at(self, run: Run, rounds: int) -> None:
-        """A run has done so many rounds."""
+        """A run has done this number of rounds."""
         self._rounds[run.id] = rounds
         self._progress.update(self._tasks[run.id], completed=rounds)
         self._update()
@@ -86,8 +86,8 @@ class Bar:
 
     def _update(self) -> None:
         done = sum(self._rounds.values())
-        told = f"{self._done} of {self._runs} runs"
-        self._progress.update(self._all, completed=done, description=told)
+        description = f"{self._done} of {self._runs} runs"
+        self._progress.update(self._all, completed=done, description=description)
 
 
 def _size(run: Run) -> int:

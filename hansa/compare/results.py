@@ -139,7 +139,7 @@ def by_environment(
 ) -> dict[str, dict[str, list[int]]]:
     """An evaluation's tasks by environment; pooled ones carry its name.
 
-    By the name of who evaluated it cannot be told: a silo may be called as the pool is.
+    By the name of who evaluated that is unclear: a silo may be called as the pool is.
     """
     if not pooled:
         return {document.environment: document.tasks}
@@ -214,9 +214,9 @@ def _short(value: Any) -> str:
 
 def read_all(out: Path, wanted: Wanted) -> dict[str, Result]:
     """All results that are there, by the run's id; those of two base models are not mixed."""
-    found = {run.id: result for run in wanted.runs if (result := read(out, run))}
+    known = {run.id: result for run in wanted.runs if (result := read(out, run))}
     bases: dict[str, str] = {}
-    for name, result in found.items():
+    for name, result in known.items():
         if result.base_model:
             bases.setdefault(result.base_model, name)
     if len(bases) > 1:
@@ -225,4 +225,4 @@ def read_all(out: Path, wanted: Wanted) -> dict[str, Result]:
             f"{out / RESULTS / second}.json: was made with another base model than {first}.json",
             hint="remove those of the one that you do not mean",
         )
-    return found
+    return known

@@ -1,8 +1,8 @@
 """Scoring adapters in all worlds, with the evaluate-only Job that ends every federation.
 
 Each adapter gets a place of its own in the run's store, laid out like a federation whose only
-environment has all worlds. The Job plays there exactly the tasks, with the same luck, that the
-silos' own evaluations play.
+environment has all worlds. The Job plays there exactly the tasks, with the same random
+seeds, that the silos' own evaluations play.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,19 +51,19 @@ def score(
     A shared one is scored in the worlds that it has not seen. Without adapters the base is scored,
     in all of them.
     """
-    told = {
+    assignments = {
         name: _assignment(run, store, name, round_, data)
         for name, (round_, data) in adapters.items()
         if _foreign(run, name)
     }
     if not adapters:
-        told = {BASE: _assignment(run, store, BASE, 0, b"")}
-    _carry_out(run, folder, store, told, parallel)
+        assignments = {BASE: _assignment(run, store, BASE, 0, b"")}
+    _carry_out(run, folder, store, assignments, parallel)
     store.ensure()
     reader = store.store()
     return {
         name: EvaluationDocument.model_validate_json(reader.get(_document(one)))
-        for name, one in told.items()
+        for name, one in assignments.items()
     }
 
 
@@ -101,15 +101,15 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
     )
 
 
-def _document(told: Assignment) -> str:
-    return keys.evaluation(told.storage.prefix, told.environment, told.start.round)
+def _document(one: Assignment) -> str:
+    return keys.evaluation(one.storage.prefix, one.environment, one.start.round)
 
 
 def _carry_out(
     run: Run,
     folder: RunDir,
     store: LocalStore,
-    told: Mapping[str, Assignment],
+    assignments: Mapping[str, Assignment],
     parallel: int | None,
 ) -> None:
     """Run the Jobs side by side; one that fails ends the scoring with its own sentence."""
@@ -120,7 +120,7 @@ def _carry_out(
         return store.environ(RUNNER)
 
     with LocalExecutor(folder.jobs, environ, capacity, own_credentials=False) as executor:
-        for name, assignment in told.items():
+        for name, assignment in assignments.items():
             executor.create(_request(run, name, assignment))
         jobs = executor.observe()
         while any(job.is_active for job in jobs):
@@ -130,14 +130,14 @@ def _carry_out(
     _refuse_failures(jobs)
 
 
-def _request(run: Run, name: str, told: Assignment) -> JobRequest:
+def _request(run: Run, name: str, assignment: Assignment) -> JobRequest:
     return JobRequest(
         name=names.fit(f"{run.federation.metadata.name}-score-{name}"),
         role="evaluate",
-        round=told.round,
-        environment=told.environment,
+        round=assignment.round,
+        environment=assignment.environment,
         attempt=1,
-        assignment=told,
+        assignment=assignment,
     )
 
 

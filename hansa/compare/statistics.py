@@ -67,8 +67,8 @@ def summarize(samples: Mapping[int, Sample]) -> Summary:
 def difference(samples: Mapping[int, Sample], reference: Mapping[int, Sample]) -> Interval | None:
     """How much higher the macro average is than the reference's, over the seeds that both have.
 
-    Seeds are drawn in pairs. Both played the same tasks with the same luck, but their rates are
-    drawn as if they had not: if anything, the interval is too wide.
+    Seeds are drawn in pairs. Both played the same tasks with the same random seeds, but
+    their rates are drawn as if they had not: if anything, the interval is too wide.
     """
     seeds = sorted(samples.keys() & reference.keys())
     if not seeds:
@@ -96,11 +96,11 @@ def _drawn(runs: Sequence[Sample], names: Sequence[str], stream: int = 0) -> "ND
 
     # RandomState's streams never change between versions of numpy; those of Generator may.
     chosen = np.random.RandomState(_SEED).randint(0, len(runs), size=(DRAWS, len(runs)))
-    luck = np.random.RandomState(_SEED + 1 + stream)
+    episodes = np.random.RandomState(_SEED + 1 + stream)
     won = np.array([[run[n].success * run[n].effective for n in names] for run in runs])
     all_ = np.array([[run[n].effective for n in names] for run in runs])
     weight = np.array([[run[n].weight for n in names] for run in runs])
-    rates = luck.beta(won[chosen] + 0.5, (all_ - won)[chosen] + 0.5)
+    rates = episodes.beta(won[chosen] + 0.5, (all_ - won)[chosen] + 0.5)
     columns = rates.mean(axis=1)
     macro = columns.mean(axis=1, keepdims=True)
     shares = weight / weight.sum(axis=1, keepdims=True)

@@ -62,9 +62,9 @@ class Table:
     """What the table was made from."""
 
 
-def build(wanted: Wanted, found: dict[str, Result]) -> Table:
+def build(wanted: Wanted, results: dict[str, Result]) -> Table:
     """The table of what is there."""
-    done = [found[run.id] for run in wanted.runs if run.id in found]
+    done = [results[run.id] for run in wanted.runs if run.id in results]
     reference = last([r for r in done if r.method == wanted.reference], wanted.environments)
     lines: list[Line] = []
     for method in wanted.methods:
@@ -76,7 +76,7 @@ def build(wanted: Wanted, found: dict[str, Result]) -> Table:
         reference=wanted.reference,
         environments=wanted.environments,
         lines=lines,
-        missing=[run.id for run in wanted.runs if not _is_whole(found.get(run.id), wanted)],
+        missing=[run.id for run in wanted.runs if not _is_whole(results.get(run.id), wanted)],
         results=done,
     )
 
@@ -193,10 +193,10 @@ def _curves(
     macro: list[tuple[int, Interval]] = []
     each: dict[str, list[tuple[int, Interval]]] = {name: [] for name in wanted.environments}
     for round_ in rounds if len(rounds) > 1 else ():
-        found = {r.seed: s for r in mine if (s := _sample(r.rows, wanted.environments, round_))}
-        if not found:
+        samples = {r.seed: s for r in mine if (s := _sample(r.rows, wanted.environments, round_))}
+        if not samples:
             continue
-        summary = statistics.summarize(found)
+        summary = statistics.summarize(samples)
         macro.append((round_, summary.macro))
         for name, figure in summary.environments.items():
             each[name].append((round_, figure))

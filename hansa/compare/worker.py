@@ -82,7 +82,7 @@ def _measured(run: Run, folder: RunDir, parallel: int | None) -> Result:
 
 def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Adapters]:
     """Run the federation to its end; what it measured, and adapters to score elsewhere."""
-    found: list[tuple[Result, Adapters]] = []
+    outcomes: list[tuple[Result, Adapters]] = []
 
     def collect(ended: Federation, folder: RunDir, store: ObjectStore) -> None:
         if ended.status.phase == "Succeeded":
@@ -91,14 +91,14 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
             adapters = finished.own_adapters()
             if run.unseen:
                 adapters = {scoring.SHARED: (made.final, finished.shared_adapter(made.final))}
-            found.append((made, adapters))
+            outcomes.append((made, adapters))
 
     options = Options(embedded=True, parallel=parallel)
     status = run_loop(run.federation, folder, options, PlainDisplay(), collect).status
-    if not found:
+    if not outcomes:
         progressing = next((c for c in status.conditions if c.type == "Progressing"), None)
         raise HansaError(progressing.message if progressing else status.phase)
-    return found[0]
+    return outcomes[0]
 
 
 def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:
@@ -124,8 +124,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
-    """What a worker is told; it never reads the comparison, which may have changed since."""
-    told = {
+    """What a worker carries out; it never reads the comparison, which may have changed since."""
+    document = {
         "method": run.method,
         "base": run.base,
         "seed": run.seed,
@@ -136,26 +136,27 @@ def order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
         "parallel": parallel,
         "keep": keep,
     }
-    return json.dumps(told).encode()
+    return json.dumps(document).encode()
 
 
 def main() -> int:
     """`python -m hansa.compare.worker FILE`, with an order in the file."""
     signal.signal(signal.SIGTERM, _stop)
-    told = json.loads(Path(sys.argv[1]).read_bytes())
+    document = json.loads(Path(sys.argv[1]).read_bytes())
     federation, silos = (
-        Federation.model_validate_json(json.dumps(told[name])) for name in ("federation", "silos")
+        Federation.model_validate_json(json.dumps(document[name]))
+        for name in ("federation", "silos")
     )
     run = Run(
-        method=told["method"],
-        base=told["base"],
-        seed=told["seed"],
+        method=document["method"],
+        base=document["base"],
+        seed=document["seed"],
         federation=federation,
         silos=silos,
-        unseen=tuple(told["unseen"]),
+        unseen=tuple(document["unseen"]),
     )
     try:
-        carry_out(run, Path(told["out"]), parallel=told["parallel"], keep=told["keep"])
+        carry_out(run, Path(document["out"]), parallel=document["parallel"], keep=document["keep"])
     except KeyboardInterrupt:
         return 128 + signal.SIGTERM
     except HansaError as error:

@@ -4,11 +4,23 @@ import json
 from pathlib import Path
 
 from hansa.errors import InputError
+from hansa.store.base import Credentials
 
 
 def of_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
     """Whose variables take results out of a store: the default's, or the aggregator's."""
     return given.get("default") or given.get("aggregator") or {}
+
+
+def signer(variables: dict[str, str]) -> Credentials | None:
+    """Who signs with these AWS_* variables; None: whoever the usual AWS chain finds."""
+    if "AWS_ACCESS_KEY_ID" not in variables or "AWS_SECRET_ACCESS_KEY" not in variables:
+        return None
+    return Credentials(
+        access_key=variables["AWS_ACCESS_KEY_ID"],
+        secret_key=variables["AWS_SECRET_ACCESS_KEY"],
+        session_token=variables.get("AWS_SESSION_TOKEN"),
+    )
 
 
 def read_credentials(path: Path) -> dict[str, dict[str, str]]:

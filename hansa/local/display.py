@@ -6,11 +6,13 @@ import time
 from typing import Any
 
 from rich.console import Console, Group
+from rich.control import Control
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from hansa.jobs import Event, ObservedJob
+from hansa.local import timeleft
 from hansa.local.executor import LocalExecutor
 from hansa.status import EnvironmentStatus, Federation
 
@@ -66,37 +68,67 @@ class LiveDisplay:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        # Drawn by the loop alone, which calls several times a second: no other thread draws
+        # between a look at the terminal's size and what is drawn for it.
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+        self._size = self._console.size
+        self._warnings: list[Text] = []
         self._began = time.monotonic()
-        self._first_completed: int | None = None
+        self._done_before: float | None = None
 
     def __enter__(self) -> "LiveDisplay":
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._fit()
         self._live.stop()
 
     def show(
         self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
     ) -> None:
         """Redraw."""
-        if self._first_completed is None:
-            self._first_completed = federation.status.completed
+        self._fit()
         progress = {job.environment: executor.progress(job.name) for job in jobs if job.is_active}
-        self._live.update(Group(self._headline(federation), _table(federation, progress)))
+        headline = self._headline(federation, self._left(federation, progress))
+        self._live.update(Group(headline, _table(federation, progress)), refresh=True)
 
     def tell(self, event: Event) -> None:
         """Warnings stay on the screen; the rest shows in the table."""
         if event.warning:
-            self._console.print(Text(f"warning: {event.message}", style="yellow"))
+            self._fit()
+            self._warnings.append(Text(f"warning: {event.message}", style="yellow"))
+            self._console.print(self._warnings[-1])
 
-    def _headline(self, federation: Federation) -> Text:
+    def _fit(self) -> None:
+        """Begin anew on a terminal that was resized.
+
+        It may have wrapped the old table into more rows, or taken some back from above the screen,
+        and does not say so: whatever is visible goes, and the warnings are written again.
+        """
+        size = self._console.size
+        if size == self._size:
+            return
+        self._size = size
+        self._console.control(Control.clear(), Control.home())
+        for warning in self._warnings:
+            self._console.print(warning)
+
+    def _left(self, federation: Federation, progress: dict[str, dict[str, Any]]) -> str:
+        if federation.status.phase != "Running":
+            return ""
+        if _is_choosing(federation):
+            return ", silos choose what they serve"
+        done, whole = timeleft.work(federation, progress)
+        if self._done_before is None:  # what an earlier command did says nothing about the pace
+            self._done_before = done
+        seconds = time.monotonic() - self._began
+        left = timeleft.left(seconds, done - self._done_before, whole - done)
+        return ", time left not known yet" if left is None else f", about {_span(left)} left"
+
+    def _headline(self, federation: Federation, left: str) -> Text:
         status, rounds = federation.status, federation.spec.rounds
         seconds = time.monotonic() - self._began
-        done = status.completed - (self._first_completed or 0)
-        ahead = rounds - status.completed
-        left = f", about {_span(seconds / done * ahead)} left" if done and ahead else ""
         best = f"  best {float(status.best.success):.1%}" if status.best else ""
         success = (
             f"success {float(status.success):.1%}" if status.success else "evaluating the base"
@@ -107,6 +139,14 @@ class LiveDisplay:
             f"[bold]{federation.metadata.name}[/]  {bar} round {status.completed}/{rounds}  "
             f"[bold]{success}[/]{best}  [dim]{_span(seconds)}{left}[/]"
         )
+
+
+def _is_choosing(federation: Federation) -> bool:
+    """Whether silos personalize, which takes as many rounds as it takes."""
+    current = federation.status.current
+    return federation.spec.personalization != "none" and (
+        current is not None and current.kind == "evaluate"
+    )
 
 
 def _table(federation: Federation, progress: dict[str, dict[str, Any]]) -> Table:

@@ -24,9 +24,11 @@ from hansa.assignment import (
     ENV_MODEL_CACHE,
     ENV_PROGRESS,
     ENV_REPORT,
+    REPORT_LIMIT,
     decode_report,
 )
-from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
+from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
+from hansa.logs import sentence
 from hansa.processes.capacity import Capacity
 from hansa.processes.lifeline import die_with_parent
 from hansa.processes.warm import SIGNAL_BASE, last_line
@@ -127,21 +129,17 @@ class LocalExecutor:
         return progress if isinstance(progress, dict) else {}
 
     def wait(self, seconds: float) -> None:
-        """Return when a Job has changed its state, or after so many seconds."""
+        """Return when a Job has changed its state, or after that many seconds."""
         for key, _ in self._selector.select(max(0.0, seconds)):
             program: _WarmProgram = key.data
             for message in program.read():
-                self._hear(message)
+                self._note_end(message)
             if program.is_dead:
                 self._bury(program)
         self._fill()
 
     def _observe(self, job: _Job) -> ObservedJob:
         request = job.request
-        report = None
-        if job.state == "succeeded":
-            path = job.folder / "report.json"
-            report = decode_report(path.read_bytes()) if path.exists() else None
         return ObservedJob(
             name=request.name,
             role=request.role,
@@ -151,10 +149,10 @@ class LocalExecutor:
             state=job.state,
             created_at=job.created_at,
             started_at=job.started_at,
-            exit_code=job.exit_code,
+            exit_code=job.exit_code or None,
             reason=job.reason,
             message=self._message(job),
-            report=report,
+            report=None if job.exit_code is None else _read_report(job.folder / "report.json"),
         )
 
     def _message(self, job: _Job) -> str:
@@ -163,9 +161,11 @@ class LocalExecutor:
             return ""
         if job.message or job.reason:
             return job.message or "its process was killed"
-        if job.exit_code == SIGNAL_BASE + signal.SIGKILL:
-            return "its process was killed (signal 9; out of memory, perhaps)"
-        return last_line(job.folder / "log.txt")
+        number = (job.exit_code or 0) - SIGNAL_BASE
+        if number > 0:
+            perhaps = "; out of memory, perhaps" if number == signal.SIGKILL else ""
+            return f"its process was killed (signal {number}{perhaps})"
+        return _last_words(job.folder / "log.txt")
 
     def _fill(self) -> None:
         """Start queued Jobs while there is room, oldest first."""
@@ -194,7 +194,7 @@ class LocalExecutor:
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _note_end(self, message: dict[str, Any]) -> None:
         name = str(message.get("exited", ""))
         job = self._jobs.get(name)
         if name:
@@ -213,13 +213,13 @@ class LocalExecutor:
         """The warm process died, and its Jobs with it.
 
         One that was killed is nobody's fault, so none of them counts. One that ended by itself
-        before it was ready lacks a package, say, and would end so again, for ever.
+        before it was ready lacks a package, for example, and would end so again, for ever.
         """
         self._selector.unregister(program.output)
         program.close()
         del self._programs[program.module]
         reason: FailureReason = "CannotStart" if program.is_broken else "Disrupted"
-        why = f"{program.module} cannot start: {last_line(program.log)}"
+        why = f"{program.module} cannot start: {_last_words(program.log)}"
         for job in self._jobs.values():
             if job.state == "running" and PROGRAMS[job.request.role] == program.module:
                 job.state, job.reason = "failed", reason
@@ -231,6 +231,15 @@ class LocalExecutor:
             self._programs[module] = program
             self._selector.register(program.output, selectors.EVENT_READ, program)
         return self._programs[module]
+
+
+def _read_report(path: Path) -> AnyReport | None:
+    """What a Job that ended has left; nothing when that is lost, garbled or too long."""
+    try:
+        with path.open("rb") as file:
+            return decode_report(file.read(REPORT_LIMIT + 1))
+    except OSError:
+        return None
 
 
 class _WarmProgram:
@@ -301,6 +310,11 @@ class _WarmProgram:
             self._process.stdin.flush()
         except BrokenPipeError:
             self.is_dead = True  # its output ends too, and wait() buries it
+
+
+def _last_words(log: Path) -> str:
+    """The sentence that a program ended with, as far as a status has room for it."""
+    return sentence(last_line(log))[:300]
 
 
 def now() -> datetime:

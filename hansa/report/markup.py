@@ -10,8 +10,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from hansa.intervals import Interval
 
 
 class Html(str):
@@ -72,18 +75,53 @@ def _attribute(key: str) -> str:
     return key.rstrip("_").replace("_", "-")
 
 
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with its heading, which the table of contents leads to."""
+
+    identifier: str
+    title: str
+    body: Html
+
+    @property
+    def html(self) -> Html:
+        """The element."""
+        heading = tag("h2", self.title, id=self.identifier)
+        return tag("section", heading, self.body, aria_labelledby=self.identifier)
+
+
+def section(identifier: str, title: str, *children: Child) -> Section:
+    """A section of these children."""
+    return Section(identifier, title, join(children))
+
+
+def contents(sections: Iterable[Section]) -> Html:
+    """The table of contents: a link to each section's heading."""
+    links = (tag("a", one.title, href=f"#{one.identifier}") for one in sections)
+    items = tag("ol", *(tag("li", link) for link in links))
+    return tag("nav", items, class_="contents", aria_label="Contents")
+
+
+def figure(caption: Child, *children: Child, aside: str = "", class_: str = "") -> Html:
+    """A chart below its caption; `aside` is a figure beside the caption."""
+    beside = tag("span", aside, class_="figure") if aside else None
+    head = tag("figcaption", tag("strong", caption), beside)
+    return tag("figure", head, *children, class_=class_ or None)
+
+
 def table(
     heads: Sequence[Child],
     rows: Iterable[Sequence[Child]],
     *,
-    label: str,
+    caption: str,
     class_: str = "",
 ) -> Html:
     """A table that scrolls inside itself on a narrow screen; the first column heads its row."""
     head = tag("tr", *(tag("th", cell, scope="col") for cell in heads))
     body = (_row(row) for row in rows)
-    inner = tag("table", tag("thead", head), tag("tbody", *body), class_=class_ or None)
-    return tag("div", inner, class_="scroll", role="region", aria_label=label, tabindex=0)
+    above = tag("caption", tag("span", caption))
+    inner = tag("table", above, tag("thead", head), tag("tbody", *body), class_=class_ or None)
+    return tag("div", inner, class_="scroll", role="region", aria_label=caption, tabindex=0)
 
 
 def _row(cells: Sequence[Child]) -> Html:
@@ -126,6 +164,32 @@ def percent(ratio: float) -> str:
     return f"{ratio * 100:.1f}{THIN}%"
 
 
+def limits(figure: Interval) -> str:
+    """The 95 % limits of a ratio in per cent: [31.9, 50.8]."""
+    return f"[{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
+
+
+def change(figure: Interval) -> Html:
+    """A difference in percentage points with its limits; coloured only if they exclude zero."""
+    number = tag("b", points(figure.value), class_=direction(figure))
+    return join([number, tag("small", f"[{points(figure.low)}, {points(figure.high)}]")])
+
+
+def direction(change: Interval) -> str:
+    """CSS class of a difference: a change is shown only where its interval excludes zero."""
+    return "up" if change.low > 0 else "down" if change.high < 0 else "even"
+
+
+def counted(number: int, noun: str) -> str:
+    """A count with its noun: 1 round, 2 rounds."""
+    return f"{whole(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def points(change: float) -> str:
     """A difference of ratios in percentage points, with its sign."""
     rounded = round(change * 100, 1)
@@ -133,7 +197,7 @@ def points(change: float) -> str:
 
 
 def whole(number: float | None) -> str:
-    """A count with thin spaces between its thousands; a dash when nobody told it."""
+    """A count with thin spaces between its thousands; a dash when it is unknown."""
     return "–" if number is None else f"{number:,.0f}".replace(",", THIN)
 
 

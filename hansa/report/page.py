@@ -9,12 +9,15 @@ from importlib.resources import files
 from typing import Any
 
 from hansa.intervals import difference
-from hansa.report import joining, reference, replay, success, work
+from hansa.report import contributions, episodes, joining, reference, settings, success, work
 from hansa.report.charts import marker_shapes
 from hansa.report.facts import Part, ReportData, Round, phases
 from hansa.report.markup import (
     Child,
     Html,
+    contents,
+    counted,
+    direction,
     duration,
     join,
     moment,
@@ -40,7 +43,7 @@ def render(data: ReportData) -> str:
     return whole_page(title, _body(data), figures(data))
 
 
-def whole_page(title: str, body: Html, told: dict[str, Any]) -> str:
+def whole_page(title: str, body: Html, document: dict[str, Any]) -> str:
     """A page of one body and the figures in it, for programs; comparisons are written so too."""
     head = join(
         [
@@ -53,7 +56,7 @@ def whole_page(title: str, body: Html, told: dict[str, Any]) -> str:
             tag("style", Html(_style())),
         ]
     )
-    inner = join([marker_shapes(), body, script_json(DATA_ID, told)])
+    inner = join([marker_shapes(), body, script_json(DATA_ID, document)])
     page = tag("html", tag("head", head), tag("body", inner), lang="en")
     return f"<!doctype html>\n{page}\n"
 
@@ -63,17 +66,24 @@ def _style() -> str:
 
 
 def _body(data: ReportData) -> Html:
+    offered = [
+        success.show(data),
+        *joining.sections(data),
+        reference.adapter(data),
+        *work.sections(data),
+        settings.show(data),
+        episodes.show(data),
+        reference.particulars(data),
+    ]
+    sections = [one for one in offered if one is not None]
     return tag(
         "main",
         _header(data),
         _trouble(data),
         _tiles(data),
-        success.section(data),
-        *joining.sections(data),
-        reference.adapter(data),
-        *work.sections(data),
-        replay.section(data),
-        reference.section(data),
+        contributions.note(data),
+        contents(sections),
+        *(one.html for one in sections),
         _footer(data),
     )
 
@@ -146,7 +156,7 @@ def _tiles(data: ReportData) -> Html:
             "environments",
             "Environments",
             len(spec.environments),
-            f"{worlds} {'world' if worlds == 1 else 'worlds'}",
+            counted(worlds, "world"),
         ),
         _tile("explored", "Episodes explored", explored, share),
         _adapter_tile(data),
@@ -156,18 +166,22 @@ def _tiles(data: ReportData) -> Html:
 
 def _tile(figure: str, name: str, value: int, aside: str) -> Html:
     number = tag("span", whole(value), class_="number", data_figure=figure, data_value=value)
-    return tag("div", tag("h2", name), tag("p", number), tag("p", aside, class_="aside"))
+    return tag("div", _tile_name(name), tag("p", number), tag("p", aside, class_="aside"))
+
+
+def _tile_name(name: str) -> Html:
+    return tag("p", name, class_="name")
 
 
 def _adapter_tile(data: ReportData) -> Html:
     last = data.federation.status.adapter
     if last is None:
         shown: Child = tag("span", "none yet", class_="number quiet")
-        return tag("div", tag("h2", "Adapter"), tag("p", shown))
+        return tag("div", _tile_name("Adapter"), tag("p", shown))
     sizes = [entry.adapter_bytes for entry in data.rounds if entry.adapter_bytes]
     shown = tag("span", size(sizes[-1]) if sizes else f"round {last.round}", class_="number")
     aside = f"round {last.round}, sha256 {last.sha256[:8]}"
-    return tag("div", tag("h2", "Adapter"), tag("p", shown), tag("p", aside, class_="aside"))
+    return tag("div", _tile_name("Adapter"), tag("p", shown), tag("p", aside, class_="aside"))
 
 
 def _headline(data: ReportData) -> Html:
@@ -183,16 +197,17 @@ def _headline(data: ReportData) -> Html:
     asides: list[Child] = []
     if base and last and base.success and last.success:
         change = difference(last.success, base.success)
-        way = "up" if change.value > 0 else "down"
+        way = direction(change)
         asides.append(tag("b", f"{points(change.value)} points", class_=way))
         asides.append(f"95\u202f%: {points(change.low)} to {points(change.high)}")
-    told = _best(best, best.success.value) if best and best.success and last else None
+        asides += ["no change is shown: that includes zero"] if way == "even" else []
+    highest = _best(best, best.success.value) if best and best.success and last else None
     return tag(
         "div",
-        tag("h2", "Mean success on held-out tasks"),
+        _tile_name("Mean success on held-out tasks"),
         tag("p", join(steps, f" {arrow} ")),
         tag("p", join(asides, " · "), class_="aside") if asides else None,
-        tag("p", told, class_="aside") if told else None,
+        tag("p", highest, class_="aside") if highest else None,
         class_="headline",
     )
 

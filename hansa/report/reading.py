@@ -11,7 +11,7 @@ from hansa.store import documents
 from hansa.store.base import ObjectStore
 from hansa.store.documents import Document
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 _SHOWN_SUBJECTS = 4
 
@@ -63,7 +63,9 @@ class Reader:
         """A document of the bucket; None when it is not there or not what it should be."""
         return self._asked(lambda store: documents.read(kind, store, key), what, subject)
 
-    def _asked(self, ask: Callable[[ObjectStore], Found], what: str, subject: str) -> Found | None:
+    def _asked(
+        self, ask: Callable[[ObjectStore], Answer], what: str, subject: str
+    ) -> Answer | None:
         if self._store is None:
             return None
         try:
@@ -106,8 +108,8 @@ def seconds(value: Any) -> dict[str, float]:
     """Seconds by phase; what is no duration is left out, and so is what no round could have."""
     if not isinstance(value, dict):
         return {}
-    told = islice(value.items(), MOST_PHASES)
-    known = {str(phase)[:40]: number(given) for phase, given in told}
+    phases = islice(value.items(), MOST_PHASES)
+    known = {str(phase)[:40]: number(given) for phase, given in phases}
     return {p: given for p, given in known.items() if given is not None and 0 <= given <= 1e9}
 
 

@@ -1,9 +1,7 @@
 """The page's small print: state, rounds, spec, versions, and how to use the adapter."""
 
 import json
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import yaml
 
@@ -12,20 +10,20 @@ from hansa.report.facts import ReportData, Round
 from hansa.report.markup import (
     Child,
     Html,
+    Section,
     details,
     duration,
     moment,
     percent,
+    section,
     table,
     tag,
     without_credentials,
 )
-
-_SECRET = re.compile(r"(password|passwd|token|secret|api_?key|access_?key|credential)s?$", re.I)
-_HIDDEN = "***"
+from hansa.report.redact import redacted
 
 
-def adapter(data: ReportData) -> Html | None:
+def adapter(data: ReportData) -> Section | None:
     """Where the adapter is and the lines that load it."""
     last = data.federation.status.adapter
     if last is None:
@@ -36,9 +34,9 @@ def adapter(data: ReportData) -> Html | None:
         fetch = tag(
             "p", tag("code", "hansa pull"), " copies it to a folder; name that folder below."
         )
-    return tag(
-        "section",
-        tag("h2", "Use the adapter", id="adapter"),
+    return section(
+        "adapter",
+        "Use the adapter",
         tag(
             "p",
             f"The adapter of round {last.round} is an ordinary PEFT folder: ",
@@ -46,7 +44,6 @@ def adapter(data: ReportData) -> Html | None:
         ),
         fetch,
         tag("pre", tag("code", snippet(data)), tabindex=0, aria_label="Python that loads it"),
-        aria_labelledby="adapter",
     )
 
 
@@ -73,19 +70,20 @@ def snippet(data: ReportData) -> str:
     return "\n".join(lines)
 
 
-def section(data: ReportData) -> Html:
+def particulars(data: ReportData) -> Section:
     """Everything that explains the figures above."""
     running = data.federation.status.phase not in ("Succeeded", "Pending")
-    return tag(
-        "section",
-        tag("h2", "Particulars", id="particulars"),
+    return section(
+        "particulars",
+        "Particulars",
         _notes(data),
         details("Environments", _environments(data), open_=running),
         details("Rounds", _rounds(data)) if data.rounds else None,
         details("Conditions", _conditions(data)) if data.federation.status.conditions else None,
-        details("Spec", tag("pre", tag("code", spec_yaml(data)), tabindex=0, aria_label="Spec")),
+        details(
+            "Present spec", tag("pre", tag("code", spec_yaml(data)), tabindex=0, aria_label="Spec")
+        ),
         details("Versions", _versions(data)),
-        aria_labelledby="particulars",
     )
 
 
@@ -103,13 +101,13 @@ def _environments(data: ReportData) -> Html:
         cells = [one.state, one.attempt, one.experience, one.message] if one else ["–"] * 4
         rows.append([name, data.world(name) or "removed", *cells])
     heads = ["environment", "world", "state", "attempt", "experience", "message"]
-    return table(heads, rows, label="Environments", class_="prose")
+    return table(heads, rows, caption="State of each environment", class_="prose")
 
 
 def _rounds(data: ReportData) -> Html:
     heads = ["round", "outcome", "updates", "refused", "opened", "took", "mean success"]
     rows = [_round(entry) for entry in data.rounds]
-    return table(heads, rows, label="Rounds", class_="prose")
+    return table(heads, rows, caption="How each round ended", class_="prose")
 
 
 def _round(entry: Round) -> list[Child]:
@@ -135,7 +133,7 @@ def _conditions(data: ReportData) -> Html:
         for one in data.federation.status.conditions
     ]
     heads = ["condition", "status", "reason", "message", "since"]
-    return table(heads, rows, label="Conditions", class_="prose")
+    return table(heads, rows, caption="Conditions of the federation", class_="prose")
 
 
 def _versions(data: ReportData) -> Html:
@@ -145,7 +143,12 @@ def _versions(data: ReportData) -> Html:
     last = data.federation.status.adapter
     if last is not None:
         rows.append((f"adapter of round {last.round}, sha256", last.sha256))
-    return table(["document", "version"], rows, label="Versions", class_="prose")
+    return table(
+        ["document", "version"],
+        rows,
+        caption="Versions of the programs, and digests",
+        class_="prose",
+    )
 
 
 def spec_yaml(data: ReportData) -> str:
@@ -154,26 +157,7 @@ def spec_yaml(data: ReportData) -> str:
         "apiVersion": data.federation.api_version,
         "kind": data.federation.kind,
         "metadata": {"name": data.federation.metadata.name},
-        "spec": _hide(data.federation.spec.to_json()),
+        "spec": redacted(data.federation.spec.to_json()),
     }
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=88)
     return text
-
-
-def _hide(value: Any, key: str = "") -> Any:
-    """A copy without `env` values, what secret-sounding keys hold, and passwords in addresses.
-
-    Names of Secrets are no secrets. A secret in a place nobody would guess still shows.
-    """
-    if isinstance(value, dict):
-        return {name: _hide_entry(name, one, key) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_hide(one, key) for one in value]
-    return without_credentials(value) if isinstance(value, str) else value
-
-
-def _hide_entry(name: str, value: Any, parent: str) -> Any:
-    is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
-    if is_text and (_SECRET.search(name) or (parent == "env" and name == "value")):
-        return _HIDDEN
-    return _hide(value, name)

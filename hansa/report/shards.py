@@ -6,7 +6,7 @@ from typing import Any
 
 import zstandard
 
-from hansa.report.facts import Episode, Turn
+from hansa.report.facts import ShownEpisode, Turn
 from hansa.report.reading import json_object, number
 
 HEAD_BYTES = 1 << 20
@@ -20,7 +20,7 @@ _LONGEST_TEXT = 20_000
 _LONGEST_TASK = 200
 
 
-def first_episode(head: bytes, round_: int) -> Episode | None:
+def first_episode(head: bytes, round_: int) -> ShownEpisode | None:
     """The first episode in a shard's head; None when there is none that can be read."""
     for line in _lines(head):
         document = json_object(line)
@@ -47,9 +47,9 @@ def _lines(head: bytes) -> Iterator[bytes]:
     yield from text.split(b"\n", _MOST_LINES)[:_MOST_LINES]
 
 
-def _episode(document: dict[str, Any], round_: int) -> Episode:
+def _episode(document: dict[str, Any], round_: int) -> ShownEpisode:
     turns = [turn for given in document["turns"][:_MOST_TURNS] if (turn := _turn(given))]
-    return Episode(
+    return ShownEpisode(
         round=round_,
         task=str(document.get("task", ""))[:_LONGEST_TASK],
         success=document.get("success") is True,

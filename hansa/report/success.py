@@ -5,7 +5,20 @@ from collections.abc import Callable, Sequence
 from hansa.intervals import Interval, difference
 from hansa.report.charts import SHAPES, Axes, Flag, Series, legend, lines, nice_top
 from hansa.report.facts import Part, ReportData, Round
-from hansa.report.markup import Child, Html, details, percent, points, table, tag
+from hansa.report.markup import (
+    Child,
+    Html,
+    Section,
+    change,
+    counted,
+    details,
+    figure,
+    limits,
+    percent,
+    section,
+    table,
+    tag,
+)
 
 MOST_LINES = len(SHAPES)
 """Environments with a colour and a shape of their own; more of them become thin lines."""
@@ -13,6 +26,7 @@ UNMERGED = ("failed", "rolled-back")
 """Rounds that made no adapter of their updates."""
 MOST_PANELS = 12
 """Small charts on a page; the table has every environment."""
+_TITLE = "Success on held-out tasks"
 
 
 def tone(data: ReportData, environment: str) -> tuple[str, int | None]:
@@ -23,12 +37,14 @@ def tone(data: ReportData, environment: str) -> tuple[str, int | None]:
     return f"s{index}", index
 
 
-def section(data: ReportData) -> Html:
+def show(data: ReportData) -> Section:
     """Curve, small charts and table of success on held-out tasks."""
     if not data.evaluated:
         empty = "No adapter has been evaluated yet: the curve begins with the base model's score."
-        return _section(tag("p", empty, class_="empty"))
-    return _section(
+        return section("success", _TITLE, tag("p", empty, class_="empty"))
+    return section(
+        "success",
+        _TITLE,
         tag("p", _introduction(data), class_="lead"),
         overview(data),
         _panels(data),
@@ -37,22 +53,25 @@ def section(data: ReportData) -> Html:
     )
 
 
-def _section(*children: Child) -> Html:
-    heading = tag("h2", "Success on held-out tasks", id="success")
-    return tag("section", heading, *children, aria_labelledby="success")
-
-
 def _introduction(data: ReportData) -> str:
-    temperature = data.federation.spec.evaluation.temperature
-    how = "played greedily" if temperature == 0 else f"sampled at temperature {temperature:g}"
     text = (
-        f"Each point is one global adapter on tasks that nobody trains on, {how}. "
+        f"Each point is one global adapter on tasks that nobody trains on{_how(data)}. "
         "The mean counts every environment alike; shaded areas are 95\u202f% intervals."
     )
     base, last = data.base, data.last
     if base and last and base.scores.keys() != last.scores.keys():
         text += " Base and last mean are over different environments: compare row by row."
     return text
+
+
+def _how(data: ReportData) -> str:
+    """How the agent sampled, by the evaluations themselves: the spec may have changed since."""
+    known = sorted({e.temperature for e in data.evaluated if e.temperature is not None})
+    if not known:
+        return ""
+    if len(known) > 1:
+        return f", sampled at temperatures from {known[0]:g} to {known[-1]:g}"
+    return ", played greedily" if known[0] == 0 else f", sampled at temperature {known[0]:g}"
 
 
 def _series(data: ReportData, environment: str) -> list[tuple[int, Interval]]:
@@ -80,8 +99,9 @@ def overview(data: ReportData) -> Html:
         if (look := tone(data, name))
     ]
     mean = [(entry.number, entry.success) for entry in data.evaluated]
-    told = [(number, success) for number, success in mean if success]
-    series.append(Series(name="mean", points=told, tone="mean", shape=0, band=True, told=True))
+    points = [(number, success) for number, success in mean if success]
+    bold = Series(name="mean", points=points, tone="mean", shape=0, band=True, labelled=True)
+    series.append(bold)
     drawing = lines(
         series,
         _axes(data, 320),
@@ -91,29 +111,32 @@ def overview(data: ReportData) -> Html:
         failed=[entry.number for entry in data.rounds if entry.outcome in UNMERGED],
         titles=[(entry.number, _title(data, entry)) for entry in data.evaluated],
     )
-    return tag("figure", drawing, environment_legend(data, "mean"), class_="overview")
+    caption = "Success of each round's global adapter, in each environment and on average"
+    return figure(caption, drawing, environment_legend(data, "mean"), class_="overview")
 
 
 def _title(data: ReportData, entry: Round) -> str:
     mean = entry.success
-    told = [f"round {entry.number}", f"mean {_limits(mean)}" if mean else ""]
+    lines = [f"round {entry.number}", f"mean {_limits(mean)}" if mean else ""]
     if len(data.environments) > MOST_LINES:
         ratios = [score.ratio for score in entry.scores.values()]
-        told.append(f"from {percent(min(ratios))} to {percent(max(ratios))}")
+        lines.append(f"from {percent(min(ratios))} to {percent(max(ratios))}")
     else:
-        told += [f"{name} {percent(score.ratio)}" for name, score in sorted(entry.scores.items())]
-    return "\n".join(told)
+        lines += [f"{name} {percent(score.ratio)}" for name, score in sorted(entry.scores.items())]
+    return "\n".join(lines)
 
 
-def _limits(figure: Interval) -> str:
-    return f"{percent(figure.value)} [{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
+def _limits(rate: Interval) -> str:
+    return f"{percent(rate.value)} {limits(rate)}"
 
 
 def environment_legend(data: ReportData, bold: str = "") -> Html:
     """Names of the lines that show environments, and of the bold one where there is one."""
     entries: list[tuple[str, str, int | None]] = [(bold, "mean", 0)] if bold else []
     if len(data.environments) > MOST_LINES:
-        return legend([*entries, (f"each of {len(data.environments)} environments", "faint", None)])
+        return legend(
+            [*entries, (f"each of {counted(len(data.environments), 'environment')}", "faint", None)]
+        )
     return legend([*entries, *((name, *tone(data, name)) for name in data.environments)])
 
 
@@ -131,12 +154,13 @@ def _flags(data: ReportData) -> list[Flag]:
 
 
 def _spoken(data: ReportData) -> str:
-    told = [
+    ends = [
         f"{word} {percent(entry.success.value)} (round {entry.number})"
         for word, entry in (("start", data.base), ("last", data.last), ("best", data.best))
         if entry and entry.success
     ]
-    return f"Success per round, mean of {len(data.environments)} environments: {', '.join(told)}."
+    count = counted(len(data.environments), "environment")
+    return f"Success per round, mean of {count}: {', '.join(ends)}."
 
 
 def chosen(data: ReportData) -> tuple[list[str], str]:
@@ -152,8 +176,8 @@ def chosen(data: ReportData) -> tuple[list[str], str]:
 
 
 def _change(data: ReportData, name: str) -> float:
-    told = _series(data, name)
-    return told[-1][1].value - told[0][1].value
+    points = _series(data, name)
+    return points[-1][1].value - points[0][1].value
 
 
 def _panels(data: ReportData) -> Html:
@@ -164,19 +188,17 @@ def _panels(data: ReportData) -> Html:
 
 
 def _panel(data: ReportData, name: str) -> Html:
-    told = _series(data, name)
+    points = _series(data, name)
     index = data.environments.index(name)
     look = f"s{index % MOST_LINES}"
     shape = index % MOST_LINES
-    one = Series(name=name, points=told, tone=look, shape=shape, band=True)
-    first, last = told[0][1].value, told[-1][1].value
-    change = f"{percent(first)} → {percent(last)}" if len(told) > 1 else percent(first)
-    label = f"Success of {name} per round: {change}."
-    titles = [(number, f"round {number}: {_limits(figure)}") for number, figure in told]
+    one = Series(name=name, points=points, tone=look, shape=shape, band=True)
+    first, last = points[0][1].value, points[-1][1].value
+    ends = f"{percent(first)} → {percent(last)}" if len(points) > 1 else percent(first)
+    label = f"Success of {name} per round: {ends}."
+    titles = [(number, f"round {number}: {_limits(rate)}") for number, rate in points]
     drawing = lines([one], _axes(data, 120), label=label, baseline=first, titles=titles)
-    figure = tag("span", change, class_="figure")
-    caption = tag("figcaption", tag("strong", name), figure)
-    return tag("figure", caption, drawing)
+    return figure(name, drawing, aside=ends)
 
 
 def _table(data: ReportData) -> Html:
@@ -195,7 +217,12 @@ def _table(data: ReportData) -> Html:
     for word, entry in _columns(data):
         mean.append(_cell("mean", word, entry, entry.success if entry else None))
     mean += [_change_cell("mean", base, last), ""]
-    shown = table(heads, [mean, *rows], label="Success by environment", class_="figures")
+    shown = table(
+        heads,
+        [mean, *rows],
+        caption="Success by environment: base, last and best adapter",
+        class_="figures",
+    )
     shown = tag("div", shown, class_="tall") if len(rows) > MOST_PANELS else shown
     hint = (
         "In brackets: 95\u202f% intervals (Wilson; Newcombe for the change, in percentage points; "
@@ -226,41 +253,39 @@ def _row(data: ReportData, name: str) -> list[Child]:
     return [*cells, _change_cell(name, base, last), episodes or "–"]
 
 
-def _cell(name: str, word: str, entry: Round | None, figure: Interval | None) -> Html:
-    if figure is None or entry is None:
+def _cell(name: str, word: str, entry: Round | None, rate: Interval | None) -> Html:
+    if rate is None or entry is None:
         return tag("td", "–")
-    limits = f"[{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
     return tag(
         "td",
-        tag("b", percent(figure.value)),
-        tag("small", limits),
+        tag("b", percent(rate.value)),
+        tag("small", limits(rate)),
         data_environment=name,
         data_figure=word,
         data_round=entry.number,
-        data_value=f"{figure.value:.6g}",
+        data_value=f"{rate.value:.6g}",
     )
 
 
 def _change_cell(name: str, base: Interval | None, last: Interval | None) -> Html:
     if base is None or last is None:
         return tag("td", "–")
-    change = difference(last, base)
-    way = "up" if change.low > 0 else "down" if change.high < 0 else "even"
-    limits = f"[{points(change.low)}, {points(change.high)}]"
+    gain = difference(last, base)
     return tag(
         "td",
-        tag("b", points(change.value), class_=way),
-        tag("small", limits),
+        change(gain),
         data_environment=name,
         data_figure="change",
-        data_value=f"{change.value:.6g}",
+        data_value=f"{gain.value:.6g}",
     )
 
 
 def _figures(data: ReportData) -> Html:
     heads = ["round", "mean", *data.environments]
     rows = [_figure_row(data, entry) for entry in data.evaluated]
-    return table(heads, rows, label="Success per round and environment", class_="dense")
+    return table(
+        heads, rows, caption="Success per round and environment, in per cent", class_="dense"
+    )
 
 
 def _figure_row(data: ReportData, entry: Round) -> list[Child]:
@@ -287,7 +312,7 @@ def part_lines(
     series = [*(_part_series(data, name, pick) for name in data.environments), *extra]
     values = [figure.value for one in series for _, figure in one.points]
     if not values:
-        return tag("p", "No manifest tells it.", class_="empty")
+        return tag("p", "No manifest says it.", class_="empty")
     first, last = data.played[0].number, data.played[-1].number
     axes = Axes(first=first, last=last, top=nice_top(max(values)), height=170, show=show)
     titles = [(entry.number, _part_title(series, entry.number, show)) for entry in data.played]
@@ -295,20 +320,20 @@ def part_lines(
 
 
 def _part_title(series: Sequence[Series], round_: int, show: Callable[[float], str]) -> str:
-    told = [
+    figures = [
         f"{one.name} {show(dict(one.points)[round_].value)}"
         for one in series
         if round_ in dict(one.points)
     ]
-    shown = told if len(told) <= MOST_LINES + 1 else [f"{len(told)} figures"]
+    shown = figures if len(figures) <= MOST_LINES + 1 else [f"{len(figures)} figures"]
     return "\n".join([f"round {round_}", *shown])
 
 
 def _part_series(data: ReportData, name: str, pick: Pick) -> Series:
     look, shape = tone(data, name)
-    told = [
+    points = [
         (entry.number, Interval(value, value, value))
         for entry in data.played
         if name in entry.parts and (value := pick(entry.parts[name])) is not None
     ]
-    return Series(name=name, points=told, tone=look, shape=shape)
+    return Series(name=name, points=points, tone=look, shape=shape)

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 from hansa.intervals import Interval
 from hansa.report.charts import Column, Series, columns, legend, nice_top
 from hansa.report.facts import Part, ReportData, phases
-from hansa.report.markup import Child, Html, details, duration, short, table, tag, whole
+from hansa.report.markup import (
+    Child,
+    Html,
+    Section,
+    counted,
+    details,
+    duration,
+    figure,
+    section,
+    short,
+    table,
+    tag,
+    whole,
+)
 from hansa.report.success import environment_legend, part_lines
 
 TONES = {"load": "p0", "evaluate": "p1", "explore": "p2", "train": "p3", "send": "p4"}
@@ -19,27 +32,27 @@ _TONES = 6
 Count = Callable[[Part], int | None]
 
 
-def sections(data: ReportData) -> list[Html]:
+def sections(data: ReportData) -> list[Section]:
     """Experience, training and time, or nothing before the first round has ended."""
     if not any(entry.number for entry in data.rounds):
         return []
     return [experience(data), training(data), time(data)]
 
 
-def experience(data: ReportData) -> Html:
+def experience(data: ReportData) -> Section:
     """Episodes played and kept, and how the silos' experience grows."""
     if not data.played:
-        return _section("experience", "Experience", _nothing())
+        return section("experience", "Experience", _nothing())
     kept = part_lines(data, _kept, label="Trajectories trained on, by environment.", show=whole)
-    return _section(
+    return section(
         "experience",
         "Experience",
         tag("p", _kept_sentence(data), class_="lead"),
         tag(
             "div",
-            _figure("Episodes explored", _explored(data), _two("successful", "not successful")),
-            _figure("Experience, in trajectories", _grown(data), _two("trained on", "not used")),
-            _figure("Trained on, by environment", kept, environment_legend(data)),
+            figure("Episodes explored", _explored(data), _two("successful", "not successful")),
+            figure("Experience, in trajectories", _grown(data), _two("trained on", "not used")),
+            figure("Trained on, by environment", kept, environment_legend(data)),
             class_="panels",
         ),
         details("Figures of experience", _experience_table(data)),
@@ -55,12 +68,18 @@ def _kept_sentence(data: ReportData) -> str:
     succeeded = data.total(lambda part: part.succeeded)
     broken = data.total(lambda part: part.broken)
     kept = "all of them are" if data.federation.spec.experience.filter == "none" else "those are"
-    dropped = f" {whole(broken)} more were dropped: their worlds failed in them." if broken else ""
+    dropped = _dropped(broken) if broken else ""
     return (
-        f"The environments played {whole(explored)} episodes, {whole(succeeded)} of them with "
+        f"The environments played {counted(explored, 'episode')}, {whole(succeeded)} of them with "
         f"success; {kept} kept for training, beside the demonstrations. They stay in the silos."
         f"{dropped}"
     )
+
+
+def _dropped(broken: int) -> str:
+    if broken == 1:
+        return " 1 more was dropped: its world failed in it."
+    return f" {whole(broken)} more were dropped: their worlds failed in them."
 
 
 def _explored(data: ReportData) -> Html:
@@ -94,7 +113,9 @@ def _experience_table(data: ReportData) -> Html:
     rows: list[Sequence[Child]] = [
         [entry.number, *(whole(entry.total(count)) for count in _COUNTS)] for entry in data.played
     ]
-    return table(heads, rows, label="Experience per round, all environments", class_="dense")
+    return table(
+        heads, rows, caption="Experience per round, all environments together", class_="dense"
+    )
 
 
 _COUNTS: tuple[Count, ...] = (
@@ -107,26 +128,26 @@ _COUNTS: tuple[Count, ...] = (
 )
 
 
-def training(data: ReportData) -> Html:
+def training(data: ReportData) -> Section:
     """How far each update moves, and the loss it was trained to."""
     if not data.played:
-        return _section("training", "Training", _nothing())
+        return section("training", "Training", _nothing())
     steps = [
         (entry.number, Interval(entry.norm, entry.norm, entry.norm))
         for entry in data.rounds
         if entry.norm is not None
     ]
     step = Series(name="global step", points=steps, tone="mean", shape=0)
-    return _section(
+    return section(
         "training",
         "Training",
         tag(
             "div",
-            _figure(
+            figure(
                 "Norm of each update; bold: the global adapter's step",
                 part_lines(data, _norm, label="Update norms.", show=short, extra=[step]),
             ),
-            _figure("Training loss", part_lines(data, _loss, label="Loss.", show=short)),
+            figure("Training loss", part_lines(data, _loss, label="Loss.", show=short)),
             class_="pair",
         ),
         environment_legend(data, "global step"),
@@ -152,28 +173,31 @@ def _training_table(data: ReportData) -> Html:
         ]
         for entry in data.played
     ]
-    label = "Norm and loss per round and environment"
-    hint = tag("p", "Each cell: norm of the update / training loss.", class_="hint")
-    return tag("div", hint, table(heads, rows, label=label, class_="dense"))
+    caption = "Norm of the update / training loss, per round and environment"
+    return table(heads, rows, caption=caption, class_="dense")
 
 
 def _norm_and_loss(part: Part | None) -> str:
     return f"{short(part.norm)} / {short(part.loss)}" if part else "–"
 
 
-def time(data: ReportData) -> Html:
+def time(data: ReportData) -> Section:
     """Where the seconds of a round go, for every environment and the aggregator."""
     clients = [lane for name in data.environments if (lane := _client_lane(data, name)).total]
-    server = Lane(name="aggregator", told=[(e.number, e.seconds) for e in data.rounds if e.seconds])
+    server = Lane(
+        name="aggregator", rounds=[(e.number, e.seconds) for e in data.rounds if e.seconds]
+    )
     if not clients and not server.total:
-        return _section("time", "Time", _nothing())
+        return section("time", "Time", _nothing())
     shown, sentence = _slowest(clients)
-    known = phases((one for lane in clients for _, one in lane.told), tuple(TONES))
-    top = nice_top(max((sum(one.values()) for lane in clients for _, one in lane.told), default=0))
+    known = phases((one for lane in clients for _, one in lane.rounds), tuple(TONES))
+    top = nice_top(
+        max((sum(one.values()) for lane in clients for _, one in lane.rounds), default=0)
+    )
     drawn = [_panel(lane, top) for lane in shown]
     drawn += [_panel(server, None)] if server.total else []
     tables = [_lane_table(lane) for lane in (*shown, server) if lane.total]
-    return _section(
+    return section(
         "time",
         "Time",
         tag("p", f"Seconds of each phase, by environment and round.{sentence}", class_="lead"),
@@ -188,17 +212,18 @@ class Lane:
     """Who spent time, and on what in which round."""
 
     name: str
-    told: Sequence[tuple[int, dict[str, float]]]
+    rounds: Sequence[tuple[int, dict[str, float]]]
+    """(round, seconds of each phase)."""
 
     @property
     def total(self) -> float:
         """All its seconds."""
-        return sum(sum(one.values()) for _, one in self.told)
+        return sum(sum(one.values()) for _, one in self.rounds)
 
 
 def _client_lane(data: ReportData, name: str) -> Lane:
-    told = [(e.number, e.parts[name].seconds) for e in data.played if name in e.parts]
-    return Lane(name=name, told=told)
+    rounds = [(e.number, e.parts[name].seconds) for e in data.played if name in e.parts]
+    return Lane(name=name, rounds=rounds)
 
 
 def _slowest(lanes: Sequence[Lane]) -> tuple[Sequence[Lane], str]:
@@ -226,7 +251,7 @@ def _phase_legend(known: Sequence[str]) -> Html:
 
 def _panel(lane: Lane, top: float | None) -> Html:
     """Bars of one lane; without a top of its own scale, since aggregating takes so much less."""
-    rows = [(number, _layers(lane, one)) for number, one in lane.told]
+    rows = [(number, _layers(lane, one)) for number, one in lane.rounds]
     bars = [
         Column(
             round=number,
@@ -239,16 +264,14 @@ def _panel(lane: Lane, top: float | None) -> Html:
     tones = [tone for _, tone, _ in rows[0][1]]
     label = f"Phase times of {lane.name}, together {duration(lane.total)}."
     drawing = columns(bars, tones, label=label, height=110, show=_seconds, top=top)
-    total = tag("span", duration(lane.total), class_="figure")
-    caption = tag("figcaption", tag("strong", lane.name), total)
     own = legend([(phase, tone, None) for phase, tone, _ in rows[0][1]]) if top is None else None
-    return tag("figure", caption, drawing, own)
+    return figure(lane.name, drawing, own, aside=duration(lane.total))
 
 
 def _layers(lane: Lane, seconds: dict[str, float]) -> list[tuple[str, str, float]]:
     if lane.name != "aggregator":
         return _grouped(seconds)
-    names = phases((one for _, one in lane.told), SERVER_PHASES)
+    names = phases((one for _, one in lane.rounds), SERVER_PHASES)
     return [(name, f"p{i % _TONES}", seconds.get(name, 0.0)) for i, name in enumerate(names)]
 
 
@@ -257,22 +280,15 @@ def _seconds(value: float) -> str:
 
 
 def _lane_table(lane: Lane) -> Html:
-    own = phases((one for _, one in lane.told), (*TONES, *SERVER_PHASES))
+    own = phases((one for _, one in lane.rounds), (*TONES, *SERVER_PHASES))
     rows: list[Sequence[Child]] = [
         [number, *(f"{one[phase]:.1f}" if phase in one else "–" for phase in own)]
-        for number, one in lane.told
+        for number, one in lane.rounds
     ]
-    shown = table(["round", *own], rows, label=f"Seconds of {lane.name}", class_="dense")
+    shown = table(
+        ["round", *own], rows, caption=f"Seconds of {lane.name}, by phase", class_="dense"
+    )
     return tag("div", tag("h3", lane.name, class_="small"), shown)
-
-
-def _figure(caption: str, *children: Child) -> Html:
-    return tag("figure", tag("figcaption", tag("strong", caption)), *children)
-
-
-def _section(identifier: str, title: str, *children: Child) -> Html:
-    heading = tag("h2", title, id=identifier)
-    return tag("section", heading, *children, aria_labelledby=identifier)
 
 
 def _nothing() -> Html:

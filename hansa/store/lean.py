@@ -23,12 +23,12 @@ class _Unwritten(str):
 @contextmanager
 def without_manuals() -> Iterator[None]:
     """Within, the library finds empty manuals; whoever asks for the real ones later gets them."""
-    found = importlib.util.find_spec(_LIBRARY)
-    if found is None or found.origin is None or _DOCS in sys.modules:
+    library = importlib.util.find_spec(_LIBRARY)
+    if library is None or library.origin is None or _DOCS in sys.modules:
         yield
         return
     docs, docstring = ModuleType(_DOCS), ModuleType(_DOCSTRING)
-    docs.__path__ = [str(Path(found.origin).with_name("docs"))]  # small modules of it are used
+    docs.__path__ = [str(Path(library.origin).with_name("docs"))]  # small modules of it are used
     vars(docstring)["__getattr__"] = _unwritten
     sys.modules[_DOCS], sys.modules[_DOCSTRING] = docs, docstring
     try:

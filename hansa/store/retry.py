@@ -36,7 +36,7 @@ class Retry:
     """Where the doubling ends."""
 
     def pause_seconds(self, tries: int, share: float) -> float:
-        """Pause after so many failed tries; a random share keeps clients from marching in step."""
+        """Pause after failed tries; a random share keeps clients from marching in step."""
         bound = min(
             self.longest_pause_seconds, self.first_pause_seconds * 2.0 ** min(tries - 1, 30)
         )

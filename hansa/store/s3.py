@@ -18,6 +18,7 @@ from hansa import keys
 from hansa.errors import Corrupt, Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.manifest import sha256
 from hansa.spec import S3
+from hansa.store.answers import Answers, BeyondEnd
 from hansa.store.base import Credentials, Watch
 from hansa.store.lean import without_manuals
 from hansa.store.retry import ENV_PATIENCE, Retry
@@ -35,21 +36,6 @@ _T = TypeVar("_T")
 _Judge = Callable[[Exception], StoreError]
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-_BAD_CREDENTIALS = {
-    "InvalidAccessKeyId": "the access key is not known there",
-    "SignatureDoesNotMatch": "the secret key does not fit the access key",
-    "ExpiredToken": "the credentials have expired",
-    "InvalidToken": "the session token is not valid",
-    "RequestTimeTooSkewed": "the clocks of this machine and the store differ too much",
-}
-_WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"}
-_WORTH_ANOTHER_TRY = {
-    "BadDigest",
-    "IncompleteBody",
-    "RequestTimeout",
-    "SlowDown",
-    "XAmzContentSHA256Mismatch",
-}
 
 
 def preload() -> None:
@@ -77,7 +63,7 @@ class S3Store:
         self.s3 = s3
         self.retry = retry or Retry()
         self._credentials = credentials
-        self._path = path
+        self._answers = Answers(s3=s3, path=path, patience_seconds=self.retry.patience_seconds)
         self._made: tuple[int, Any] | None = None
         self._making = threading.Lock()
         self._random = random.Random()
@@ -94,7 +80,7 @@ class S3Store:
             return self._read(
                 key, lambda: self._body(key, Range=f"bytes={start}-{start + length - 1}")
             )
-        except _BeyondEnd:
+        except BeyondEnd:
             return b""
 
     def size(self, key: str) -> int:
@@ -150,13 +136,13 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[str]:
         """Keys below a prefix, sorted by us: some stores order by folder first."""
-        found: set[str] = set()
+        below: set[str] = set()
         token: dict[str, str] = {}
         while True:
             page = self._page(prefix, 1000, token)
-            found.update(item["Key"] for item in page.get("Contents", []))
+            below.update(item["Key"] for item in page.get("Contents", []))
             if not page.get("IsTruncated"):
-                return iter(sorted(found))
+                return iter(sorted(below))
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def check(self) -> None:
@@ -172,9 +158,16 @@ class S3Store:
         except NotFound:
             self._call(lambda: self._client().create_bucket(Bucket=bucket), judge)
 
+    def remove(self, key: str) -> None:
+        """Delete an object that is no part of a federation: those are written once."""
+        self._call(
+            lambda: self._client().delete_object(Bucket=self.s3.bucket, Key=key),
+            lambda error: self._judge(error, key, "delete"),
+        )
+
     def uri(self, key: str) -> str:
         """Where an object is, as people write it."""
-        return f"s3://{self.s3.bucket}/{key}"
+        return self._answers.uri(key)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -260,10 +253,11 @@ class S3Store:
         if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
             raise error  # this machine's fault: asking the store again does not help
         if isinstance(error, exceptions.ClientError):
-            return self._judge_answer(error.response, key, verb)
+            return self._answers.meaning(error.response, key, verb)
         if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY" in str(error):
             return Denied(
-                f"{self._path}.endpoint: {self._endpoint()} shows a certificate nobody here trusts",
+                f"{self._answers.path}.endpoint: {self._answers.endpoint} shows a certificate "
+                "nobody here trusts",
                 hint="name its authority in caSecret, or in the variable AWS_CA_BUNDLE",
             )
         passing = (
@@ -278,56 +272,15 @@ class S3Store:
             _Truncated,
         )
         if isinstance(error, passing):
-            return self._unreachable(_sentence(error))
+            return self._answers.unreachable(_sentence(error))
         if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
             return Denied(
-                f"{self._path}: found no complete credentials for {self._endpoint()}",
+                f"{self._answers.path}: found no complete credentials for {self._answers.endpoint}",
                 hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or credentialsSecret",
             )
         if isinstance(error, exceptions.BotoCoreError | ValueError):
-            return Denied(f"{self._path}: cannot be used as it is: {_sentence(error)}")
+            return Denied(f"{self._answers.path}: cannot be used as it is: {_sentence(error)}")
         raise error
-
-    def _judge_answer(self, response: Mapping[str, Any], key: str, verb: str) -> StoreError:
-        code = str(response.get("Error", {}).get("Code", ""))
-        status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        text = str(response.get("Error", {}).get("Message", ""))
-        where = self.uri(key)
-        if code == "NoSuchBucket":
-            return Denied(
-                f"{self._path}.bucket: got {self.s3.bucket}, which is not at {self._endpoint()}",
-                hint="make the bucket, or name another",
-            )
-        if code in _BAD_CREDENTIALS:
-            return Denied(f"{where}: {self._endpoint()} refused: {_BAD_CREDENTIALS[code]} ({code})")
-        if code in _WRONG_REGION:
-            return Denied(f"{self._path}.region: got {self.s3.region}, which does not fit ({text})")
-        if status == 416:
-            return _BeyondEnd(f"{where}: the range starts behind the end")
-        if status == 404:
-            return NotFound(f"{where}: there is no such object")
-        if status == 412:
-            return Precondition(f"{where}: the object exists already")
-        if status in (408, 409, 429) or code in _WORTH_ANOTHER_TRY:
-            return self._unreachable(f"it answered {status} {code} when asked to {verb} {where}")
-        if status >= 500 and status != 501:
-            return self._unreachable(f"it answered {status} {code} when asked to {verb} {where}")
-        if status in (401, 403):
-            return Denied(
-                f"{where}: the credentials may not {verb} it ({code})",
-                hint="`hansa policy` prints the policy that each identity needs",
-            )
-        return Denied(f"{where}: {self._endpoint()} refused to {verb} it: {status} {code} {text}")
-
-    def _unreachable(self, cause: str) -> Unreachable:
-        return Unreachable(
-            f"{self._path}.endpoint: {self._endpoint()} gave no good answer for "
-            f"{self.retry.patience_seconds:g} s; the last cause: {cause}",
-            hint="see that the address is right and that the store runs",
-        )
-
-    def _endpoint(self) -> str:
-        return self.s3.endpoint or f"Amazon S3 in {self.s3.region}"
 
     def _client(self) -> Any:
         with self._making:
@@ -364,10 +317,6 @@ class S3Store:
             aws_secret_access_key=given.secret_key if given else None,
             aws_session_token=given.session_token if given else None,
         )
-
-
-class _BeyondEnd(StoreError):
-    """A range that starts behind the object's end, which is no error to a reader of ranges."""
 
 
 class _Truncated(Exception):

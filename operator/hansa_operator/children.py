@@ -44,13 +44,13 @@ class _Notes:
 
     certain: set[str] = field(default_factory=set)
     """Jobs that had ended when the Pods were read: what those do not say is lost."""
-    told: dict[str, tuple[datetime, list[Data]]] = field(default_factory=dict)
+    events: dict[str, tuple[datetime, list[Data]]] = field(default_factory=dict)
     """Events, and when they were read."""
 
     def keep(self, present: set[str]) -> None:
         """Objects that are gone need no notes."""
         self.certain &= present
-        self.told = {uid: told for uid, told in self.told.items() if uid in present}
+        self.events = {uid: read for uid, read in self.events.items() if uid in present}
 
 
 class Children:
@@ -83,12 +83,14 @@ class Children:
         pods = list(family.pods.values())
         notes.keep({_uid(thing) for thing in (*jobs, *pods)})
         events = self._events(notes, jobs, pods, now)
-        seen = observe.observe_all(jobs, pods, events, nodes_may_come=self._settings.nodes_may_come)
+        observed = observe.observe_all(
+            jobs, pods, events, cluster_autoscaler=self._settings.cluster_autoscaler
+        )
         bodies = {job["metadata"]["name"]: job for job in jobs}
-        lingering = [job.name for job in seen if observe.lingers(bodies[job.name], job)]
-        silent = [bodies[job.name] for job in seen if job.report is None]
+        lingering = [job.name for job in observed if observe.lingers(bodies[job.name], job)]
+        silent = [bodies[job.name] for job in observed if job.report is None]
         unsure = {_uid(job) for job in silent if observe.has_ended(job)} - notes.certain
-        return Sight(seen, lingering, bool(unsure))
+        return Sight(observed, lingering, bool(unsure))
 
     def create(self, manifest: Data) -> Problem | None:
         """Make a Job; one that is there already is as good, if it is this federation's."""
@@ -129,16 +131,16 @@ class Children:
         self, notes: _Notes, jobs: list[Data], pods: list[Data], now: datetime
     ) -> list[Data]:
         """Events of whatever has been prepared for too long: nothing else says what is missing."""
-        found: list[Data] = []
+        events: list[Data] = []
         for thing in observe.stuck(jobs, pods, now, PATIENCE_SECONDS):
-            told = notes.told.get(_uid(thing))
-            if told is None or (now - told[0]).total_seconds() >= ASK_SECONDS:
+            read = notes.events.get(_uid(thing))
+            if read is None or (now - read[0]).total_seconds() >= ASK_SECONDS:
                 path = f"/api/v1/namespaces/{thing['metadata']['namespace']}/events"
                 chosen = f"involvedObject.uid={_uid(thing)}"
-                told = (now, self._kube.list(path, fieldSelector=chosen)["items"])
-                notes.told[_uid(thing)] = told
-            found += told[1]
-        return found
+                read = (now, self._kube.list(path, fieldSelector=chosen)["items"])
+                notes.events[_uid(thing)] = read
+            events += read[1]
+        return events
 
 
 def _jobs_path(namespace: str) -> str:
@@ -156,8 +158,8 @@ def federations_path(namespace: str) -> str:
 
 def named(kube: Kube, collection: str, name: str) -> list[Data]:
     """The object of that name, or nothing; by a list, since that right is needed anyway."""
-    found: list[Data] = kube.list(collection, fieldSelector=f"metadata.name={name}")["items"]
-    return found
+    items: list[Data] = kube.list(collection, fieldSelector=f"metadata.name={name}")["items"]
+    return items
 
 
 def _uid(thing: Mapping[str, Any]) -> str:

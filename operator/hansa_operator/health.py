@@ -11,7 +11,7 @@ from hansa.errors import InputError
 from hansa_operator.settings import variable
 
 STUCK_SECONDS = 120.0
-"""A pass that is due and not begun for so long, or a loop that stands still: time for a restart."""
+"""A pass that is due and not begun for so long, or a stalled loop: time for a restart."""
 
 
 class Health:
@@ -31,7 +31,7 @@ class Health:
         self._beat = self._monotonic()
 
     def passed(self) -> None:
-        """A pass over a federation has ended, well or not: a restart mends no API server."""
+        """A pass over a federation has ended, well or not: a restart fixes no API server."""
         self._passed = self._monotonic()
 
     def expect_passes(self, within_seconds: float, overdue: Callable[[], float]) -> None:
@@ -43,7 +43,7 @@ class Health:
         """Why the operator should be restarted; nothing while it lives."""
         age = self._monotonic() - self._passed
         if self._monotonic() - self._beat > STUCK_SECONDS:
-            return f"the event loop stands still since {self._monotonic() - self._beat:.0f} s"
+            return f"the event loop has been stalled for {self._monotonic() - self._beat:.0f} s"
         if self._overdue() > STUCK_SECONDS and age > STUCK_SECONDS:
             return f"a pass is due since {self._overdue():.0f} s and none ends"
         if age > self._passes_within:

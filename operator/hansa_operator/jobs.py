@@ -9,18 +9,11 @@ from hansa.errors import PermanentError
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
 from hansa.logs import ENV_LOG
+from hansa.podshapes import Refusal
+from hansa.refusals import CLIENT, ca_secret, credentials_secret, stops, too_long
 from hansa.spec import Participation, SecretKey
 from hansa.status import Federation
-from hansa_operator.podshapes import Refusal
-from hansa_operator.podtemplate import (
-    CLIENT,
-    SERVER,
-    ca_secret,
-    credentials_secret,
-    merge,
-    refusals,
-    stops,
-)
+from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
 
 CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER}
@@ -35,8 +28,6 @@ CACHE_VOLUME = "model-cache"
 """A volume of this name, the user's or the operator's, keeps base models between Jobs."""
 CACHE_FOLDER = "/var/cache/hansa"
 CACHE_GROUP = 65532
-VARIABLE_LIMIT = 128 * 1024 - len(ENV_ASSIGNMENT) - 2
-"""Linux starts no program with a variable longer than 128 KiB, its name and ends included."""
 
 Data = dict[str, Any]
 
@@ -44,22 +35,22 @@ Data = dict[str, Any]
 class Refused(PermanentError):
     """No Job can be made from the federation as it is; its refusals say why."""
 
-    def __init__(self, found: list[Refusal]) -> None:
-        super().__init__("; ".join(refusal.sentence for refusal in found))
-        self.refusals = found
+    def __init__(self, refusals: list[Refusal]) -> None:
+        super().__init__("; ".join(refusal.sentence for refusal in refusals))
+        self.refusals = refusals
 
 
 def build(request: JobRequest, federation: Federation, settings: Settings) -> Data:
     """The batch/v1 Job of a request; Refused when its Pod template or assignment cannot be.
 
     Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
-    a memory limit mends the open round. Jobs that exist are never changed.
+    a memory limit fixes the open round. Jobs that exist are never changed.
     """
-    found = stops(refusals(federation, settings), request.environment)
+    refused = stops(refusals(federation, settings), request.environment)
     if request.role == "aggregator":
-        found = [r for r in found if r.path.startswith("spec.storage")]
-    if found:
-        raise Refused(found)
+        refused = [r for r in refused if r.path.startswith("spec.storage")]
+    if refused:
+        raise Refused(refused)
     labels = _labels(request, federation)
     queue = _queue(request, federation)
     return {
@@ -194,7 +185,7 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
         "securityContext": {"readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION_LOG,
-        # A Job that fails leaves no report; its last log line then tells the user what to mend.
+        # A Job that fails leaves no report; its last log line then tells the user what to fix.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
@@ -220,16 +211,10 @@ def _variables(request: JobRequest, federation: Federation, settings: Settings) 
 
 
 def _assignment(request: JobRequest, federation: Federation) -> str:
-    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
-    if len(text.encode()) > VARIABLE_LIMIT:
-        names = [e.name for e in federation.spec.environments]
-        refusal = Refusal(
-            path=f"spec.environments[{names.index(request.environment)}].options",
-            got=f"an assignment of {len(text.encode())} bytes",
-            expected=f"at most {VARIABLE_LIMIT}",
-            environment=request.environment,
-        )
+    refusal = too_long(request, federation.spec)
+    if refusal:
         raise Refused([refusal])
+    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
     # The kubelet replaces $(NAME) in values and reads $$ as one $; options may hold either.
     return text.replace("$", "$$")
 

@@ -18,12 +18,10 @@ from prometheus_client import (
 )
 
 from hansa import names
-from hansa.api import Phase
+from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport
-from hansa.attempts import CONCLUDED
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
-from hansa.policy.quorum import ANSWERED
 from hansa.status import (
     CurrentRound,
     Federation,

@@ -1,13 +1,12 @@
 """Jobs and Pods as Kubernetes shows them, turned into the Jobs that a plan sees."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hansa import api
+from hansa import api, logs
 from hansa.assignment import decode_report
 from hansa.exits import Exit, facts
 from hansa.jobs import AnyReport, FailureReason, JobState, ObservedJob
@@ -30,11 +29,10 @@ SIGNALS = 128
 QUIET_REASONS = frozenset({"ContainerCreating", "PodInitializing"})
 """What a container waits for while nobody says what keeps it."""
 _NO_POD = "no Pod was made yet; `kubectl describe job` says why (quota, admission, ServiceAccount)"
-_STOPPED = re.compile(r"\bstopped - (.+)$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _Observation:
     """What the objects of one Job show."""
 
     state: JobState
@@ -51,22 +49,31 @@ def observe_all(
     pods: Iterable[Data],
     events: Iterable[Data] = (),
     *,
-    nodes_may_come: bool = False,
+    cluster_autoscaler: bool = False,
 ) -> list[ObservedJob]:
     """All Jobs of Hansa's making, by name; Pods and events are told apart by their owner."""
     by_job: dict[str, list[Data]] = {}
     for pod in pods:
         by_job.setdefault(controller(pod), []).append(pod)
-    told = list(events)
-    seen = [
-        observe(job, by_job.get(_meta(job, "uid"), []), told, nodes_may_come=nodes_may_come)
+    all_events = list(events)
+    observed = [
+        observe(
+            job,
+            by_job.get(_meta(job, "uid"), []),
+            all_events,
+            cluster_autoscaler=cluster_autoscaler,
+        )
         for job in jobs
     ]
-    return sorted((job for job in seen if job), key=lambda job: job.name)
+    return sorted((job for job in observed if job), key=lambda job: job.name)
 
 
 def observe(
-    job: Data, pods: Sequence[Data], events: Iterable[Data] = (), *, nodes_may_come: bool = False
+    job: Data,
+    pods: Sequence[Data],
+    events: Iterable[Data] = (),
+    *,
+    cluster_autoscaler: bool = False,
 ) -> ObservedJob | None:
     """A Job with its Pods as a plan sees it; nothing when its labels are not Hansa's.
 
@@ -78,8 +85,8 @@ def observe(
         return None
     container = CONTAINERS[who["role"]]
     ordered = sorted(pods, key=lambda pod: (_meta(pod, "creationTimestamp"), _meta(pod, "name")))
-    seen = _see(job, ordered, container, list(events), nodes_may_come)
-    return ObservedJob(**who, **vars(seen))
+    observation = _see(job, ordered, container, list(events), cluster_autoscaler)
+    return ObservedJob(**who, **vars(observation))
 
 
 def lingers(job: Data, observed: ObservedJob) -> bool:
@@ -137,15 +144,17 @@ def _identity(job: Data) -> dict[str, Any] | None:
 
 
 def _see(
-    job: Data, pods: Sequence[Data], container: str, events: list[Data], nodes_may_come: bool
-) -> _Seen:
+    job: Data, pods: Sequence[Data], container: str, events: list[Data], cluster_autoscaler: bool
+) -> _Observation:
     pod = pods[-1] if pods else None
     created, started = _created(job, pod), _first_start(pods, container)
     done = next((p for p in pods if _exit_code(p, container) == 0), None)
     if done or is_true(job, "Complete", "SuccessCriteriaMet"):
         report = _report(done, container) if done else None
         started = started or _time(status(job).get("startTime"))
-        return _Seen(state="succeeded", created_at=created, started_at=started, report=report)
+        return _Observation(
+            state="succeeded", created_at=created, started_at=started, report=report
+        )
     verdict = is_true(job, "Failed", "FailureTarget")
     if verdict:
         started = started or _time(status(job).get("startTime"))
@@ -153,38 +162,38 @@ def _see(
     if (job.get("spec") or {}).get("suspend") or is_true(job, "Suspended"):
         queue = ((job.get("metadata") or {}).get("labels") or {}).get(QUEUE_LABEL)
         why = f"waits in queue {queue}" if queue else "suspended by somebody"
-        return _Seen(state="queued", created_at=created, message=why)
+        return _Observation(state="queued", created_at=created, message=why)
     if pod is None:
         return _delayed(event_delay(_about(events, job)) or Delay(_NO_POD), created)
-    return _active(pod, container, _about(events, pod), nodes_may_come, created, started)
+    return _active(pod, container, _about(events, pod), cluster_autoscaler, created, started)
 
 
 def _active(
     pod: Data,
     container: str,
     events: list[Data],
-    nodes_may_come: bool,
+    cluster_autoscaler: bool,
     created: datetime,
     started: datetime | None,
-) -> _Seen:
+) -> _Observation:
     since = _disrupted_at(pod)
     if since:
         # The wait for another Pod is bounded from here: on a dead node it would never end.
         why = f"{_disruption(pod)}; Kubernetes makes another once it has ended"
-        return _Seen(state="starting", created_at=since, reason="Disrupted", message=why)
+        return _Observation(state="starting", created_at=since, reason="Disrupted", message=why)
     if _state(pod, container, "running") or _state(pod, container, "terminated"):
-        return _Seen(state="running", created_at=created, started_at=started)
+        return _Observation(state="running", created_at=created, started_at=started)
     node = (pod.get("spec") or {}).get("nodeName")
     spare = f"its Pod is being prepared on node {node}" if node else "its Pod waits for a node"
-    return _delayed(delay(pod, events, nodes_may_come=nodes_may_come, spare=spare), created)
+    return _delayed(delay(pod, events, cluster_autoscaler=cluster_autoscaler, spare=spare), created)
 
 
-def _delayed(found: Delay, created: datetime) -> _Seen:
-    if found.forever:
-        return _Seen(
-            state="failed", created_at=created, reason="CannotStart", message=clip(found.why)
+def _delayed(delay_: Delay, created: datetime) -> _Observation:
+    if delay_.forever:
+        return _Observation(
+            state="failed", created_at=created, reason="CannotStart", message=clip(delay_.why)
         )
-    return _Seen(state="starting", created_at=created, message=clip(found.why))
+    return _Observation(state="starting", created_at=created, message=clip(delay_.why))
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -197,12 +206,12 @@ def _failed(
     container: str,
     created: datetime,
     started: datetime | None,
-) -> _Seen:
+) -> _Observation:
     code = _exit_code(pod, container) if pod else None
     if code is None and verdict.get("reason") == "PodFailurePolicy":
         code = int(Exit.PERMANENT)  # the only exit that the policy fails a Job for
     reason, message = _why(job, verdict, pod, container, code)
-    return _Seen(
+    return _Observation(
         state="failed",
         created_at=created,
         started_at=started,
@@ -258,18 +267,7 @@ def _memory(pod: Data, container: str) -> str:
 def _own_words(pod: Data, container: str) -> str:
     """The sentence that the program stopped with, from the tail of its log."""
     ended = _state(pod, container, "terminated") or {}
-    for line in reversed(str(ended.get("message") or "").splitlines()):
-        match = _STOPPED.search(line)
-        if match:
-            return match[1]
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and event.get("event") == "stopped":
-            hint = f" (hint: {event['hint']})" if event.get("hint") else ""
-            return f"{event.get('message', '')}{hint}"
-    return ""
+    return logs.stopped_with(str(ended.get("message") or ""))
 
 
 def _disrupted_at(pod: Data) -> datetime | None:

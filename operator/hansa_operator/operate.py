@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -176,15 +177,15 @@ class Operator:
 
     async def _wait_for_crd(self) -> None:
         """Before the first watch: kopf looks only once which resources there are."""
-        path, told = f"/apis/{api.API_VERSION}", False
+        path, is_logged = f"/apis/{api.API_VERSION}", False
         while not self._stop.is_set():
             try:
                 await asyncio.to_thread(self._kube.get, path)
                 return
             except ApiError as error:
-                if not told:
+                if not is_logged:
                     log.warning("no-crd", message=f"{path}: {error.message}")
-                    told = True
+                    is_logged = True
             if not await self._try_hold() and not self._lease.is_held:
                 await self._hold_first()
             await self._pause(min(CRD_SECONDS, self._settings.lease_seconds / 5))
@@ -220,7 +221,8 @@ class Operator:
             return
         except Exception as error:  # one federation must not stop the others
             pause = self._queue.failed(key)
-            log.error("pass", federation=where, message=repr(error), again_in=pause)
+            trace = "".join(traceback.format_exception(error))
+            log.error("fault", federation=where, again_in=pause, traceback=trace)
             return
         self._queue.succeeded(key)
         if self._index.get(key).federation:

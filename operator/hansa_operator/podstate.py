@@ -49,31 +49,31 @@ _TAINT = re.compile(r"had untolerated taint \{(?!node\.(cloudprovider\.)?kuberne
 
 
 def delay(
-    pod: Data, events: Iterable[Data] = (), *, nodes_may_come: bool = False, spare: str = ""
+    pod: Data, events: Iterable[Data] = (), *, cluster_autoscaler: bool = False, spare: str = ""
 ) -> Delay:
     """Why this Pod does not run yet, by its containers, the scheduler or, at last, its events."""
     for image, waiting in _waiting(pod):
-        found = _container_delay(image, waiting)
-        if found:
-            return found
+        waits = _container_delay(image, waiting)
+        if waits:
+            return waits
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled.get("status") == "False":
-        return _scheduler_delay(scheduled, nodes_may_come)
+        return _scheduler_delay(scheduled, cluster_autoscaler)
     return event_delay(events) or Delay(spare or "its Pod is being prepared")
 
 
 def condition(thing: Data, *types: str) -> Data | None:
     """The first of these conditions that the object has."""
-    found = {c.get("type"): c for c in status(thing).get("conditions") or ()}
-    return next((found[type_] for type_ in types if type_ in found), None)
+    held = {c.get("type"): c for c in status(thing).get("conditions") or ()}
+    return next((held[type_] for type_ in types if type_ in held), None)
 
 
 def is_true(thing: Data, *types: str) -> Data | None:
     """The first of these conditions that holds."""
     for type_ in types:
-        found = condition(thing, type_)
-        if found and found.get("status") == "True":
-            return found
+        held = condition(thing, type_)
+        if held and held.get("status") == "True":
+            return held
     return None
 
 
@@ -128,7 +128,7 @@ def _container_delay(image: str, waiting: Data) -> Delay | None:
     return None
 
 
-def _scheduler_delay(scheduled: Data, nodes_may_come: bool) -> Delay:
+def _scheduler_delay(scheduled: Data, cluster_autoscaler: bool) -> Delay:
     """A busy GPU is worth waiting for; a selector that fits no node is not."""
     words = " ".join(str(scheduled.get("message") or "").split())
     if scheduled.get("reason") == "SchedulingGated":
@@ -140,6 +140,6 @@ def _scheduler_delay(scheduled: Data, nodes_may_come: bool) -> Delay:
     never = bool(causes) and all(
         _NO_MATCH.search(cause) or _TAINT.search(cause) for cause in causes.split(", ")
     )
-    if never and not nodes_may_come:
+    if never and not cluster_autoscaler:
         return Delay(f"no node fits its nodeSelector, affinity and tolerations ({head})", True)
     return Delay(f"waits for a node ({head or 'no reason was given'})")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from hansa import api, logs
 from hansa.cluster.client import ApiError, Kube
-from hansa.errors import InputError
+from hansa.errors import HansaError, InputError
 from hansa.jobs import Event
 from hansa.status import Condition, Federation, set_condition
 from hansa_operator.children import federations_path, named
@@ -71,11 +71,39 @@ class Publisher:
             conditions = set_condition(
                 conditions, type_, "False", "Invalid", why, generation=generation, now=now
             )
-        told = {"phase": "Failed", "conditions": [c.to_json() for c in conditions]}
-        new = {**old, **told, "observedGeneration": generation}
+        rejected = {"phase": "Failed", "conditions": [c.to_json() for c in conditions]}
+        new = {**old, **rejected, "observedGeneration": generation}
         if new != old:
             self.write_status(key, thing, new)
             log.warning("invalid", federation=f"{key.namespace}/{key.name}", message=why)
+
+    def admit(self, key: Key, thing: Data | None, fault: Exception, now: datetime) -> None:
+        """Say in a condition that the operator failed, which is no fault of the object.
+
+        The phase and everything else stay as they are: the next pass may succeed. The text of the
+        error is in the log alone, since one that differs each time would be a write each time.
+        """
+        if thing is None:
+            return
+        old: Data = thing.get("status") or {}
+        why = (
+            f"the operator failed with {type(fault).__name__} and tries again; this is a fault of "
+            "Hansa, not of this object: the operator's log has the traceback"
+        )
+        generation = int(thing["metadata"].get("generation") or 0)
+        conditions = set_condition(
+            _conditions(old),
+            "Progressing",
+            "False",
+            "OperatorError",
+            why,
+            generation=generation,
+            now=now,
+        )
+        new = {**old, "conditions": [c.to_json() for c in conditions]}
+        if new != old:
+            with suppress(HansaError):  # the fault itself is raised, logged and tried again
+                self.write_status(key, thing, new)
 
     def tell(self, federation: Federation, events: Iterable[Event], now: datetime) -> None:
         """Make Events of a plan; losing one is no reason to stop a federation."""
@@ -95,8 +123,8 @@ class Publisher:
         metadata, time = federation.metadata, now.strftime("%Y-%m-%dT%H:%M:%SZ")
         status = federation.status
         attempts = [e.attempt for e in status.current.environments] if status.current else []
-        told = (metadata.uid, metadata.generation, status.round, attempts, event.reason)
-        digest = hashlib.sha256(repr((*told, event.message)).encode()).hexdigest()[:16]
+        identity = (metadata.uid, metadata.generation, status.round, attempts, event.reason)
+        digest = hashlib.sha256(repr((*identity, event.message)).encode()).hexdigest()[:16]
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -123,8 +151,8 @@ class Publisher:
 
 def _conditions(status: Data) -> list[Condition]:
     """The conditions that can be read; others are said anew."""
-    found = []
+    conditions = []
     for each in status.get("conditions") or ():
         with suppress(ValidationError):
-            found.append(Condition.model_validate(each))
-    return found
+            conditions.append(Condition.model_validate(each))
+    return conditions

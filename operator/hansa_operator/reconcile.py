@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hansa import load
+from hansa import load, sentences
 from hansa.cluster.client import ApiError
-from hansa.errors import HansaError, InputError
+from hansa.errors import InputError, PermanentError
 from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob, Plan
 from hansa.plan import plan
 from hansa.status import Federation, FederationStatus
@@ -72,13 +72,13 @@ class Later:
     """What a pass leaves to do once its status is stored and no Job is left to make."""
 
     made: Step
-    seen: Sight
+    sight: Sight
     now: datetime
 
     @property
     def delete(self) -> list[str]:
         """Jobs that nobody waits for, or that stay although they should have gone."""
-        return [*self.made.delete, *self.seen.lingering]
+        return [*self.made.delete, *self.sight.lingering]
 
 
 def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
@@ -95,17 +95,6 @@ def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> 
             return made
     made.goes_on = True
     return made
-
-
-def _plan(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
-    """A step; a status that somebody else wrote and that no plan fits is told in a sentence."""
-    try:
-        return step(federation, observed, now)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(
-            f"status: got values that no plan can go on from ({error!r}), expected what the "
-            "operator wrote; mend them, or delete the federation and apply it again"
-        ) from error
 
 
 class Reconciler:
@@ -139,19 +128,26 @@ class Reconciler:
             self._children.refresh(key)
         later: list[Later] = []
         try:
-            for _ in range(MOST_STEPS):
-                family = self._index.get(key)
-                if family.federation is None:
-                    self._forget(key)
-                    return None
-                if family.federation["metadata"].get("deletionTimestamp"):
-                    return None  # its children go with it
-                seconds = self._pass(key, family, later)
-                if seconds != 0:
-                    return seconds
-            return 0.0
+            return self._bring_forward(key, later)
+        except Exception as error:
+            if not isinstance(error, ApiError):
+                self._publisher.admit(key, self._index.get(key).federation, error, self._clock())
+            raise
         finally:
             self._finish(key, later)
+
+    def _bring_forward(self, key: Key, later: list[Later]) -> float | None:
+        for _ in range(MOST_STEPS):
+            family = self._index.get(key)
+            if family.federation is None:
+                self._forget(key)
+                return None
+            if family.federation["metadata"].get("deletionTimestamp"):
+                return None  # its children go with it
+            seconds = self._pass(key, family, later)
+            if seconds != 0:
+                return seconds
+        return 0.0
 
     def _forget(self, key: Key) -> None:
         self._written.pop(key, None)
@@ -165,24 +161,22 @@ class Reconciler:
         for after in later:
             for federation, link in after.made.links:
                 self._publisher.tell(federation, link.events, after.now)
-                self._recorder.record(federation, link, after.seen.jobs)
+                self._recorder.record(federation, link, after.sight.jobs)
 
     def _pass(self, key: Key, family: Family, later: list[Later]) -> float | None:
         now = self._clock()
         try:
             federation = read(family.federation or {})
-            seen = self._children.observe(key, family, now)
-            made = _plan(federation, seen.jobs, now)
-            if seen.is_doubtful or made.create:
+            sight = self._children.observe(key, family, now)
+            made = step(federation, sight.jobs, now)
+            if sight.is_doubtful or made.create:
                 # Acting on what is absent needs a look at what is there now, not what was shown.
                 self._children.refresh(key)
-                seen = self._children.observe(key, self._index.get(key), now)
-                made = _plan(federation, seen.jobs, now)
-            made = self._create(federation, made, seen.jobs, now)
-            return self._publish(key, family, Later(made, seen, now), later)
-        except HansaError as error:
-            if isinstance(error, ApiError):
-                raise
+                sight = self._children.observe(key, self._index.get(key), now)
+                made = step(federation, sight.jobs, now)
+            made = self._create(federation, made, sight.jobs, now)
+            return self._publish(key, family, Later(made, sight, now), later)
+        except (InputError, PermanentError) as error:
             self._publisher.reject(key, family.federation or {}, error.message, now)
             return None
 
@@ -217,7 +211,7 @@ class Reconciler:
             self._publisher.write_status(key, family.federation or {}, made.status.to_json())
             self._written[key] = now
         later.append(after)
-        return 0.0 if made.goes_on else self._rest(made, after.seen, now)
+        return 0.0 if made.goes_on else self._rest(made, after.sight, now)
 
     def _settling(self, key: Key, now: datetime) -> float:
         """Seconds until a status that is not pressing may be written."""
@@ -226,9 +220,9 @@ class Reconciler:
             return 0.0
         return max(0.0, SETTLE_SECONDS - (now - since).total_seconds())
 
-    def _rest(self, made: Step, seen: Sight, now: datetime) -> float | None:
+    def _rest(self, made: Step, sight: Sight, now: datetime) -> float | None:
         moments = [moment for _, link in made.links if (moment := link.wake_at)]
-        if made.is_blocked or any(job.state == "starting" for job in seen.jobs):
+        if made.is_blocked or any(job.state == "starting" for job in sight.jobs):
             moments.append(now + timedelta(seconds=LOOK_AGAIN_SECONDS))
         if not moments:
             return None
@@ -245,9 +239,10 @@ def read(thing: Data) -> Federation:
         return Federation.model_validate(document)
     except ValidationError as error:
         load.build(document, "the object")  # tells what is wrong with all but the status
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {first['msg']}") from None
+        raise InputError(
+            f"{sentences.first_misfit(error)}; expected what the operator wrote: fix it, or "
+            "delete the federation and apply it again"
+        ) from None
 
 
 def _cannot_start(request: JobRequest, why: str, now: datetime) -> ObservedJob:

@@ -42,7 +42,7 @@ class Settings:
     """Secrets a user's Pod template may name beside the environment's own; `*`: any text."""
     model_cache_claim: str = ""
     """PersistentVolumeClaim, in each federation's namespace, that keeps base models; or none."""
-    nodes_may_come: bool = False
+    cluster_autoscaler: bool = False
     """Whether an autoscaler adds nodes: a Pod that fits no present node then waits for one."""
     job_log: LogShape = "text"
     """Shape of the Jobs' logs."""
@@ -134,7 +134,7 @@ KINDS: dict[str, _Kind] = {
     "allowed_service_accounts": _PATTERNS,
     "allowed_secrets": _PATTERNS,
     "model_cache_claim": _OPTIONAL_NAME,
-    "nodes_may_come": _SWITCH,
+    "cluster_autoscaler": _SWITCH,
     "job_log": _choice("text", "json"),
     "metrics_port": _whole(0, 65_535),
     "lease_name": _text(_DNS_DOTTED, "a name of lower-case letters, digits, - and ."),
@@ -183,7 +183,7 @@ def _read(source: str, text: str, kind: _Kind) -> Any:
 
 def _flags(arguments: Sequence[str]) -> dict[str, str]:
     known = {flag(f.name): f.name for f in fields(Settings)}
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         word, equals, text = rest.pop(0).partition("=")
@@ -192,5 +192,5 @@ def _flags(arguments: Sequence[str]) -> dict[str, str]:
             raise InputError(f"{word}: got an unknown option, expected {' or '.join(near)}")
         if not equals and not rest:
             raise InputError(f"{word}: got nothing, expected {KINDS[known[word]].fits}")
-        found[known[word]] = text if equals else rest.pop(0)
-    return found
+        texts[known[word]] = text if equals else rest.pop(0)
+    return texts

@@ -19,7 +19,7 @@ class WorkQueue:
         self._changed = asyncio.Event()
 
     def add(self, key: Key, delay: float = 0.0) -> None:
-        """Ask for a pass after so many seconds; an earlier one that is asked for already stays."""
+        """Ask for a pass after a delay; an earlier one that is asked for already stays."""
         due = time.monotonic() + max(0.0, delay)
         if due < self._due.get(key, float("inf")):
             self._due[key] = due

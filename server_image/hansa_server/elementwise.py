@@ -31,7 +31,7 @@ class Room(threading.local, Generic[_Kind]):
         self._array: NDArray[_Kind] = np.empty(0, kind)
 
     def take(self, count: int) -> NDArray[_Kind]:
-        """Room for so many values, until this thread takes it again."""
+        """Room for this many values, until this thread takes it again."""
         if self._array.size < count:
             self._array = np.empty(count, self._array.dtype)
         return self._array[:count]
@@ -100,8 +100,8 @@ def straight(task: Task, weights: Sequence[float]) -> Callable[[int, int], Array
     mean = _Mean(task, weights)
 
     def stretch(begin: int, end: int) -> Array:
-        found = mean(end - begin, lambda file, room: file.stretch(begin, end, room))
-        return _stepped(task, found, lambda: start.stretch(begin, end))
+        average = mean(end - begin, lambda file, room: file.stretch(begin, end, room))
+        return _stepped(task, average, lambda: start.stretch(begin, end))
 
     return stretch
 

@@ -15,6 +15,7 @@ from hansa import adapter, keys, manifest
 from hansa.aggregation import Half
 from hansa.assignment import Assignment
 from hansa.manifest import FileEntry, Member, UpdateManifest
+from hansa.sentences import first_misfit
 from hansa.spec import differences
 from hansa.tensorfile import TensorFile
 
@@ -126,9 +127,7 @@ def parse_manifest(data: bytes) -> UpdateManifest:
     try:
         document = UpdateManifest.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Refused("manifest-malformed", f"{where[:200]}: {first['msg']}") from None
+        raise Refused("manifest-malformed", first_misfit(error)) from None
     if document.fingerprint != _fingerprint(document):
         raise Refused("manifest-malformed", "fingerprint is not that of inputs")
     return document
@@ -155,15 +154,15 @@ def check_run(document: UpdateManifest, member: Member, assignment: Assignment) 
 
 
 def _client_inputs(assignment: Assignment, environment: str) -> dict[str, object]:
-    told = assignment.model_copy(update={"role": "client", "environment": environment})
-    unknown = {"world", "options", "start"}  # the first two are not told; start has its own check
-    return {name: value for name, value in told.inputs().items() if name not in unknown}
+    client = assignment.model_copy(update={"role": "client", "environment": environment})
+    unknown = {"world", "options", "start"}  # the silo's own matter; start is checked apart
+    return {name: value for name, value in client.inputs().items() if name not in unknown}
 
 
 def check_start(document: UpdateManifest, assignment: Assignment) -> None:
     """The mean is a step from one common point only if all started there."""
-    told = assignment.start.to_json()
-    if document.start != assignment.start or document.inputs.get("start") != told:
+    start = assignment.start.to_json()
+    if document.start != assignment.start or document.inputs.get("start") != start:
         raise Refused("start", f"trained from round {document.start.round}")
 
 
@@ -230,7 +229,7 @@ def check_finite(finite: bool) -> None:
 
 
 def check_half(half: Half, changed: str) -> None:
-    """A member that moved what all should have left alone did not train what it was told to."""
+    """A member that moved what all should have left alone did not follow its assignment."""
     if changed:
         raise Refused("half", f"{changed} is not the start's, and only {half} is trained")
 

@@ -92,8 +92,9 @@ def combine(order: Order, progress: Callable[[int, int], None] | None = None) ->
             raise
         rank = task.rank + result.frozen_rank
         write_config(opened[0], rank, opened[0].scale, order.out)
-        found = _diagnosed(task, path, opened[0].scale) if order.settings.diagnostics else None
-    return Outcome(folders=opened, rank=rank, result=result, diagnostics=found)
+        wanted = order.settings.diagnostics
+        diagnostics = _diagnosed(task, path, opened[0].scale) if wanted else None
+    return Outcome(folders=opened, rank=rank, result=result, diagnostics=diagnostics)
 
 
 def check_order(order: Order) -> None:

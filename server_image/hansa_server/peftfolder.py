@@ -73,7 +73,7 @@ def open_folder(path: Path) -> Folder:
 
 
 def open_tensors(path: Path) -> TensorFile:
-    """An adapter of anybody's; one whose head was seen shortly before is not read again."""
+    """An adapter of anybody's; one whose header was read shortly before is not read again."""
     return adapter.open_file(path, FLOATS, _check_layout)
 
 
@@ -107,14 +107,14 @@ def _rank(layout: Layout) -> int:
     return next(e.shape[0] for name, e in layout.items() if adapter.side(name) == "A")
 
 
-def at_scale(found: Folder, scale: float, path: Path) -> TensorFile:
+def at_scale(folder: Folder, scale: float, path: Path) -> TensorFile:
     """The adapter's tensors in fp32 for that scale: its own file, or a copy at `path`."""
-    if found.scale == scale and found.dtypes == ["F32"]:
-        return found.file
-    with TensorWriter(path, found.file.shapes) as writer:
-        for name in found.file.layout:
-            tensor = found.file.read(name)
-            factor = found.scale / scale if adapter.side(name) == "B" else 1.0
+    if folder.scale == scale and folder.dtypes == ["F32"]:
+        return folder.file
+    with TensorWriter(path, folder.file.shapes) as writer:
+        for name in folder.file.layout:
+            tensor = folder.file.read(name)
+            factor = folder.scale / scale if adapter.side(name) == "B" else 1.0
             writer.write(name, tensor * factor)
     return adapter.open_file(path)
 

@@ -27,6 +27,7 @@ from hansa.manifest import (
     Refusal,
 )
 from hansa.owner import read_owner
+from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
@@ -142,7 +143,7 @@ def check_stored_size(store: ObjectStore, key: str, entry: FileEntry) -> None:
 
 
 def own_prefix(store: ObjectStore, assignment: Assignment, base_model: str) -> None:
-    """Write once whose prefix this is, before the first global adapter can be seen."""
+    """Write once whose prefix this is, before the first global adapter can be read."""
     prefix = assignment.storage.prefix
     own = FederationDocument(
         program=hansa.__version__, identity=assignment.identity(), base_model=base_model
@@ -246,7 +247,7 @@ def report(assignment: Assignment, data: bytes) -> AggregatorReport:
     index = {name: position for position, name in enumerate(assignment.environments)}
     entry = stored.files[keys.ADAPTER]
     members = [m.environment for m in stored.members if m.environment in index]
-    found = stored.diagnostics
+    diagnostics = stored.diagnostics
     return AggregatorReport(
         round=stored.round,
         manifest=manifest.sha256(data),
@@ -256,11 +257,11 @@ def report(assignment: Assignment, data: bytes) -> AggregatorReport:
         refused=[
             (index[r.environment], r.reason) for r in stored.refused if r.environment in index
         ],
-        norm=float(f"{found.norm:.6g}") if found else 0.0,
-        error=float(f"{found.error:.4g}") if found else 0.0,
-        effective_rank=round(found.effective_rank, 3) if found else 0.0,
-        cosine=[round(found.cosine[name], 3) for name in members] if found else [],
-        share=[round(found.share[name], 3) for name in members] if found else [],
+        norm=float(f"{diagnostics.norm:.6g}") if diagnostics else 0.0,
+        error=float(f"{diagnostics.error:.4g}") if diagnostics else 0.0,
+        effective_rank=round(diagnostics.effective_rank, 3) if diagnostics else 0.0,
+        cosine=[round(diagnostics.cosine[name], 3) for name in members] if diagnostics else [],
+        share=[round(diagnostics.share[name], 3) for name in members] if diagnostics else [],
         seconds=stored.seconds,
     )
 
@@ -270,9 +271,7 @@ def parse(model: type[Document], key: str, data: bytes) -> Document:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Corrupt(f"{key}: {where}: {first['msg']}") from None
+        raise Corrupt(f"{key}: {first_misfit(error)}") from None
 
 
 def to_bytes(document: Model) -> bytes:

@@ -71,8 +71,8 @@ class Members:
 
     def agree_on_base_model(self, known: str | None) -> str:
         """The run's base model: the known one, or in a first round what most members used."""
-        said = [offer.manifest.base_model for offer in self.offers.values()]
-        expected = known or gate.most_common(said)
+        digests = [offer.manifest.base_model for offer in self.offers.values()]
+        expected = known or gate.most_common(digests)
         for environment, offer in list(self.offers.items()):
             with self._gated(environment):
                 gate.check_base_model(offer, expected)
@@ -82,11 +82,11 @@ class Members:
     def agree_on_shapes(self) -> Shapes:
         """The adapter's shapes where no global adapter tells them: what most headers say."""
         with ThreadPoolExecutor(PARALLEL) as pool:
-            found = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
+            read = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
         self.require_enough()
-        texts = [json.dumps(shapes) for shapes in found.values()]
-        said = dict(zip(texts, found.values(), strict=True))
-        return said[gate.most_common(texts)]
+        texts = [json.dumps(shapes) for shapes in read.values()]
+        by_text = dict(zip(texts, read.values(), strict=True))
+        return by_text[gate.most_common(texts)]
 
     def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:
         """Copy every update into the folder, in parallel, and check what is in it.

@@ -1,8 +1,8 @@
 """What a strategy is: a round's updates in, the next adapter out, one layer at a time.
 
-A strategy is a function from a Task to a Merge. What needs all updates at once (distances between
-them, say) is done when it is called, in blocks; the Merge then makes one layer after another, from
-several threads. Whatever it does, memory is bounded by the largest tensor, not by the number of
+A strategy is a function from a Task to a Merge. What needs all updates at once, for example
+distances between them, is done when it is called, in blocks; the Merge then makes one layer after
+another, from several threads. Memory is bounded by the largest tensor, not by the number of
 members. Equal members must give equal bytes: no clock, no dice, and no order but the sorted one.
 """
 

@@ -26,7 +26,7 @@ CHANGED: dict[str, Any] = {
         "allowedServiceAccounts": ["silo-*", "other"],
         "allowedSecrets": ["*-pull"],
         "modelCacheClaim": "models",
-        "nodesMayCome": True,
+        "clusterAutoscaler": True,
         "jobLog": "json",
     },
     "metrics": {"port": 9090},
@@ -44,7 +44,7 @@ EXPECTED = Settings(
     allowed_service_accounts=("silo-*", "other"),
     allowed_secrets=("*-pull",),
     model_cache_claim="models",
-    nodes_may_come=True,
+    cluster_autoscaler=True,
     job_log="json",
     metrics_port=9090,
     lease_name="mine",
@@ -126,6 +126,14 @@ def _differences(schema: Any, rule: Any, values: Any, path: str = "") -> list[st
     [
         pytest.param({"operater": {}}, "'operater' not allowed", id="unknown section"),
         pytest.param({"settings": {"worker": 1}}, "'worker' not allowed", id="unknown setting"),
+        pytest.param(
+            {"settings": {"nodesMayCome": True}}, "'nodesMayCome' not allowed", id="earlier setting"
+        ),
+        pytest.param(
+            {"metrics": {"prometheusRule": {"roundStandsStillAfter": "6h"}}},
+            "'roundStandsStillAfter' not allowed",
+            id="earlier name of a rule",
+        ),
         pytest.param({"settings": {"workers": 0}}, "/settings/workers': minimum", id="too few"),
         pytest.param({"settings": {"workers": "4"}}, "got string, want integer", id="text"),
         pytest.param({"watch": {"namespaces": "a"}}, "want array", id="one name, no list"),

@@ -234,7 +234,7 @@ STATUSES: dict[str, Case] = {
         {"accepted": {"seed": 8, "rounds": 1, "environments": {}}},
         "spec.seed: got 7, expected 8 (it cannot change after the first round)",
     ),
-    "nonsense was accepted": ({"accepted": {"rounds": "many"}}, "status: got values"),
+    "nonsense was accepted": ({"accepted": {"rounds": "many"}}, "status.accepted: got"),
     "a moment at the end of time": (
         {
             "round": 1,
@@ -248,7 +248,7 @@ STATUSES: dict[str, Case] = {
                 "environments": [{"name": "other", "world": "wordle"}],
             },
         },
-        "status: got values",
+        "status.current.startedAt: got 9999-12-31T23:59:59+00:00",
     ),
 }
 

@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hansa.cluster.client import ApiError
 from tests import small
 from tests.cluster.cli import Typist
 from tests.cluster.installed import Hansa, build_images, install
@@ -58,11 +60,13 @@ def devkube(probe: bytes) -> Iterator[Cluster]:
 def cluster(devkube: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster, in a namespace that only this test uses."""
     namespace = f"test-{abs(hash(request.node.nodeid)) % 10**8}-{os.getpid()}"
-    assert devkube.kubectl("create", "namespace", namespace).returncode == 0
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    devkube.api.create("/api/v1/namespaces", body)
     own = Cluster(state=devkube.state, namespace=namespace)
     own.until(lambda: own.get("serviceaccount", "default"), "the default ServiceAccount")
     yield own
-    devkube.kubectl("delete", "namespace", namespace, "--wait=false")
+    with suppress(ApiError):  # the test may have ended the cluster
+        devkube.api.delete(f"/api/v1/namespaces/{namespace}")
 
 
 @pytest.fixture(scope="session")
@@ -101,11 +105,11 @@ def unattended(defined: Cluster) -> Iterator[Cluster]:
     """The cluster while no operator acts, so that a test can write what one would write."""
     chosen = "app.kubernetes.io/name=hansa,app.kubernetes.io/component=operator"
     listed = defined.kubectl("get", "deployments", "-A", "-l", chosen, "-o", "json")
-    found = json.loads(listed.stdout)["items"]
-    for each in found:
+    operators = json.loads(listed.stdout)["items"]
+    for each in operators:
         scale(defined, each, 0)
     yield defined
-    for each in found:
+    for each in operators:
         scale(defined, each, each["spec"]["replicas"])
 
 

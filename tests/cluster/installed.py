@@ -17,7 +17,7 @@ from hansa import api, keys
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
-from tests.cluster.kube import PATIENCE_SECONDS, ROOT, Cluster, Manifest
+from tests.cluster.kube import PATIENCE_SECONDS, POLL_SECONDS, ROOT, Cluster, Manifest
 from tests.small import FILES, SPEC
 
 NAMESPACE = "hansa"
@@ -94,7 +94,7 @@ class Hansa:
         deadline = time.monotonic() + LONG_SECONDS
         while not is_so(status := self.status(name)):
             assert time.monotonic() < deadline, f"{name}: {what}: {self.story(name)}"
-            time.sleep(0.5)
+            time.sleep(POLL_SECONDS)
         return status
 
     def finish(self, name: str) -> dict[str, Any]:
@@ -245,11 +245,14 @@ def install(cluster: Cluster, federations: tuple[str, ...], **more: Any) -> Hans
 def build_images(folder: Path | None = None) -> None:
     """Build all images from this environment and load them; the second time takes seconds.
 
-    HANSA_IMAGES_LOADED says that the cluster has those that are wanted.
+    HANSA_IMAGES_LOADED says that the cluster has those that are wanted, HANSA_IMAGES_BUILT that
+    they are built, as `tools/test` does beside the other tests.
     """
     if os.environ.get("HANSA_IMAGES_LOADED"):
         return
     script = [str(ROOT / "tools" / "images"), "--from-environment", "--minio", "--load"]
+    if os.environ.get("HANSA_IMAGES_BUILT"):
+        script.append("--built")
     environment = {**os.environ, **({"HANSA_CLUSTER": str(folder)} if folder else {})}
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,9 @@ GIVEN = "HANSA_TEST_KUBECONFIG"
 PATIENCE_SECONDS = 240.0
 """A bound against hanging tests, never a measure of anything."""
 
+POLL_SECONDS = 0.1
+"""Between two looks; one costs the apiserver some milliseconds."""
+
 Manifest = dict[str, Any]
 
 PATHS = {
@@ -107,7 +110,7 @@ class Cluster:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             assert time.monotonic() < deadline, f"waited in vain: {what}"
-            time.sleep(0.3)
+            time.sleep(POLL_SECONDS)
 
     def scale(self, deployment: str, replicas: int) -> None:
         """Give a Deployment so many Pods, and wait until it has these and no others."""

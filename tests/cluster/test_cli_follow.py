@@ -37,7 +37,7 @@ def test_watch_ends_badly_when_the_federation_fails_or_is_deleted(typist: Typist
     typist.advance({"maze": "failed"})
     failed = typist.hansa("watch", NAME)
     assert failed.code == 1
-    assert "Failed: round 1: 1 of 2 environments answered" in failed.err
+    assert "Round 1 failed: 1 of 2 environments answered" in failed.err
     assert "hansa retry" in failed.err
     typist.hansa("retry", NAME)
     with typist.start("watch", NAME) as watching:

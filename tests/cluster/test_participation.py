@@ -58,8 +58,8 @@ def test_below_the_minimum_a_round_fails_and_says_what_to_do(story: Hansa) -> No
     assert story.condition(NAME, "Progressing")["reason"] == "TooFewUpdates"
     told = story.condition(NAME, "Progressing")["message"]
     assert "participation.minimumUpdates needs 2" in told
-    assert "webshop (image 'no-such-image:1'" in told
-    assert "Mend them or lower the minimum, then change the spec or run `hansa retry`" in told
+    assert told.startswith("webshop: image 'no-such-image:1'")
+    assert "Fix that or lower the minimum, then change the spec or run `hansa retry`" in told
     assert rounds(status) == [(1, "failed", "0/2")]
     story.cluster.until(
         lambda: not any(is_active(pod) for pod in story.pods(NAME)), "nobody is waited for"

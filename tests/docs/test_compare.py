@@ -31,23 +31,16 @@ TINY = '{% set r = results("compare-tiny") %}'
 SMOLLM2 = '{% set r = results("compare-smollm2") %}'
 RELATED = '{% set r = results("compare-related") %}'
 SMOLLM2_RELATED = '{% set r = results("compare-smollm2-related") %}'
-ALONE = (
-    '{{ r.success("local-evolution") }} % at home '
-    '| {{ r.success("local-evolution, all worlds") }} % |'
+ROW = (
+    '{{ r.success("fed-se") }} | {{ r.success("fedit") }} | {{ r.success("local-evolution") }} '
+    '| {{ r.success("local-evolution, all worlds") }} |'
 )
-FED_SE, FEDIT = '{{ r.success("fed-se") }} %', '{{ r.success("fedit") }} %'
 QUOTED = {
     "README.md": [
-        f"{TINY}| five different worlds, tiny model | {FED_SE}, with server step 3 "
-        f'{{{{ r.success("fed-se+step") }}}} %, personalised '
-        f'{{{{ r.success("fed-se+personal") }}}} % | {FEDIT} | {ALONE}',
-        f"{SMOLLM2}| five different worlds, SmolLM2-135M | {FED_SE}, with server step 2 "
-        f'{{{{ r.success("fed-se+step2") }}}} %, '
-        f'personalised {{{{ r.success("fed-se+personal") }}}} % '
-        f'| {FEDIT}, with more epochs {{{{ r.success("fedit+epochs") }}}} % | {ALONE}',
-        f"{RELATED}| five silos with a maze each, tiny model | {FED_SE} | {FEDIT} | {ALONE}",
-        f"{SMOLLM2_RELATED}| five silos with a maze each, SmolLM2-135M | {FED_SE} | {FEDIT} "
-        f"| {ALONE}",
+        f"{TINY}| five different worlds, tiny model | {ROW}",
+        f"{SMOLLM2}| five different worlds, SmolLM2-135M | {ROW}",
+        f"{RELATED}| five silos with a maze each, tiny model | {ROW}",
+        f"{SMOLLM2_RELATED}| five silos with a maze each, SmolLM2-135M | {ROW}",
     ],
     "docs/aggregation.md": [
         TINY + '+{{ r.points("fed-se+step", over="fed-se", places=1) }} points with the tiny model',
@@ -84,6 +77,60 @@ def test_other_pages_quote_results_as_they_are(name: str) -> None:
         assert results_page.filled(sentence) in page
 
 
+def section(page: str, title: str) -> list[str]:
+    """The lines below a heading, up to the next one."""
+    _, _, rest = page.partition(f"\n## {title}\n")
+    return rest.partition("\n## ")[0].splitlines()
+
+
+def test_the_readme_judges_in_twelve_lines_and_one_table_of_single_figures() -> None:
+    lines = section((ROOT / "README.md").read_text(), "Is it any good?")
+    assert 0 < len(lines) <= 12
+    first = next(line for line in lines if line)
+    assert first.startswith("**") and "%" not in first, "the verdict comes first"
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
+    head, _, *body = rows
+    assert len(body) == len(QUOTED["README.md"])
+    for row in body:
+        assert len(row) == len(head)
+        assert all(re.fullmatch(r" \d+ ", cell) for cell in row[1:]), row
+
+
+def test_what_the_readme_says_first_is_what_the_intervals_show() -> None:
+    tiny, smollm2, mazes, smollm2_mazes = (
+        results_page.Figures(f"compare-{name}")
+        for name in ("tiny", "smollm2", "related", "smollm2-related")
+    )
+    mazes.better("fed-se", "local-evolution")
+    smollm2_mazes.better("fedit", "local-evolution")
+    for differing in (tiny, smollm2):
+        for shared in ("fed-se", "fedit"):
+            differing.better("local-evolution", shared)
+        differing.level("fed-se+personal", "local-evolution")
+        with pytest.raises(AssertionError, match="not shown to be better"):
+            differing.better("fed-se", "fedit")
+
+
+def test_the_page_of_results_begins_with_its_verdicts() -> None:
+    page = results_page.PAGE.read_text()
+    verdicts = [line for line in section(page, "Verdicts") if line]
+    assert page.index("\n## ") == page.index("\n## Verdicts\n")
+    assert len(verdicts) >= 5
+    for line in verdicts:
+        assert line.startswith("- "), line
+        assert len(line) <= 160, line
+        assert re.search(r"\]\(#[a-z-]+\)\.?$|\]\(demo.md\)\.?$", line), f"no evidence: {line}"
+
+
+def test_every_verdict_leads_to_its_evidence() -> None:
+    page = results_page.PAGE.read_text()
+    heads = {
+        re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-")
+        for head in re.findall(r"^#+ (.*)$", page, flags=re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= heads
+
+
 @pytest.mark.parametrize("name", ["tiny", "smollm2"])
 def test_the_pictures_are_generated(name: str) -> None:
     data = json.loads((ROOT / f"docs/results/compare-{name}.json").read_text())
@@ -97,7 +144,7 @@ def test_every_way_to_personalize_is_explained() -> None:
 
 
 def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
-    wanted = comparison.read(ROOT / "examples/compare-tiny.yaml")
+    wanted = comparison.read(ROOT / "examples/05-compare/tiny.yaml")
     assert {"pre-trained", "local-evolution", "fedit", "fed-se"} <= set(wanted.methods)
     assert len({run.seed for run in wanted.runs}) >= 3
 
@@ -105,10 +152,10 @@ def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
 @pytest.mark.parametrize(
     "example, name",
     [
-        ("compare-tiny", "compare-few"),
-        ("compare-tiny", "compare-related"),
-        ("compare-tiny", "compare-rounds"),
-        ("compare-tiny", "compare-unseen"),
+        ("05-compare/tiny", "05-compare/few"),
+        ("05-compare/tiny", "05-compare/related"),
+        ("05-compare/tiny", "05-compare/rounds"),
+        ("05-compare/tiny", "05-compare/unseen"),
         ("04-real-model/compare", "04-real-model/few"),
         ("04-real-model/compare", "04-real-model/related"),
     ],

@@ -71,7 +71,7 @@ PROBE = """
         text: element.textContent})),
       curve: all("[data-series=mean] [data-value]").map((element) => ({...element.dataset,
         y: element.getBoundingClientRect().y})),
-      replays: all("[data-episode]").map((element) => ({...element.dataset,
+      episodes: all("[data-episode]").map((element) => ({...element.dataset,
         text: element.textContent})),
       data: JSON.parse(page.getElementById("hansa-data").textContent),
       tables: all(".scroll").filter(seen).map((box) => {
@@ -81,6 +81,23 @@ PROBE = """
         return {inside: inside.map((head) => head.textContent), scrolled: box.scrollLeft,
           stays: heads[0].getBoundingClientRect().left - edge.left};
       }),
+      covered: all(".chart").filter(seen).flatMap((chart) => {
+        const texts = [...chart.querySelectorAll("text")].filter(seen);
+        const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
+        const curve = [...chart.querySelectorAll(".line")].flatMap((path) => {
+          const to = path.getScreenCTM(), length = path.getTotalLength(), steps = 150;
+          return [...Array(steps + 1).keys()].map((step) =>
+            path.getPointAtLength(length * step / steps).matrixTransform(to));
+        });
+        const on = boxes.filter(([, box]) => curve.some((point) => point.x > box.left
+          && point.x < box.right && point.y > box.top && point.y < box.bottom));
+        const pairs = boxes.flatMap(([text, box], index) => boxes.slice(index + 1)
+          .filter(([, other]) => box.left < other.right && other.left < box.right
+            && box.top + 2 < other.bottom - 2 && other.top + 2 < box.bottom - 2)
+          .map(([other]) => `${text} | ${other}`));
+        return [...on.map(([text]) => text), ...pairs];
+      }),
+      texts: all(".overview text").filter(seen).map((text) => text.textContent),
       ran: view.ran === undefined ? "no" : "yes",
     });
   };
@@ -106,9 +123,9 @@ def probe(tmp_path: Path) -> Probe:
         done = subprocess.run(
             [*command, wrapper.as_uri()], capture_output=True, timeout=120, check=True
         )
-        found = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout.decode(), re.DOTALL)
-        assert found and found[1], "the page did not load"
-        answer: dict[str, Any] = json.loads(html.unescape(found[1]))
+        written = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout.decode(), re.DOTALL)
+        assert written and written[1], "the page did not load"
+        answer: dict[str, Any] = json.loads(html.unescape(written[1]))
         return answer
 
     return open_page
@@ -127,10 +144,10 @@ def comparison() -> compare_table.Table:
 
 def figure(answer: dict[str, Any], name: str, **more: str) -> dict[str, str]:
     wanted = {"figure": name, **more}
-    found = [one for one in answer["figures"] if wanted.items() <= one.items()]
-    assert len(found) == 1, found
-    told: dict[str, str] = found[0]
-    return told
+    matching = [one for one in answer["figures"] if wanted.items() <= one.items()]
+    assert len(matching) == 1, matching
+    shown: dict[str, str] = matching[0]
+    return shown
 
 
 def test_the_figures_a_reader_sees_are_those_of_the_data(probe: Probe) -> None:
@@ -161,17 +178,41 @@ def test_the_curve_is_drawn_where_its_figures_say(probe: Probe) -> None:
 
 def test_the_embedded_figures_are_whole_after_loading(probe: Probe) -> None:
     given = sample.federation(8)
-    told = probe(render(collected(given)))["data"]
+    figures = probe(render(collected(given)))["data"]
     for entry in given.status.history:
         for name, ratio in entry.success.items():
-            assert told["environments"][name]["success"][entry.round] == pytest.approx(ratio)
+            assert figures["environments"][name]["success"][entry.round] == pytest.approx(ratio)
 
 
 def test_first_and_last_episodes_stand_side_by_side(probe: Probe) -> None:
-    replays = probe(render(collected(sample.federation(8))))["replays"]
-    assert [one["episode"] for one in replays] == ["first", "last"] * 5
-    assert {(one["round"], one["success"]) for one in replays} == {("1", "false"), ("8", "true")}
-    assert "move left" in replays[2]["text"]
+    episodes = probe(render(collected(sample.federation(8))))["episodes"]
+    assert [one["episode"] for one in episodes] == ["first", "last"] * 5
+    assert {(one["round"], one["success"]) for one in episodes} == {("1", "false"), ("8", "true")}
+    assert "move left" in episodes[2]["text"]
+
+
+def tangled() -> Federation:
+    """Curves that cross each round, two that are nearly equal, and the best early on."""
+    given = sample.federation(6)
+    document = given.to_json()
+    for entry in document["status"]["history"]:
+        high, low = (0.9, 0.1) if entry["round"] % 2 else (0.1, 0.9)
+        ratios = (high, low, 0.5, 0.502, 0.99 if entry["round"] == 1 else 0.497)
+        entry["success"] = dict(zip(sample.WORLDS, ratios, strict=True))
+    return Federation.model_validate_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("width", [PHONE, 768, 1100])
+@pytest.mark.parametrize(
+    "given", [tangled(), sample.federation(50), sample.federation(5, failed=(3,), phase="Failed")]
+)
+def test_no_label_covers_a_curve_or_another_label(
+    probe: Probe, given: Federation, width: int
+) -> None:
+    answer = probe(render(collected(given)), width=width)
+    assert any(text.startswith("start ") for text in answer["texts"])
+    assert ("wordle" in answer["texts"]) is (width > 760)
+    assert answer["covered"] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The troubleshooting page knows every way to stand still and every way to stop."""
+"""The troubleshooting page knows every way to be stalled and every way to stop."""
 
 import re
 from pathlib import Path

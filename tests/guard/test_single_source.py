@@ -1,4 +1,4 @@
-"""Strings that are spelled in one module only, and modules that read no clock and no dice."""
+"""Strings that are spelled in one module only, and modules without clock, randomness and I/O."""
 
 import ast
 import re
@@ -22,10 +22,16 @@ LABELS = re.compile(r"hansa\.dev/")
 PURE = [
     "hansa/plan.py",
     "hansa/attempts.py",
+    "hansa/draft.py",
+    "hansa/summary.py",
     *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/policy").glob("*.py")),
 ]
-IMPURE_MODULES = {"time", "random", "uuid", "secrets", "os", "threading", "subprocess", "socket"}
-IMPURE_CALLS = {"now", "utcnow", "today", "monotonic", "perf_counter", "open"}
+IMPURE_MODULES = {
+    *("time", "random", "uuid", "secrets"),
+    *("os", "io", "pathlib", "shutil", "tempfile", "socket", "http", "urllib"),
+    *("threading", "asyncio", "concurrent", "multiprocessing", "subprocess", "logging"),
+}
+IMPURE_CALLS = {"now", "utcnow", "today", "monotonic", "perf_counter", "open", "print", "input"}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -64,6 +70,20 @@ def test_a_shared_name_is_spelled_once(pattern: re.Pattern[str], homes: set[str]
     assert wrong == []
 
 
+def test_which_states_are_over_is_said_once() -> None:
+    """Groups of environment states, `CONCLUDED` for one, are in hansa/api.py and nowhere else."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules()
+        if name != "hansa/api.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Set | ast.Tuple | ast.List)
+        and {"Updated", "Empty"} <= (texts := {getattr(e, "value", None) for e in node.elts})
+        and len(texts) < 4  # an order of all of them is no group
+    ]
+    assert wrong == []
+
+
 def names_put_together(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Texts with values in them, or added to a value, that end as the name of an object does."""
     for node in ast.walk(tree):
@@ -91,13 +111,27 @@ def test_only_one_module_puts_the_name_of_an_object_together() -> None:
     assert wrong == []
 
 
+def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
+    """`hansa.sentences.first_misfit`; hansa/load.py tells all of a manifest's errors instead."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules()
+        if name not in {"hansa/sentences.py", "hansa/load.py"}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "errors"
+        and any(keyword.arg == "include_url" for keyword in node.keywords)
+    ]
+    assert wrong == []
+
+
 def test_a_key_that_is_put_together_elsewhere_is_noticed() -> None:
     code = 'key = f"{_folder(told)}finetuned-{number:05d}.safetensors"\nother = folder + "a.json"'
     assert len(list(names_put_together(ast.parse(code)))) == 2
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_decisions_read_no_clock_and_no_dice(name: str) -> None:
+def test_decisions_have_no_clock_no_randomness_and_no_io(name: str) -> None:
     tree = ast.parse((ROOT / name).read_text())
     imported = {
         alias.name.partition(".")[0]

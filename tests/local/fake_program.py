@@ -10,23 +10,63 @@ from pathlib import Path
 from hansa.assignment import (
     ENV_MODEL_CACHE,
     ENV_PROGRESS,
+    ENV_REPORT,
+    AggregatorReport,
     Assignment,
     ClientReport,
     EvaluateReport,
-    decode_assignment,
 )
+from hansa.errors import Diverged, PermanentError, TooFewUpdates, Unreachable, WorldBroken
 from hansa.manifest import Counts
 from hansa.processes.warm import serve
-from hansa.program import progress, run
+from hansa.program import progress, run, write_report
+
+REPORT = ClientReport(environment=0, round=1, trained=True, manifest="a" * 64, counts=Counts())
 
 
-def work(told: Assignment) -> ClientReport | EvaluateReport:
+class Few(TooFewUpdates):
+    """An error that leaves a report, as the aggregator's does."""
+
+    report = AggregatorReport(
+        round=1, manifest="", adapter="", bytes=0, members=[], refused=[(0, "shape")]
+    )
+
+
+def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     """Answer, crash, hang or die."""
     print(f"models {os.environ.get(ENV_MODEL_CACHE)}", flush=True)
     print(f"who {os.environ.get('AWS_ACCESS_KEY_ID', 'nobody')}", flush=True)
     print(f"gpu {os.environ.get('CUDA_VISIBLE_DEVICES', 'none')}", flush=True)
     (Path(tempfile.mkdtemp()) / "update").write_bytes(bytes(1000))
-    match told.federation:
+    match assignment.federation:
+        case "permanent":
+            raise PermanentError("spec.world: got ludo, expected maze", hint="play maze")
+        case "few":
+            raise Few("1 of 3 updates passed the gate, expected 2")
+        case "unreachable":
+            raise Unreachable("the store did not answer for 60 s")
+        case "broken-world":
+            raise WorldBroken("world maze failed in 9 of 10 episodes")
+        case "diverged":
+            raise Diverged.at(3, 10, "loss nan", 0.1)
+        case "odd":
+            raise SystemExit(7)
+        case "silent":
+            raise SystemExit(0)
+        case "garbage":
+            Path(os.environ[ENV_REPORT]).write_bytes(b"\xff{ no report")
+            raise SystemExit(0)
+        case "long":
+            text = REPORT.model_dump_json(by_alias=True).replace("{", "{" + " " * 5000, 1)
+            Path(os.environ[ENV_REPORT]).write_text(text)
+            raise SystemExit(0)
+        case "crash-after-report":
+            write_report(REPORT)
+            raise RuntimeError("too late")
+        case "terminate":
+            os.kill(os.getpid(), signal.SIGTERM)
+        case "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
         case "crash":
             raise RuntimeError("it broke")
         case "exit":
@@ -37,9 +77,7 @@ def work(told: Assignment) -> ClientReport | EvaluateReport:
             progress(phase="hang", done=0, total=1)
             assert Path(os.environ[ENV_PROGRESS]).exists()
             time.sleep(600)
-    return ClientReport(
-        environment=0, round=told.round, trained=True, manifest="a" * 64, counts=Counts()
-    )
+    return REPORT
 
 
 def refuse() -> int:
@@ -55,4 +93,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--warm"]:
         serve(lambda: run("fake", work))
     else:
-        decode_assignment("{}")
+        sys.exit(run("fake", work))

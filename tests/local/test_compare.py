@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
 from hansa.store.base import ObjectStore
 from tests import small
+from tests.memory_store import Replaced
 from tests.processes import kill, until
 from tests.small import hansa
 
@@ -211,22 +212,6 @@ def test_a_run_that_a_cluster_made_is_read_from_its_bucket(
     ]
 
 
-class Lying:
-    """A bucket in which a silo has put something else under one of its keys."""
-
-    def __init__(self, store: ObjectStore, key: str, data: bytes) -> None:
-        self._store, self._key, self._data = store, key, data
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def size(self, key: str) -> int:
-        return len(self._data) if key == self._key else self._store.size(key)
-
-    def get(self, key: str) -> bytes:
-        return self._data if key == self._key else self._store.get(key)
-
-
 UPDATE = "small/updates/maze/00001/manifest.json"
 EVALUATION = "small/evaluations/maze/00001.json"
 
@@ -250,7 +235,7 @@ def test_what_a_silo_garbled_is_named_and_the_run_left_out(
     data = changes
     if isinstance(changes, dict):
         data = json.dumps({**json.loads(from_cluster.store.get(key)), **changes}).encode()
-    found, missing = from_cluster.collect(cast(ObjectStore, Lying(from_cluster.store, key, data)))
+    found, missing = from_cluster.collect(Replaced(from_cluster.store, key, data))
     assert found == []
     assert sentence in missing["same-7"] and key in missing["same-7"]
 

@@ -78,6 +78,19 @@ def test_logs_are_those_of_the_jobs_asked_for(undisturbed: Path) -> None:
     assert none.stderr.startswith("error: no Job of this run fits")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("status", "--out"), ("status", "-o", "json", "--out"), ("logs", "--out"), ("trajectories",)],
+    ids=" ".join,
+)
+def test_a_command_whose_reader_has_gone_ends_quietly(
+    undisturbed: Path, command: tuple[str, ...]
+) -> None:
+    ended = processes.without_reader(*command, undisturbed)
+    assert ended.returncode == 141, ended.stderr
+    assert "error" not in ended.stderr and "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("asked", ["last", "best", "1"])
 def test_pull_copies_the_adapter_of_a_round(undisturbed: Path, tmp_path: Path, asked: str) -> None:
     status = read_status(undisturbed)["status"]
@@ -214,6 +227,19 @@ def test_a_run_can_be_watched_and_stopped_and_goes_on(undisturbed: Path, tmp_pat
     assert small.adapter(out) == small.adapter(undisturbed)
 
 
+def test_a_run_is_watched_from_another_terminal_until_its_end(tmp_path: Path) -> None:
+    manifest, out = small.write_manifest(tmp_path, rounds=1), tmp_path / "run"
+    with small.Run(manifest, out) as run:
+        until(lambda: (out / "federation.json").exists(), "the run to begin")
+        watched = hansa("watch", "--out", out)
+        run.finish()
+    assert watched.returncode == 0, watched.stderr
+    lines = [line.split(maxsplit=1)[1] for line in watched.stdout.splitlines()]
+    assert any(line.startswith("Running: round 1 waits for maze") for line in lines)
+    assert lines[-1] == "Succeeded: all rounds are done"
+    assert f"succeeded; report: {out / 'report.html'}" in watched.stderr
+
+
 @pytest.mark.parametrize(
     "number, code",
     [
@@ -251,6 +277,20 @@ def test_a_folder_that_cannot_be_written_is_refused(
     refused = hansa("run", small.write_manifest(tmp_path), "--out", disk / "run")
     assert refused.returncode == 2
     assert f"error: --out: got {disk / 'run'}: Read-only file system" in refused.stderr
+
+
+def test_a_limit_on_the_size_of_files_is_one_sentence_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    manifest, out = small.write_manifest(tmp_path), tmp_path / "run"
+    command = f'ulimit -f 300; "{sys.executable}" -m hansa.cli.main run "{manifest}" --out "{out}"'
+    refused = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert refused.returncode == 2
+    assert "error: ulimit -f: got files of at most 300 KiB, expected " in refused.stderr
+    assert "\n\nhint: " in refused.stderr and refused.stderr.count("error: ") == 1
+    assert not list((out / "jobs").iterdir())
 
 
 def fill(disk: Path) -> Path:

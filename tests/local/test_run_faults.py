@@ -52,10 +52,11 @@ def test_jobs_wait_for_a_store_that_is_down_overloaded_or_slow(
     credentials = small.write_credentials(tmp_path, weed)
     proxy.fail("503", methods=("PUT",), contains="experience/maze/00001")
     proxy.fail("slow", seconds=12, methods=("PUT",), contains="global/00001/adapter_model")
-    proxy.down()
     with small.Run(
         manifest, tmp_path / "run", "--credentials", credentials, **{ENV_PATIENCE: "4"}
     ) as run:
+        until(lambda: "RoundOpened" in run.events, "the round to open: the store was up")
+        proxy.down()
         both = [f"JobRetried {name}: " for name in small.ENVIRONMENTS]
         until(lambda: all(text in run.events for text in both), "both to find it down")
         assert run.events.count("gave no good answer") >= 2
@@ -89,7 +90,7 @@ def test_a_denying_store_ends_the_run_by_name_and_a_later_run_goes_on(
     with small.Run(manifest, tmp_path / "run", "--credentials", credentials) as run:
         assert run.wait() == 1
     assert "the credentials may not write it (AccessDenied)" in run.said
-    assert f"hint: `hansa logs --out {tmp_path / 'run'}`" in run.said
+    assert f"then `hansa retry --out {tmp_path / 'run'}`" in run.said
     assert "Traceback" not in run.said
     assert not any("/maze/" in folder for folder in expect_whole(store, prefix))
     assert not (tmp_path / "run/jobs/small-r1-maze-a2").exists(), "a permanent error is no retry"

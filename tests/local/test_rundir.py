@@ -1,6 +1,7 @@
 """A run's folder: one run, one runner, and a status that is never half written."""
 
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -145,6 +146,76 @@ def test_an_unchanged_spec_is_the_same_generation(folder: RunDir) -> None:
     assert folder.adopt(make_federation(), make_federation(), NOW).metadata == old.metadata
 
 
+def finished(federation: Federation) -> Federation:
+    """The federation with both of its rounds done."""
+    done = {"phase": "Succeeded", "round": 2, "completed": 2, "evaluated": 2}
+    accepted = opened(federation).status.accepted
+    status = federation.status.model_copy(update={**done, "accepted": accepted})
+    return with_status(federation, status)
+
+
+def test_other_settings_of_a_finished_run_are_refused_by_their_fields(folder: RunDir) -> None:
+    folder.save(finished(make_federation()))
+    before = folder.object.read_bytes()
+    wanted = make_federation(training={"epochs": 9}, evaluation={"tasks": 3})
+    with pytest.raises(InputError) as caught:
+        folder.adopt(wanted, wanted, NOW)
+    assert caught.value.message == (
+        "spec.evaluation.tasks: got 3, expected 100; spec.training.epochs: got 9, expected 2 "
+        "(the run is finished, and no round would use anything else)"
+    )
+    assert "raise spec.rounds" in caught.value.hint and "another --out" in caught.value.hint
+    assert folder.object.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"rounds": 3, "training": {"epochs": 9}}, id="more rounds use them"),
+        pytest.param({"podTemplate": {"spec": {"priority": 1}}}, id="no round uses them anyway"),
+        pytest.param({}, id="nothing changed"),
+    ],
+)
+def test_a_finished_run_is_taken_up_again_where_no_setting_is_lost(
+    folder: RunDir, changes: dict[str, object]
+) -> None:
+    folder.save(finished(make_federation()))
+    wanted = make_federation(**changes)
+    assert folder.adopt(wanted, wanted, NOW).spec == wanted.spec
+
+
+@pytest.mark.parametrize(
+    "changes, rounds, sentences",
+    [
+        pytest.param(
+            {"training": {"epochs": 5}},
+            2,
+            ["from round 2 on: spec.training.epochs: 2 -> 5"],
+            id="a round is open",
+        ),
+        pytest.param({"rounds": 9}, 2, ["from round 2 on: spec.rounds: 2 -> 9"], id="more rounds"),
+        pytest.param(
+            {"evaluation": {"tasks": 5}, "rounds": 1},
+            1,
+            ["for the last evaluation only: spec.evaluation.tasks: 100 -> 5"],
+            id="the last round is open",
+        ),
+        pytest.param({}, 2, [], id="nothing"),
+    ],
+)
+def test_what_a_manifest_changes_is_told_with_the_round_that_it_counts_from(
+    folder: RunDir, changes: dict[str, object], rounds: int, sentences: list[str]
+) -> None:
+    folder.save(opened(make_federation(rounds=rounds)))
+    events = folder.changes(make_federation(**changes))
+    assert [event.message for event in events] == sentences
+    assert {event.reason for event in events} <= {"SettingsChanged"}
+
+
+def test_a_new_run_changes_nothing(folder: RunDir) -> None:
+    assert folder.changes(make_federation()) == []
+
+
 def test_nobody_is_late_because_nobody_ran_the_round(folder: RunDir) -> None:
     old = opened(make_federation())
     assert old.status.current and old.status.current.started_at
@@ -177,6 +248,90 @@ def test_running_a_failed_federation_again_asks_for_a_retry(folder: RunDir) -> N
     again = plan(adopted, [], NOW)
     assert again.status.failed is None
     assert again.status.round == 2, "the failed round's number is never used again"
+
+
+def call(*words: str | Path) -> object:
+    """Exit code of a `hansa` command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return ended.value.code
+
+
+def test_a_long_sentence_is_one_line_in_a_pipe(
+    folder: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = opened(make_federation())
+    why = " ".join(f"word{number}" for number in range(60))
+    told = federation.status.conditions[0].model_copy(
+        update={"type": "Degraded", "status": "True", "message": why}
+    )
+    folder.save(
+        with_status(federation, federation.status.model_copy(update={"conditions": [told]}))
+    )
+    assert not call("status", "--out", folder.path)
+    assert any(why in line for line in capsys.readouterr().out.splitlines())
+
+
+def test_watching_a_finished_run_says_where_its_adapter_is(
+    folder: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(finished(make_federation()))
+    assert call("watch", "--out", folder.path) == 0
+    out, err = capsys.readouterr()
+    assert "Succeeded" in out
+    assert f"succeeded; report: {folder.page}" in err
+
+
+def test_watching_a_run_that_nobody_runs_ends_with_what_to_do(
+    folder: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(opened(make_federation()))
+    assert call("watch", "--out", folder.path) == 1
+    out, err = capsys.readouterr()
+    assert "Running: round 1 waits for" in out
+    assert f"error: run {folder.path}: stopped: round 1 waits for" in err
+    assert f"`hansa run FILE --out {folder.path}` goes on" in err
+
+
+@pytest.mark.parametrize("command", ["watch", "retry", "status"])
+def test_a_folder_that_is_not_there_is_one_sentence_and_is_not_made(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(command, "--out", tmp_path / "nowhere") == 2
+    assert "which holds no run" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_is_only_stopped_needs_no_retry(
+    folder: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(opened(make_federation()))
+    assert call("retry", "--out", folder.path) == 0
+    out, err = capsys.readouterr()
+    assert out == f"run {folder.path} unchanged (nothing has failed: it is Running)\n"
+    assert f"`hansa run FILE --out {folder.path}` goes on" in err
+
+
+def test_a_runner_starts_while_others_look_whether_one_is_at_work(folder: RunDir) -> None:
+    """Many readers ask at any moment; none of them may be taken for a runner."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            folder.is_running()
+
+    (folder.path / "lock").touch()
+    readers = [threading.Thread(target=look) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(50):
+            with folder.lock():
+                assert folder.is_running()
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
 
 
 def test_a_message_with_brackets_is_shown_as_it_is(

@@ -16,7 +16,7 @@ from tests.processes import until
 
 SERVE = """
 import os, sys, time
-from hansa.local.warm import serve
+from hansa.processes.warm import serve
 
 def run():
     print("hello from", os.environ["NAME"], "after", os.environ["PREPARED"], flush=True)
@@ -37,7 +37,7 @@ serve(run, prepare)
 """
 PARENT = """
 import subprocess, sys, time
-from hansa.local.lifeline import die_with_parent
+from hansa.processes.lifeline import die_with_parent
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE,
                          preexec_fn=die_with_parent)
 time.sleep(600)

@@ -147,7 +147,7 @@ def batches(
 
 
 def cut(rows: list[list[int]], parts: int) -> list[list[list[int]]]:
-    """Rows sorted by length in so many parts of about equal area: long rows are few."""
+    """Rows sorted by length in a number of parts of about equal area: long rows are few."""
     total, area, done = sum(map(len, rows)), 0, 0
     pieces = []
     for place, row in enumerate(rows, start=1):

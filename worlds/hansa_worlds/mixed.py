@@ -12,7 +12,7 @@ from hansa_worlds.errors import OptionError
 from hansa_worlds.options import Options
 
 NAME = "mixed"
-_FIELDS = {"name", "world", "options", "demonstrationsFrom"}
+_FIELDS = {"name", "world", "options", "demonstrations", "demonstrationsFrom"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -26,6 +26,8 @@ class Part:
     """World that it plays."""
     options: Mapping[str, object] = field(default_factory=dict)
     """That world's options."""
+    demonstrations: int | None = None
+    """Its own number of demonstrations."""
     demonstrations_from: str | None = None
     """Its own file of demonstrations."""
 
@@ -54,7 +56,10 @@ def _part(index: int, given: object) -> Part:
         raise OptionError(f"{where}.world: got {world!r}, expected the name of another world")
     if not isinstance(options, dict):
         raise OptionError(f"{where}.options: got {options!r}, expected a mapping")
-    return Part(name, world, options, given.get("demonstrationsFrom"))
+    count = given.get("demonstrations")
+    if count is not None and (type(count) is not int or count < 0):
+        raise OptionError(f"{where}.demonstrations: got {count!r}, expected a whole number from 0")
+    return Part(name, world, options, count, given.get("demonstrationsFrom"))
 
 
 def within(part: Part, task: Task) -> Task:

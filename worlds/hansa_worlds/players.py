@@ -17,7 +17,7 @@ from hansa_worlds.errors import WorldError
 from hansa_worlds.registry import make
 
 Player = Callable[[World, random.Random], str]
-"""Says its next turn; all its luck comes from the generator."""
+"""Says its next turn; all its random choices come from the generator."""
 
 PLAYERS: dict[str, Player] = {
     "random": lambda world, draw: draw.choice(world.actions()),

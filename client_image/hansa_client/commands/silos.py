@@ -94,7 +94,7 @@ def _silos(spec: FederationSpec, credentials: Path | None) -> list[Silo]:
 
 
 def _place(spec: FederationSpec, environment: Environment) -> Storage:
-    place = environment.experience_storage or spec.storage
+    place = spec.private_storage(environment.name)
     if place is None:
         raise InputError("spec.storage: got nothing, expected storage.s3")
     return place

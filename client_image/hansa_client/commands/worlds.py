@@ -17,7 +17,7 @@ from hansa_worlds.players import PLAYERS, score
 
 def worlds(
     world: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORLD]...", help="Only these; default: all.")
+        list[str] | None, typer.Argument(metavar="WORLD", help="Only these; default: all.")
     ] = None,
     measure: Annotated[
         bool, typer.Option("--score", help="Play the split with every player and print scores.")

@@ -64,7 +64,7 @@ def show(assignment: Assignment, file: DemonstrationFile | None, chat: Chat) -> 
     """The demonstrations of one world, from its file or by its expert."""
     if file:
         return from_file(assignment, file, chat)
-    wanted = assignment.settings.experience.demonstrations
+    wanted = assignment.demonstrations_wanted
 
     def progress(tried: int, shown: int) -> None:
         program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
@@ -80,7 +80,7 @@ def show(assignment: Assignment, file: DemonstrationFile | None, chat: Chat) -> 
 def read(assignment: Assignment, private: ObjectStore) -> DemonstrationFile | None:
     """The file that the assignment names, checked; nothing when the world's expert shows."""
     source = assignment.demonstrations_from
-    if not source or not assignment.settings.experience.demonstrations:
+    if not source or not assignment.demonstrations_wanted:
         return None
     where = f"{_field(assignment)}: {source}"
     data = _from_s3(assignment, private) if source.startswith("s3://") else _from_path(assignment)
@@ -143,7 +143,7 @@ def from_file(assignment: Assignment, file: DemonstrationFile, chat: Chat) -> Sh
     order = list(range(len(file.conversations)))
     seed = _seed(assignment)
     random.Random(seed).shuffle(order)
-    wanted = order[: assignment.settings.experience.demonstrations]
+    wanted = order[: assignment.demonstrations_wanted]
     return Shown([_from_conversation(file.conversations[index], chat, seed) for index in wanted])
 
 
@@ -164,15 +164,17 @@ def _from_conversation(conversation: Conversation, chat: Chat, seed: int) -> Epi
 
 def check_expert(assignment: Assignment, world: World) -> None:
     """Refuse a world that cannot show what is wanted, before anything is loaded."""
-    wanted = assignment.settings.experience.demonstrations
+    wanted = assignment.demonstrations_wanted
     if wanted and not assignment.demonstrations_from and type(world).expert is World.expert:
         raise _no_expert(assignment)
 
 
 def _no_expert(assignment: Assignment) -> PermanentError:
-    wanted = assignment.settings.experience.demonstrations
+    wanted = assignment.demonstrations_wanted
+    own = f"spec.environments[{assignment.environment}].demonstrations"
+    field = "spec.experience.demonstrations" if assignment.demonstrations is None else own
     return PermanentError(
-        f"spec.experience.demonstrations: got {wanted}, but world {assignment.world} of "
+        f"{field}: got {wanted}, but world {assignment.world} of "
         f"environment {assignment.environment} has no expert, expected 0 or a file of them",
         hint=f"set spec.environments[{assignment.environment}].demonstrationsFrom",
     )
@@ -189,15 +191,15 @@ def by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progre
 
 
 def _by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progress) -> Shown:
-    rules = assignment.settings.experience
+    thoughts, wanted = assignment.settings.experience.thoughts, assignment.demonstrations_wanted
     seed, tasks = _seed(assignment), world.tasks("train")
-    tally = Tally(rules.demonstrations, assignment.settings.exploration.max_broken_episodes)
+    tally = Tally(wanted, assignment.settings.exploration.max_broken_episodes)
     shown: list[Episode] = []
     order = random.Random(seed).sample(range(len(tasks)), len(tasks))
     for tried, index in enumerate(order):
-        if len(shown) >= rules.demonstrations:
+        if len(shown) >= wanted:
             break
-        episode = _expert_episode(world, tasks[index], chat, seed, rules.thoughts)
+        episode = _expert_episode(world, tasks[index], chat, seed, thoughts)
         if isinstance(episode, Fault):
             tally.add(world, episode)
         elif episode.success:

@@ -31,6 +31,9 @@ def parts_of(assignment: Assignment) -> list[Assignment]:
                 "environment": part.name,
                 "world": part.world,
                 "options": dict(part.options),
+                "demonstrations": assignment.demonstrations
+                if part.demonstrations is None
+                else part.demonstrations,
                 "demonstrations_from": part.demonstrations_from or shared,
             }
         )

@@ -16,29 +16,34 @@ if TYPE_CHECKING:
 
 
 def aggregate(
-    adapters: Annotated[list[Path], typer.Argument(help="Folders of PEFT adapters.")],
+    adapters: Annotated[
+        list[Path], typer.Argument(metavar="ADAPTER", help="Folders of PEFT adapters.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
     strategy: Annotated[
-        str, typer.Option(help="mean, svd, flora, fedex, trimmed-mean, median, krum, ...")
+        str, typer.Option(help="Rule: mean, svd, flora, fedex, trimmed-mean, median, krum, ...")
     ] = "mean",
     weights: Annotated[
-        str, typer.Option(help="What each adapter counts, as 1,2,3 in the order given.")
+        str, typer.Option(help="Weight of each adapter, as 1,2,3 in their order; default: equal.")
     ] = "",
     rank: Annotated[
         int | None, typer.Option(min=1, help="Rank of the result, for svd and flora.")
     ] = None,
     trim: Annotated[
-        float, typer.Option(min=0, max=0.49, help="For trimmed-mean: share cut at each end.")
+        float, typer.Option(min=0, max=0.49, help="For trimmed-mean: share left out at each end.")
     ] = 0.2,
     faulty: Annotated[
-        int, typer.Option(min=0, max=48, help="For krum and multi-krum: hostile adapters.")
+        int,
+        typer.Option(min=0, max=48, help="For krum and multi-krum: hostile adapters to withstand."),
     ] = 1,
-    diagnostics: Annotated[bool, typer.Option(help="Compare the adapters with the result.")] = True,
+    diagnostics: Annotated[
+        bool, typer.Option(help="Print how each adapter differs from the result.")
+    ] = True,
     output: Output = Format.TABLE,
 ) -> None:
     """Merge adapters of one base model; PeftModel.from_pretrained loads the folder.
 
-    svd and flora take adapters of unequal ranks. Nothing but disk grows with their number.
+    svd and flora take adapters of different ranks.
     """
     from hansa.aggregation import Aggregation
     from hansa_server.offline import OFFLINE, Order, combine
@@ -74,27 +79,28 @@ def _progress(done: int, total: int) -> None:
 
 
 def _data(outcome: Outcome, strategy: str, out: Path) -> dict[str, Any]:
-    found = outcome.diagnostics
+    diagnostics = outcome.diagnostics
     return {
         "path": str(out),
         "strategy": strategy,
         "rank": outcome.rank,
         "compression": outcome.result.loss,
         "adapters": [{"path": str(folder.path), "rank": folder.rank} for folder in outcome.folders],
-        "diagnostics": found.to_json() if found else None,
+        "diagnostics": diagnostics.to_json() if diagnostics else None,
     }
 
 
 def _print_table(outcome: Outcome) -> None:
     """How each adapter relates to the result; a cosine below 0 pulls against it."""
-    found = outcome.diagnostics
-    if found is None:
+    diagnostics = outcome.diagnostics
+    if diagnostics is None:
         return
     paths = [str(folder.path) for folder in outcome.folders]
     width = max(len("ADAPTER"), *(len(path) for path in paths))
     print(f"{'ADAPTER':<{width}}  RANK       NORM   SHARE  COSINE")
     for path, folder in zip(paths, outcome.folders, strict=True):
-        norm, share, cosine = found.norms[path], found.share[path], found.cosine[path]
+        norm, share = diagnostics.norms[path], diagnostics.share[path]
+        cosine = diagnostics.cosine[path]
         print(f"{path:<{width}}  {folder.rank:>4}  {norm:>9.4g}  {share:>6.1%}  {cosine:>+6.3f}")
-    print(f"norm {found.norm:.4g}, effective rank {found.effective_rank:.2f}")
-    print(f"error against the exact mean of B·A: {found.error:.2%}")
+    print(f"norm {diagnostics.norm:.4g}, effective rank {diagnostics.effective_rank:.2f}")
+    print(f"error against the exact mean of B·A: {diagnostics.error:.2%}")

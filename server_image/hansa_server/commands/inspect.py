@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    adapter: Annotated[Path, typer.Argument(help="Folder of a PEFT adapter.")],
+    adapter: Annotated[Path, typer.Argument(metavar="ADAPTER", help="Folder of a PEFT adapter.")],
     output: Output = Format.TABLE,
 ) -> None:
     """Print an adapter's rank, layers, norms and digest."""

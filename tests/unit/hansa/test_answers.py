@@ -16,7 +16,7 @@ from hansa.assignment import (
 )
 from hansa.intervals import clustered
 from hansa.jobs import JobRequest
-from hansa.manifest import Counts, EvaluationDocument
+from hansa.manifest import Counts, EvaluationDocument, fingerprint
 from hansa.plan import plan
 from hansa.report.facts import Score
 from hansa.status import FederationStatus
@@ -38,7 +38,7 @@ def told(federation: Any) -> dict[str, Assignment]:
     return {request.environment: request.assignment for request in created}
 
 
-def environments(**maze: str) -> list[dict[str, Any]]:
+def environments(**maze: Any) -> list[dict[str, Any]]:
     return [{"name": "maze", "world": "maze", **maze}, {"name": "wordle", "world": "wordle"}]
 
 
@@ -67,6 +67,28 @@ def test_a_round_keeps_the_file_it_opened_with() -> None:
     federation, _ = opened(environments=environments(demonstrationsFrom=OWN))
     changed = with_spec(federation, environments=environments(demonstrationsFrom="/other"))
     assert told(changed)["maze"].demonstrations_from == OWN
+
+
+@pytest.mark.parametrize("own", [0, 5])
+def test_an_environment_is_told_its_own_number_of_demonstrations(own: int) -> None:
+    federation, clients = opened(environments=environments(demonstrations=own))
+    assert clients["maze"].demonstrations_wanted == own
+    assert clients["wordle"].demonstrations_wanted == 40
+    assert clients["maze"].inputs()["demonstrations"] == own
+    assert "demonstrations" not in clients["wordle"].inputs()
+    changed = with_spec(federation, environments=environments(demonstrations=9))
+    assert told(changed)["maze"].demonstrations_wanted == own  # as the round opened
+
+
+def test_what_is_computed_from_a_manifest_without_it_stays_the_same() -> None:
+    """Digests of before an environment could have a number of its own: old runs go on."""
+    _, clients = opened()
+    assert fingerprint(clients["maze"].inputs()) == (
+        "e7d97bfd8960eadaaa68f073ac72e1d7a2b4bcd42d48c9895f1379a78377878b"
+    )
+    assert fingerprint(clients["maze"].to_json()) == (
+        "e2b15787f83fc24105e335a4cd192e32e881692e098e043d1cd85159f83ba366"
+    )
 
 
 def answered(evaluation: EvaluationReport, counts: Counts) -> FederationStatus:

@@ -1,6 +1,7 @@
 """Loading a manifest: what passes, and how the sentences are made."""
 
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from hansa import sentences, yamltext
 from hansa.errors import InputError
 from hansa.load import build, check_demonstrations, check_model, load
 from hansa.schema import Schema, at, flat
-from hansa.status import Federation
+from hansa.status import Federation, FederationStatus
 
 GOOD = """
 apiVersion: hansa.dev/v1alpha1
@@ -226,3 +228,33 @@ def test_a_run_with_a_store_of_its_own_has_no_file_in_it(tmp_path: Path) -> None
         check_demonstrations(build({**document, "metadata": {"name": "one"}, "spec": spec}))
     spec["storage"] = {"s3": {"bucket": "bucket"}}
     check_demonstrations(build({**document, "metadata": {"name": "one"}, "spec": spec}))
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        pytest.param('{"round": "x"}', "round: Input should be a valid integer", id="a field"),
+        pytest.param(
+            '{"history": [{"round": -1, "outcome": "base"}]}',
+            "history[0].round: Input should be greater than or equal to 0",
+            id="an entry of a list",
+        ),
+        pytest.param(
+            '{"accepted": {"rounds": "many"}}',
+            "accepted: got other fields, expected rounds, environments and what else is fixed",
+            id="a model's own sentence",
+        ),
+        pytest.param("{", "the line: Invalid JSON: EOF while parsing", id="no document at all"),
+        pytest.param(
+            json.dumps({"x\n" * 300: 1}),
+            f"{('x' + chr(92) + 'n') * 19}x{chr(92)}…: Extra inputs are not permitted",
+            id="a field that nobody can read",
+        ),
+    ],
+)
+def test_an_error_of_pydantic_is_told_by_its_first_field(text: str, sentence: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        FederationStatus.model_validate_json(text)
+    shown = sentences.first_misfit(refused.value, "the line")
+    assert shown.startswith(sentence)
+    assert shown.isprintable()

@@ -98,3 +98,37 @@ def test_a_closed_stream_does_not_end_the_program(log, monkeypatch, tmp_path):
     stream.close()
     monkeypatch.setattr("sys.stderr", stream)
     log.info("still here")
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        pytest.param(
+            logs.as_text(
+                NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"}
+            ),
+            "no disk (hint: free it)",
+            id="text",
+        ),
+        pytest.param(
+            logs.as_json(
+                NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"}
+            ),
+            "no disk (hint: free it)",
+            id="JSON",
+        ),
+        pytest.param(
+            logs.as_json(
+                NOON, "client", "error", "crashed", {"traceback": "Traceback:\nKeyError: 1\n"}
+            ),
+            "KeyError: 1",
+            id="a traceback in JSON",
+        ),
+        pytest.param("KeyError: 1", "KeyError: 1", id="the end of a traceback"),
+        pytest.param('{"loss": 1}', '{"loss": 1}', id="JSON of somebody else"),
+        pytest.param("3", "3", id="a number"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_line_says_the_sentence_of_its_event(line: str, expected: str) -> None:
+    assert logs.sentence(line) == expected

@@ -256,3 +256,17 @@ def test_history_keeps_the_base_the_best_and_the_newest():
     assert rounds[:2] == [0, 3]  # round 4's client evaluated the adapter of round 3
     assert rounds[2:] == list(range(11, 61))
     assert cluster.status.best.round == 3
+
+
+def test_one_of_a_thing_is_told_in_the_singular():
+    cluster = Cluster("maze", rounds=1).turn().answer("fed-r1-maze-a1").turn()
+    cluster.answer("fed-r1-aggregator-a1").turn().answer("fed-e1-maze-a1").turn()
+    told = [event.message for event in cluster.events]
+    assert told == [
+        "round 1 opened for 1 environment",
+        "round 1 aggregates 1 update",
+        "round 1 aggregated 1 update",
+        "the adapter of round 1 was evaluated",
+        "1 round done",
+    ]
+    assert cluster.condition("Succeeded").message == "1 of 1 round done"

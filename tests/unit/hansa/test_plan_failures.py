@@ -146,13 +146,54 @@ def test_a_report_of_another_round_is_a_lost_one():
     assert cluster.status.current.environments[0].state == "Retrying"
 
 
-def test_who_was_not_waited_for_is_not_called_late():
+def test_who_was_stopped_with_a_failed_round_has_not_failed():
     cluster = Cluster("maze", "wordle", participation={"retries": 0}).turn()
     cluster.set("fed-r1-maze-a1", "failed", exit_code=42, message="no such world").turn()
     assert cluster.status.phase == "Failed"
-    told = cluster.condition("Degraded").message
-    assert "wordle: was not waited for" in told
-    assert "did not answer" not in told
+    assert cluster.condition("Degraded").message == "maze: no such world"
+    lines = {line.name: line for line in cluster.status.environments}
+    assert (lines["wordle"].state, lines["wordle"].healthy) == ("Waiting", True)
+    assert lines["wordle"].message == "was stopped: the round could not reach its minimum"
+
+
+@pytest.mark.parametrize(
+    "names, failed, answered, sentence",
+    [
+        pytest.param(
+            ("maze", "wordle"),
+            {"maze": "no such world"},
+            (),
+            "maze: no such world. Round 1 failed: 0 of 2 environments answered, "
+            "participation.minimumUpdates needs 2; wordle was stopped with it. ",
+            id="the others are stopped",
+        ),
+        pytest.param(
+            ("babyai", "maze", "wordle"),
+            {"babyai": "no disk", "maze": "no disk"},
+            ("wordle",),
+            "babyai, maze: no disk. Round 1 failed: 1 of 3 environments answered (wordle), "
+            "participation.minimumUpdates needs 3. ",
+            id="one cause of two is told once, and who answered is named",
+        ),
+        pytest.param(
+            ("babyai", "maze", "wordle"),
+            {"babyai": "no disk"},
+            (),
+            "babyai: no disk. Round 1 failed: 0 of 3 environments answered, "
+            "participation.minimumUpdates needs 3; maze and wordle were stopped with it. ",
+            id="several are stopped",
+        ),
+    ],
+)
+def test_a_failed_round_tells_the_cause_first_and_once(names, failed, answered, sentence):
+    cluster = Cluster(*names, participation={"retries": 0}).turn()
+    for name in answered:
+        cluster.answer(f"fed-r1-{name}-a1")
+    for name, why in failed.items():
+        cluster.set(f"fed-r1-{name}-a1", "failed", exit_code=42, message=why)
+    message = cluster.turn().status.failed.message
+    assert message.startswith(sentence)
+    assert message.endswith("then change the spec or run `hansa retry`")
 
 
 def test_a_failing_aggregator_is_retried_and_then_the_round_fails():

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hansa.spec import FederationSpec, differences, immutable_changes, immutable_fields
+from hansa.plan import plan
+from hansa.spec import S3, FederationSpec, differences, immutable_changes, immutable_fields
+from tests.builders import NOW, make_federation, with_status
 
 
 def make(**fields: Any) -> FederationSpec:
@@ -132,3 +134,30 @@ def test_a_learner_that_the_exploration_cannot_serve_is_refused(
 @pytest.mark.parametrize("learner", ["dpo", "grpo"])
 def test_a_learner_that_compares_is_served_by_two_episodes_of_a_task(learner: str) -> None:
     make(training={"learner": learner}, exploration={"samplesPerTask": 2})
+
+
+def test_experience_goes_to_the_silos_own_store_and_else_to_the_federations() -> None:
+    private = {"s3": {"bucket": "secret", "prefix": "mine"}}
+    environments = [
+        {"name": "maze", "world": "maze", "experienceStorage": private},
+        {"name": "wordle", "world": "wordle"},
+    ]
+    spec = make(environments=environments, storage={"s3": {"bucket": "bucket"}})
+    maze = spec.environment("maze").experience_storage
+    assert (spec.private_storage("maze"), spec.private_storage("wordle")) == (maze, spec.storage)
+    without = make(environments=environments)
+    assert (without.private_storage("maze"), without.private_storage("wordle")) == (maze, None)
+
+
+@pytest.mark.parametrize(
+    "given, bucket",
+    [
+        pytest.param({"experience_storage": S3(bucket="secret")}, "secret", id="its own"),
+        pytest.param({}, "bucket", id="the federation's"),
+    ],
+)
+def test_an_assignment_says_where_experience_goes(given: dict[str, Any], bucket: str) -> None:
+    federation = make_federation("maze")
+    opened = with_status(federation, plan(federation, [], NOW).status)
+    (request,) = plan(opened, [], NOW).create
+    assert request.assignment.model_copy(update=given).private_storage.bucket == bucket

@@ -53,8 +53,21 @@ def test_a_centre_is_shown_exactly_what_the_silos_are(assign: Assign) -> None:
     assert pooled == apart
 
 
+def test_a_part_may_have_its_own_number_of_demonstrations(assign: Assign) -> None:
+    worlds = [{**PARTS[0], "demonstrations": 0}, PARTS[1]]
+    own = assign(**{**POOLED, "options": {"worlds": worlds}}, demonstrations=2)
+    assert [part.demonstrations_wanted for part in mixed_silo.parts_of(own)] == [0, 2]
+    pooled = mixed_silo.parts_of(assign(**POOLED))
+    assert [part.demonstrations_wanted for part in pooled] == [3, 3]
+    for wrong in (-1, 1.5, "many", True):
+        with pytest.raises(
+            OptionError, match=r"options.worlds\[0\].demonstrations: got .*expected"
+        ):
+            make("mixed", {"worlds": [{**PARTS[0], "demonstrations": wrong}]})
+
+
 @pytest.mark.parametrize("choose", [tasks.explore_jobs, tasks.evaluate_jobs])
-def test_it_plays_the_silos_tasks_with_their_luck(
+def test_it_plays_the_silos_tasks_with_their_seeds(
     assign: Assign, choose: mixed_silo.Choose
 ) -> None:
     pooled = mixed_silo.jobs(assign(**POOLED), "train", choose)

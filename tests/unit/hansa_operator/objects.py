@@ -58,8 +58,8 @@ def build_job(
 
 def container(job: dict[str, Any]) -> dict[str, Any]:
     """The program's container in a Job."""
-    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
-    return found
+    program: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return program
 
 
 def live_job(role: str = "client", *conditions: tuple[str, str], **status: Any) -> dict[str, Any]:

@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from hansa.assignment import decode_assignment
+from hansa.refusals import VARIABLE_LIMIT
 from hansa.spec import Participation
-from hansa_operator.jobs import VARIABLE_LIMIT, Refused, build
+from hansa_operator.jobs import Refused, build
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.objects import (
     advance,
@@ -127,9 +128,9 @@ def test_a_job_is_exactly_its_golden_file(name: str) -> None:
     federation, settings, role = CASES[name]
     images = {"client_image": "hansa-client:golden", "server_image": "hansa-server:golden"}
     job = build_job(federation, replace(settings, **images), role)
-    told = container(job)["env"][0]
-    assert decode_assignment(told["value"]) == make_request(federation, role).assignment
-    told["value"] = "<the assignment>"
+    variable = container(job)["env"][0]
+    assert decode_assignment(variable["value"]) == make_request(federation, role).assignment
+    variable["value"] = "<the assignment>"
     file = GOLDEN / f"{name}.yaml"
     if os.environ.get("HANSA_UPDATE_GOLDEN") == "1":
         file.write_text(yaml.safe_dump(job, sort_keys=False, width=100))
@@ -169,8 +170,8 @@ def test_building_twice_gives_equal_jobs_and_changes_no_input() -> None:
 def test_the_kubelet_hands_on_dollar_signs_as_they_were(text: str) -> None:
     environment = {**MAZE, "options": {"text": text}}
     job = build_job(make_federation(environment))
-    told = _expanded(container(job)["env"][0]["value"], {"HOME": "/tmp"})
-    assert decode_assignment(told).options == {"text": text}
+    text_ = _expanded(container(job)["env"][0]["value"], {"HOME": "/tmp"})
+    assert decode_assignment(text_).options == {"text": text}
 
 
 def _expanded(value: str, known: dict[str, str]) -> str:

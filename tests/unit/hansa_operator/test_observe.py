@@ -190,7 +190,7 @@ def test_a_pod_that_can_never_start_has_failed_with_the_reason(pod: Any, words: 
 def test_with_an_autoscaler_a_selector_is_worth_waiting_for_and_a_missing_claim_is_not() -> None:
     for message, state in [(NO_MATCH, "starting"), (TAINTED, "starting"), (NO_CLAIM, "failed")]:
         pod = live_pod(None, unscheduled(message))
-        assert see(live_job(), pod, nodes_may_come=True).state == state
+        assert see(live_job(), pod, cluster_autoscaler=True).state == state
 
 
 def warning(uid: str, reason: str, message: str) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa_operator import podrules
+from hansa import podrules
+from hansa.podshapes import ALLOWED_SECRETS, ALLOWED_SERVICE_ACCOUNTS, Permit
+from hansa.refusals import stops
 from hansa_operator.jobs import Refused
-from hansa_operator.podshapes import Permit
-from hansa_operator.podtemplate import merge, refusals, settings_refusals, stops
-from hansa_operator.settings import Settings
+from hansa_operator.podtemplate import merge, refusals, settings_refusals
+from hansa_operator.settings import Settings, variable
 from tests.unit.hansa_operator.objects import build_job, container, make_federation
 
 ADMIN = Settings(allowed_secrets=("regcred", "hansa-*"), allowed_service_accounts=("irsa",))
@@ -61,10 +62,10 @@ def cases(file: str) -> list[Any]:
 
 @pytest.mark.parametrize("row", cases("refusals.yaml"))
 def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) -> None:
-    found = refusals(two_silos(row["spec"]), ADMIN)
-    assert len(found) == 1
-    assert found[0].sentence.startswith(f"spec.environments[0].podTemplate.spec.{row['says']}")
-    assert found[0].environment == "maze"
+    refused = refusals(two_silos(row["spec"]), ADMIN)
+    assert len(refused) == 1
+    assert refused[0].sentence.startswith(f"spec.environments[0].podTemplate.spec.{row['says']}")
+    assert refused[0].environment == "maze"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,8 @@ def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) 
 )
 def test_metadata_that_others_own_is_refused(metadata: Any, path: str) -> None:
     template = {"metadata": metadata}
-    found = podrules.check(template, Permit(container="client"), "spec.podTemplate")
-    assert [refusal.path for refusal in found] == [f"spec.podTemplate.metadata.{path}"]
+    refused = podrules.check(template, Permit(container="client"), "spec.podTemplate")
+    assert [refusal.path for refusal in refused] == [f"spec.podTemplate.metadata.{path}"]
 
 
 ALLOWED_SPECS = {
@@ -114,11 +115,16 @@ def test_what_is_harmless_is_taken(name: str) -> None:
 
 def test_the_federations_default_may_name_no_silos_secret() -> None:
     default = {"spec": volume(secret={"secretName": "hansa-maze"})}
-    found = refusals(two_silos({}, default), ADMIN)
-    assert [(r.path, r.environment) for r in found] == [
+    refused = refusals(two_silos({}, default), ADMIN)
+    assert [(r.path, r.environment) for r in refused] == [
         ("spec.podTemplate.spec.volumes[0].secret.secretName", "")
     ]
-    assert stops(found, "wordle") == found
+    assert stops(refused, "wordle") == refused
+
+
+def test_the_rules_name_the_settings_of_the_operator() -> None:
+    assert variable("allowed_secrets") == ALLOWED_SECRETS
+    assert variable("allowed_service_accounts") == ALLOWED_SERVICE_ACCOUNTS
 
 
 def test_all_refusals_are_told_at_once() -> None:

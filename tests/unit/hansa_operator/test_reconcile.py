@@ -17,8 +17,8 @@ KEY = Key("here", "fed")
 
 def request(cluster: Cluster) -> JobRequest:
     (name,) = cluster.active()
-    found: JobRequest = cluster.requests[name]
-    return found
+    asked: JobRequest = cluster.requests[name]
+    return asked
 
 
 def test_the_start_of_a_job_that_is_not_taken_counts_from_its_own_attempt() -> None:
@@ -69,5 +69,5 @@ def test_a_look_finds_what_a_watch_has_missed(there: list[dict[str, Any]], uid: 
     index.see_federation(thing("one"))
     known = index.get(KEY).federation
     Publisher(Kube(*there), index, "operator").look(KEY, known)  # type: ignore[arg-type]
-    found = index.get(KEY).federation
-    assert (found and found["metadata"]["uid"]) == uid
+    kept = index.get(KEY).federation
+    assert (kept and kept["metadata"]["uid"]) == uid

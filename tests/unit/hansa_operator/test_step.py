@@ -82,6 +82,6 @@ def test_an_object_of_the_api_is_read_with_whatever_else_its_metadata_has() -> N
 def test_an_object_that_cannot_be_read_is_told_by_its_field(
     thing: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as refused:
         read(thing)
-    assert told.value.message.startswith(field)
+    assert refused.value.message.startswith(field)

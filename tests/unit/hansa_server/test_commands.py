@@ -71,8 +71,8 @@ def test_unequal_ranks_and_scales_are_merged_with_weights_in_the_order_given(
     out = tmp_path / "out"
     arguments = ["--strategy", strategy, "--weights", "1,2,3", "--out", out, "-o", "json"]
     assert main("aggregate", *arguments, *given) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rank"] == (8 if strategy == "svd" else 14)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["rank"] == (8 if strategy == "svd" else 14)
     for module, got in weights_of(out).items():
         parts = [weights_of(path)[module] for path in given]
         expected = np.average(parts, axis=0, weights=[1, 2, 3])
@@ -80,7 +80,7 @@ def test_unequal_ranks_and_scales_are_merged_with_weights_in_the_order_given(
             expected = dense.best(expected, 8)
         np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
     if strategy == "flora":
-        assert told["diagnostics"]["error"] < 1e-6
+        assert printed["diagnostics"]["error"] < 1e-6
 
 
 @pytest.mark.parametrize("strategy, rank", [("svd", 3), ("svd", 9), ("flora", 5)])
@@ -155,11 +155,11 @@ def test_an_adapter_with_a_nan_is_named(five, tmp_path, capsys, strategy):
 
 def test_inspect_tells_rank_layers_norm_and_digest(five, capsys):
     assert main("inspect", five[0], "-o", "json") == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     norm = np.sqrt(sum(np.sum(change**2) for change in weights_of(five[0]).values()))
-    assert told["norm"] == pytest.approx(norm, rel=1e-6)
-    assert (told["rank"], told["alpha"], told["dtype"]) == (4, 16, "F32")
-    assert told["targets"] == ["model.layers.0.proj", "model.layers.1.proj"]
+    assert printed["norm"] == pytest.approx(norm, rel=1e-6)
+    assert (printed["rank"], printed["alpha"], printed["dtype"]) == (4, 16, "F32")
+    assert printed["targets"] == ["model.layers.0.proj", "model.layers.1.proj"]
     assert main("inspect", five[0]) == 0
-    assert told["sha256"] in capsys.readouterr().out
+    assert printed["sha256"] in capsys.readouterr().out
     assert main("inspect", five[0] / "nowhere") == 2

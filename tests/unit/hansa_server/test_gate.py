@@ -312,6 +312,13 @@ def test_a_hostile_manifest_is_malformed_and_no_crash(data):
     assert refusal_of_maze(round_) == "manifest-malformed"
 
 
+def test_an_environment_with_its_own_number_of_demonstrations_is_a_member():
+    round_ = full_round()
+    inputs = {**round_.client_inputs("maze"), "demonstrations": 0}
+    round_.send("maze", tensors(1), inputs=inputs)
+    assert round_.aggregate().members == [0, 1, 2]
+
+
 def test_a_number_of_thousands_of_digits_in_the_inputs_is_malformed():
     round_ = full_round()
     key = round_.key("maze", keys.MANIFEST)

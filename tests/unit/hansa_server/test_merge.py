@@ -17,7 +17,7 @@ SHAPES = shapes_of(3, (50, elementwise.BLOCK // 2), (7, 5))  # one tensor is lon
 )
 def test_how_the_members_files_lie_changes_no_byte_of_a_mean(settings, step, monkeypatch) -> None:
     start, updates = draw(0, SHAPES), [draw(seed, SHAPES) for seed in (1, 2, 3)]
-    told = {**settings, "server_step": step, "weights": [1.0, 2.5, 0.0]}
+    given = {**settings, "server_step": step, "weights": [1.0, 2.5, 0.0]}
     stretched: list[tuple[int, int]] = []
     straight = elementwise.straight
 
@@ -28,10 +28,10 @@ def test_how_the_members_files_lie_changes_no_byte_of_a_mean(settings, step, mon
         return lambda begin, end: (stretched.append((begin, end)), stretch(begin, end))[1]
 
     monkeypatch.setattr(import_module("hansa_server.strategies.mean"), "straight", watched)
-    alike = run(start, updates, **told)
+    alike = run(start, updates, **given)
     assert len(stretched) > 1, "the files lie alike"
     stretched.clear()
-    assert run(start, updates, strange=True, **told).data == alike.data
+    assert run(start, updates, strange=True, **given).data == alike.data
     assert not stretched, "one of them lies differently"
 
 

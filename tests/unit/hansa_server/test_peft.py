@@ -35,13 +35,13 @@ def base() -> Any:
 def shapes(model: Any) -> adapter.Shapes:
     from torch import nn
 
-    found: adapter.Shapes = {}
+    shapes: adapter.Shapes = {}
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and name != "lm_head":
             names = adapter.names(name)
-            found[names.a] = (RANK, layer.in_features)
-            found[names.b] = (layer.out_features, RANK)
-    return found
+            shapes[names.a] = (RANK, layer.in_features)
+            shapes[names.b] = (layer.out_features, RANK)
+    return shapes
 
 
 def logits(model: Any) -> Any:

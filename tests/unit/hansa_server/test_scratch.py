@@ -21,10 +21,10 @@ def with_value(value: float, place: int) -> bytes:
 
 
 def glance(data: bytes, piece: int) -> bool:
-    seen = Glance()
+    glance = Glance()
     for begin in range(0, len(data), piece):
-        seen(begin, data[begin : begin + piece])
-    return seen.is_finite
+        glance(begin, data[begin : begin + piece])
+    return glance.is_finite
 
 
 PIECES = pytest.mark.parametrize("piece", [1, 3, 4, 7, 64, 1021, 2**20])
@@ -53,13 +53,13 @@ def test_a_head_of_an_odd_length_moves_no_value(piece) -> None:
 
 
 def test_a_download_that_begins_anew_is_judged_by_its_last_try() -> None:
-    seen = Glance()
+    glance = Glance()
     broken, sound = with_value(np.nan, 0), with_value(1.0, 0)
-    seen(0, broken)
-    assert not seen.is_finite
-    seen(0, sound[:401])
-    seen(401, sound[401:])
-    assert seen.is_finite
+    glance(0, broken)
+    assert not glance.is_finite
+    glance(0, sound[:401])
+    glance(401, sound[401:])
+    assert glance.is_finite
 
 
 @PIECES

@@ -1,4 +1,4 @@
-"""Consoles in documents: found, typed again, compared and renewed."""
+"""Consoles in documents: read, typed again, compared and renewed."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
 """Building images: what is asked for wrongly is said in one sentence, before anything is built."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def test_names_can_lie_below_a_registry_and_bear_another_tag() -> None:
         (["--tag"], "--tag: got nothing, expected a value"),
         (["worker"], "got 'worker', expected operator, client, server or an option"),
         (["--minio"], "--minio: got it alone, expected it with --from-environment"),
+        (["--built"], "--built: got it alone, expected it with --from-environment"),
         (["--from-environment", "--base", "x"], "--base: got 'x' beside --from-environment"),
     ],
 )
@@ -62,3 +64,20 @@ def test_torch_is_in_the_clients_image_only_and_below_the_code() -> None:
         texts["client_image"].index(stage) for stage in (" AS torch", " AS packages", " AS code")
     ]
     assert order == sorted(order)
+
+
+def test_images_that_were_built_a_moment_ago_are_only_loaded(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    shutil.copy(ROOT / "tools" / "images", tools)
+    (tmp_path / "hansa").mkdir()
+    (tmp_path / "hansa" / "__init__.py").write_text('__version__ = "7"\n')
+    for name in ("cluster", "python", "debian", "fetch"):
+        (tools / name).write_text(f'#!/bin/sh\necho {name} "$*" >>calls\n')
+        (tools / name).chmod(0o755)
+    command = [str(tools / "images"), "--from-environment", "--minio", "--built", "--load"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    names = " ".join(f"hansa-{part}:7" for part in ("operator", "client", "server", "minio"))
+    layout = tmp_path / ".cache" / "images" / "layout"
+    assert (tmp_path / "calls").read_text() == f"cluster load-layout {layout} {names}\n"

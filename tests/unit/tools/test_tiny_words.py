@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-import hansa_worlds
+from hansa_client.models.base_model import resolve
 
 ROOT = Path(__file__).resolve().parents[3]
-TINY = Path(hansa_worlds.__file__).parents[1] / "builtin" / "tiny"
+TINY = resolve("builtin:tiny")
 
 
 @pytest.fixture

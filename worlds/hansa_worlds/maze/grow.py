@@ -59,14 +59,14 @@ def _grow(draw: random.Random, goal: int, size: int) -> tuple[bytearray, list[in
     wanted = size * size * 3 // 5
     bits = draw.getrandbits
     for _ in range(40 * wanted):  # a bound, since a maze may have no room left to grow
-        luck = bits(32)
+        drawn = bits(32)
         # Mostly from the newest cell: long corridors; sometimes from any: branches.
-        cell = grown[-1] if luck & 1 else grown[(luck >> 10) * len(grown) >> 22]
-        cell += steps[luck >> 1 & 3]
+        cell = grown[-1] if drawn & 1 else grown[(drawn >> 10) * len(grown) >> 22]
+        cell += steps[drawn >> 1 & 3]
         if grid[cell]:
             continue
         around = (grid[cell - width], grid[cell + width], grid[cell - 1], grid[cell + 1])
-        if around.count(FREE) > 1 and luck >> 3 & 127 < 109:  # 85 of 100 loops are left out
+        if around.count(FREE) > 1 and drawn >> 3 & 127 < 109:  # 85 of 100 loops are left out
             continue
         grid[cell] = FREE
         grown.append(cell)

@@ -74,26 +74,26 @@ def _load(file: Path) -> dict[str, object]:
     return found
 
 
-def _recipe(told: dict[str, object]) -> Recipe | str:
+def _recipe(entry: dict[str, object]) -> Recipe | str:
     """The recipe, or why it is left out."""
-    kind = told.get("type")
+    kind = entry.get("type")
     if not isinstance(kind, str):
         raise _Odd(f"type: got {_short(kind)}, expected text")
     read_needs = _TYPES.get(kind.removeprefix("minecraft:"))
     if read_needs is None:
         return "other type"
-    needs = read_needs(told)
-    item, makes = _result(told.get("result"))
+    needs = read_needs(entry)
+    item, makes = _result(entry.get("result"))
     if len(needs) == 1 and needs[0][1].endswith(" block"):
         return "block"
-    group = told.get("group", "")
+    group = entry.get("group", "")
     if not isinstance(group, str):
         raise _Odd(f"group: got {_short(group)}, expected text")
     return Recipe(item, makes, needs, _name("group", group) if group else "")
 
 
-def _shaped(told: dict[str, object]) -> tuple[tuple[int, str], ...]:
-    pattern, key = told.get("pattern"), told.get("key")
+def _shaped(entry: dict[str, object]) -> tuple[tuple[int, str], ...]:
+    pattern, key = entry.get("pattern"), entry.get("key")
     if not isinstance(pattern, list) or not all(isinstance(row, str) for row in pattern):
         raise _Odd(f"pattern: got {_short(pattern)}, expected a list of rows")
     if not isinstance(key, dict):
@@ -104,8 +104,8 @@ def _shaped(told: dict[str, object]) -> tuple[tuple[int, str], ...]:
     return _count("key", ((grid.count(sign), key[sign]) for sign in key if sign in grid))
 
 
-def _shapeless(told: dict[str, object]) -> tuple[tuple[int, str], ...]:
-    ingredients = told.get("ingredients")
+def _shapeless(entry: dict[str, object]) -> tuple[tuple[int, str], ...]:
+    ingredients = entry.get("ingredients")
     if not isinstance(ingredients, list):
         raise _Odd(f"ingredients: got {_short(ingredients)}, expected a list")
     return _count("ingredients", ((1, each) for each in ingredients))
@@ -125,27 +125,27 @@ def _count(field: str, parts: Iterable[tuple[int, object]]) -> tuple[tuple[int, 
     return tuple((number, name) for name, number in found.items())
 
 
-def _ingredient(field: str, told: object) -> str:
+def _ingredient(field: str, entry: object) -> str:
     """An item or a tag, however the game's version writes it; of alternatives the first."""
-    if isinstance(told, list):
-        told = told[0] if told else None
-    if isinstance(told, dict):
-        told = told.get("item", told.get("tag"))
-    if not isinstance(told, str):
-        raise _Odd(f"{field}: got {_short(told)}, expected an item or a tag")
-    return _name(field, told.removeprefix("#"))
+    if isinstance(entry, list):
+        entry = entry[0] if entry else None
+    if isinstance(entry, dict):
+        entry = entry.get("item", entry.get("tag"))
+    if not isinstance(entry, str):
+        raise _Odd(f"{field}: got {_short(entry)}, expected an item or a tag")
+    return _name(field, entry.removeprefix("#"))
 
 
-def _result(told: object) -> tuple[str, int]:
+def _result(entry: object) -> tuple[str, int]:
     makes: object = 1
-    if isinstance(told, dict):
-        makes = told.get("count", 1)
-        told = told.get("item", told.get("id"))
-    if not isinstance(told, str):
-        raise _Odd(f"result: got {_short(told)}, expected an item")
+    if isinstance(entry, dict):
+        makes = entry.get("count", 1)
+        entry = entry.get("item", entry.get("id"))
+    if not isinstance(entry, str):
+        raise _Odd(f"result: got {_short(entry)}, expected an item")
     if isinstance(makes, bool) or not isinstance(makes, int) or not 1 <= makes <= _MOST_MADE:
         raise _Odd(f"result.count: got {_short(makes)}, expected 1 to {_MOST_MADE}")
-    return _name("result", told), makes
+    return _name("result", entry), makes
 
 
 def _name(field: str, identifier: str) -> str:

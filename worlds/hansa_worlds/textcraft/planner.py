@@ -76,7 +76,7 @@ def _choose(
 
 
 def can_reach(book: Book, names: tuple[str, ...], max_turns: int) -> bool:
-    """Whether the expert has the goal within so many turns."""
+    """Whether the expert has the goal within a number of turns."""
     if plan(book, names, {}).turns > max_turns:
         return False
     bag: dict[str, int] = {}

@@ -37,7 +37,7 @@ class Entry:
         found = [value] if isinstance(value, str) else value
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
             raise self.wrong(field, value, "a list of texts")
-        return tuple(told for one in found[:MOST_ENTRIES] if (told := clean(one)))
+        return tuple(text for one in found[:MOST_ENTRIES] if (text := clean(one)))
 
     def lists(self, field: str) -> Iterator[tuple[str, list[Entry]]]:
         """A field's lists of entries, by name; a list that is null is left out."""

@@ -183,9 +183,9 @@ def _options(entry: Entry) -> dict[str, tuple[str, ...]]:
     found = {}
     for name, values in entry.lists("customization_options"):
         texts = (value.text("value", "").replace("/", " | ").lower() for value in values)
-        told = dict.fromkeys(clean(text, _LONGEST_VALUE) for text in texts)
+        cleaned = dict.fromkeys(clean(text, _LONGEST_VALUE) for text in texts)
         # A value that reads as a button of the page could never be chosen.
-        kept = tuple(value for value in told if value and value not in BUTTONS)
+        kept = tuple(value for value in cleaned if value and value not in BUTTONS)
         if kept:
             found[name[:_LONGEST_VALUE].lower()] = kept
     return dict(list(found.items())[:_MOST_OPTIONS])
@@ -196,14 +196,14 @@ def _asked(product: Product, entry: Entry) -> Iterator[Goal]:
     for number, one in enumerate(entry.entries()):
         attributes = one.texts("instruction_attributes")
         if attributes:
-            told = one.text("instruction").strip(".")
-            yield _goal(product, told, attributes, one.texts("instruction_options"), number)
+            instruction = one.text("instruction").strip(".")
+            yield _goal(product, instruction, attributes, one.texts("instruction_options"), number)
 
 
 def _made(product: Product, entry: Entry) -> Iterator[Goal]:
     """The generated instruction with values of every option; a few of all combinations."""
-    told, attributes = entry.text("instruction", ""), entry.texts("instruction_attributes")
-    if not told or not attributes:
+    instruction, attributes = entry.text("instruction", ""), entry.texts("instruction_attributes")
+    if not instruction or not attributes:
         return
     values = list(product.options.values())
     sizes = [len(many) for many in values]
@@ -216,23 +216,31 @@ def _made(product: Product, entry: Entry) -> Iterator[Goal]:
         named = zip(product.options, options, strict=True)
         suffix = ", and ".join(f"{name}: {value}" for name, value in named)
         yield _goal(
-            product, f"{told} with {suffix}" if suffix else told, attributes, options, number
+            product,
+            f"{instruction} with {suffix}" if suffix else instruction,
+            attributes,
+            options,
+            number,
         )
 
 
 def _goal(
-    product: Product, told: str, attributes: tuple[str, ...], options: tuple[str, ...], number: int
+    product: Product,
+    instruction: str,
+    attributes: tuple[str, ...],
+    options: tuple[str, ...],
+    number: int,
 ) -> Goal:
     """The instruction with a bound on the price: the higher of two of the next four tens."""
     bounds = [bound for bound in _BOUNDS if bound > product.cents][:4]
     most = ANY_PRICE
     if len(bounds) >= 2:
         most = max(rng("webshop", "bound", product.id, number).sample(bounds, 2))
-        told = f"{told}, and price lower than {most // 100}.00 dollars"
+        instruction = f"{instruction}, and price lower than {most // 100}.00 dollars"
     return Goal(
         target=product,
-        instruction=told,
-        short=told,
+        instruction=instruction,
+        short=instruction,
         attributes=tuple(one.lower() for one in attributes),
         options=tuple(one.lower() for one in options),
         most_cents=most,

@@ -62,19 +62,19 @@ class Full:
         self, goal: Goal, listed: Sequence[Product], page: int, total: int, more: bool
     ) -> str:
         """A page of what was found."""
-        told = [*_top(goal), f"Page {page + 1} (Total results: {total})"]
-        told += ["< Prev"] * (page > 0) + ["Next >"] * more
+        lines = [*_top(goal), f"Page {page + 1} (Total results: {total})"]
+        lines += ["< Prev"] * (page > 0) + ["Next >"] * more
         for product in listed:
-            told += [product.id, product.title, product.price]
-        return _joined(told)
+            lines += [product.id, product.title, product.price]
+        return _joined(lines)
 
     def item(self, goal: Goal, product: Product) -> str:
         """A product's own page."""
-        told = [*_top(goal), "< Prev"]
+        lines = [*_top(goal), "< Prev"]
         for name, values in product.options.items():
-            told += [name, *values]
-        told += [product.title, f"Price: {product.price}", f"Rating: {product.rating}"]
-        return _joined([*told, "Description", "Features", "Reviews", "Buy Now"])
+            lines += [name, *values]
+        lines += [product.title, f"Price: {product.price}", f"Rating: {product.rating}"]
+        return _joined([*lines, "Description", "Features", "Reviews", "Buy Now"])
 
     def chosen(self, goal: Goal, product: Product, value: str) -> str:
         """What follows the choice of an option's value."""
@@ -95,8 +95,12 @@ class Full:
 
     def bought(self, reward: float) -> str:
         """The last page."""
-        told = ["Thank you for shopping with us!", "Your score (min 0.0, max 1.0)", f"{reward:.2f}"]
-        return _joined(told)
+        lines = [
+            "Thank you for shopping with us!",
+            "Your score (min 0.0, max 1.0)",
+            f"{reward:.2f}",
+        ]
+        return _joined(lines)
 
 
 class Short:
@@ -118,9 +122,9 @@ class Short:
 
     def item(self, goal: Goal, product: Product) -> str:
         """A product's own page."""
-        told = f"{product.summary}, {product.dollars} dollars."
+        text = f"{product.summary}, {product.dollars} dollars."
         rows = [f"{name}: {_buttons(values)}" for name, values in product.options.items()]
-        return " ".join([_buttons([BACK, PREVIOUS]), told, *rows, f"[{BUY}]"])
+        return " ".join([_buttons([BACK, PREVIOUS]), text, *rows, f"[{BUY}]"])
 
     def chosen(self, goal: Goal, product: Product, value: str) -> str:
         """What follows the choice of an option's value."""

@@ -164,8 +164,8 @@ def _praise(view: View, product: Product) -> str:
 def _on_item(view: View, product: Product) -> Move:
     unsaid = _unsaid(view, product)
     if view.detail:
-        told = "is" if has_attribute(product, unsaid) else "is not"
-        thought = f"It {told} {unsaid}, so I go back." if unsaid else "I go back to the product."
+        verdict = "is" if has_attribute(product, unsaid) else "is not"
+        thought = f"It {verdict} {unsaid}, so I go back." if unsaid else "I go back to the product."
         return Move(thought, f"click[{PREVIOUS}]")
     missing = [one for one in view.goal.options if not _is_chosen(view, one)]
     values = [value for one in missing if (value := matching(product, one))]

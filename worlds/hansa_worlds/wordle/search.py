@@ -97,12 +97,12 @@ def _split(guess: str, fitting: Sequence[str]) -> list[tuple[str, ...]]:
 def explain(history: History) -> str:
     """What the answers have told so far, in words."""
     green, yellow, absent = _letters(history)
-    told = [f"place {place} is {letter}" for place, letter in sorted(green.items())]
+    clues = [f"place {place} is {letter}" for place, letter in sorted(green.items())]
     if yellow:
-        told.append(f"it has {', '.join(yellow)}")
+        clues.append(f"it has {', '.join(yellow)}")
     if absent:
-        told.append(f"it has no {', '.join(absent)}")
-    return "; ".join(told)
+        clues.append(f"it has no {', '.join(absent)}")
+    return "; ".join(clues)
 
 
 def _letters(history: History) -> tuple[dict[int, str], list[str], list[str]]:

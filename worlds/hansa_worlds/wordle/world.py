@@ -112,8 +112,8 @@ class Wordle(World):
         guess = choose(fitting, self.words, min(self._tries, self.max_turns - self._turns))
         if not self._history:
             return Move("Nothing is known yet, so I begin with any word.", guess)
-        told = explain(self._history)
-        known = f"I know that {told}" if told else "I know nothing of the letters"
+        clues = explain(self._history)
+        known = f"I know that {clues}" if clues else "I know nothing of the letters"
         if guess in fitting:
             return Move(f"{known}, and {guess} fits.", guess)
         return Move(f"{known}, and {guess} tells the words that fit apart.", guess)

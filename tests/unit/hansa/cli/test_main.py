@@ -16,6 +16,7 @@ from hansa import __version__
 from hansa.cli import main as program
 from hansa.cli.common import Format, print_data, run_guarded, to_yaml
 from hansa.errors import HansaError, InputError, Unreachable
+from tests.processes import without_reader
 
 MANIFEST = {
     "apiVersion": "hansa.dev/v1alpha1",
@@ -175,10 +176,26 @@ def test_an_interrupt_ends_quietly_with_130(
     assert call(capsys, "probe") == (130, "", "")
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = f"set -o pipefail; {sys.executable} -m hansa.cli.main crd | true"
-    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("crd",), id="printed data"),
+        pytest.param(("--help",), id="help"),
+        pytest.param(("status", "--help"), id="help of a command"),
+        pytest.param(("worlds",), id="a table"),
+    ],
+)
+def test_a_command_whose_reader_has_gone_ends_quietly_as_by_sigpipe(
+    arguments: tuple[str, ...],
+) -> None:
+    ended = without_reader(*arguments)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_a_program_that_ends_by_itself_keeps_its_exit_code() -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_guarded(lambda: sys.exit(7))
+    assert ended.value.code == 7
 
 
 def test_run_guarded_passes_a_good_end() -> None:

@@ -1,4 +1,4 @@
-"""One screen answers why a federation stands still."""
+"""One screen answers why a federation is stalled."""
 
 from typing import Any
 
@@ -173,6 +173,13 @@ def test_a_dead_operator_is_told_by_what_has_not_happened(
     warnings = screen(look_at(federation, jobs=jobs), later(now)).warnings
     assert warnings[0] == sentence
     assert "kubectl get pods -A -l" in warnings[-1]
+
+
+def test_an_operator_that_fails_is_not_told_to_be_dead() -> None:
+    look = look_at(make_federation())
+    failing = {"type": "Progressing", "status": "False", "reason": "OperatorError"}
+    look.federation["status"] = {**look.federation["status"], "conditions": [failing]}
+    assert screen(look, later(90)).warnings == []
 
 
 def test_a_minute_of_silence_is_no_sign_of_death() -> None:

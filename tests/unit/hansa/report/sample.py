@@ -2,14 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import zstandard
 
 from hansa import keys
-from hansa.errors import HansaError, NotFound, Precondition
+from hansa.errors import HansaError
 from hansa.manifest import (
     Counts,
     EvaluationDocument,
@@ -19,7 +18,8 @@ from hansa.manifest import (
     StartAdapter,
     UpdateManifest,
 )
-from hansa.status import Federation
+from hansa.status import Federation, RoundSettings
+from tests import memory_store
 
 PREFIX = "five-worlds"
 PROGRAM = "hansa 0.1.0"
@@ -29,39 +29,20 @@ _BASE = {"babyai": 0.18, "maze": 0.41, "textcraft": 0.43, "webshop": 0.15, "word
 _GAIN = {"babyai": 0.24, "maze": 0.36, "textcraft": 0.39, "webshop": 0.16, "wordle": 0.38}
 
 
-class MemoryStore:
+class MemoryStore(memory_store.MemoryStore):
     """A bucket in memory; `broken` maps parts of keys to the error that reading them raises."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+        super().__init__()
         self.broken: dict[str, HansaError] = {}
         self.reads: list[str] = []
 
-    def _read(self, key: str) -> bytes:
+    def _object(self, key: str) -> bytes:
         self.reads.append(key)
         for part, error in self.broken.items():
             if part in key:
                 raise error
-        if key not in self.objects:
-            raise NotFound(f"{key}: no such object")
-        return self.objects[key]
-
-    def get(self, key: str) -> bytes:
-        return self._read(key)
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._read(key)[start : start + length]
-
-    def size(self, key: str) -> int:
-        return len(self._read(key))
-
-    def put_if_absent(self, key: str, data: bytes) -> None:
-        if key in self.objects:
-            raise Precondition(f"{key}: exists")
-        self.objects[key] = data
-
-    def list(self, prefix: str) -> Iterator[str]:
-        return iter(sorted(key for key in self.objects if key.startswith(prefix)))
+        return super()._object(key)
 
 
 def names(count: int) -> list[str]:
@@ -151,6 +132,32 @@ def _condition(phase: str) -> dict[str, Any]:
         "message": "all rounds are done" if done else "",
         "lastTransitionTime": START.isoformat(),
     }
+
+
+def inputs(environment: str, changed: dict[str, Any]) -> dict[str, Any]:
+    """What a round was computed from: the defaults, with some leaves changed by their paths."""
+    shared = ("exploration", "experience", "training", "aggregation")
+    used = {name: RoundSettings().to_json()[name] for name in shared}
+    used |= {"world": environment, "environment": environment, "options": {"size": 6}, "seed": 7}
+    for path, value in changed.items():
+        group, _, leaf = path.partition(".")
+        used[group] = {**used[group], leaf: value}
+    return used
+
+
+def write_inputs(
+    store: MemoryStore, given: Federation, changed: dict[int, dict[str, Any]] | None = None
+) -> MemoryStore:
+    """Manifests that say what each round used; `changed` has the leaves that differ, by round."""
+    names = [environment.name for environment in given.spec.environments]
+    for entry in given.status.history[1:]:
+        for name in names:
+            used = inputs(name, (changed or {}).get(entry.round, {}))
+            folder = keys.update_folder(PREFIX, name, entry.round)
+            store.objects[folder + keys.MANIFEST] = update(name, entry.round, inputs=used)
+        merged = manifest(entry.round, names, inputs={"aggregation": used["aggregation"]})
+        store.objects[keys.global_folder(PREFIX, entry.round) + keys.MANIFEST] = _dump(merged)
+    return store
 
 
 def fill(store: MemoryStore, given: Federation, *, evaluations: bool = False) -> MemoryStore:

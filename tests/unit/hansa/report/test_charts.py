@@ -1,11 +1,22 @@
 """Charts: places, ticks, and edges such as one round or none."""
 
+import itertools
 import re
 
 import pytest
 
 from hansa.intervals import Interval
-from hansa.report.charts import Axes, Column, Series, columns, lines, nice_top, round_ticks, spread
+from hansa.report.charts import (
+    Axes,
+    Column,
+    Flag,
+    Series,
+    columns,
+    lines,
+    nice_top,
+    round_ticks,
+    spread,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,7 @@ def test_names_that_would_lie_on_each_other(places: list[float], spread_out: lis
 
 def _line(*values: float) -> Series:
     points = [(number, Interval(v - 0.1, v, v + 0.1)) for number, v in enumerate(values)]
-    return Series(name="maze", points=points, tone="s0", shape=0, band=True, told=True)
+    return Series(name="maze", points=points, tone="s0", shape=0, band=True, labelled=True)
 
 
 def test_a_line_goes_from_edge_to_edge_and_its_marks_tell_their_figures() -> None:
@@ -82,3 +93,133 @@ def test_bars_stand_on_each_other() -> None:
 
 def test_a_chart_without_bars_is_an_empty_frame() -> None:
     assert columns([], ["p0"], label="x", height=100, show=str).count("<rect") == 0
+
+
+# Labels and curves, measured: letters are taken as wider than those of any usual font
+
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom in pixels."""
+_LETTER = 0.64
+_FONTS = {"grid": 12.0, "ends": 12.0, "flag": 13.0, "failure": 9.0}
+"""Sizes that page.css gives the texts."""
+
+
+def boxes(drawn: str, width: float) -> list[tuple[str, Box]]:
+    """Where the texts of a chart lie in a plot of some width; names at ends only if it is wide."""
+    placed = []
+    for group in re.findall(
+        r'<g class="([^"]*)"|<text ([^>]*)>(?:<title>[^<]*</title>)?([^<]*)<', drawn
+    ):
+        if group[0]:
+            kind = group[0].split()[0]
+            continue
+        given = dict(re.findall(r'([\w-]+)="([^"]*)"', group[1]))
+        if kind == "ends" and width < 560:
+            continue
+        font = _FONTS["failure" if 'class="failure"' in group[1] else kind]
+        x, unit = re.fullmatch(r"([-\d.]+)(%?)", given["x"]).groups()  # type: ignore[union-attr]
+        middle = float(x) * width / 100 if unit else float(x)
+        middle += float(given.get("dx", 0))
+        length = _LETTER * font * len(group[2])
+        anchor = given.get("text-anchor", "middle" if "failure" in group[1] else "start")
+        left = middle - {"start": 0, "middle": length / 2, "end": length}[anchor]
+        y = float(given["y"])
+        placed.append((group[2], (left, y - 0.78 * font, left + length, y + 0.22 * font)))
+    return placed
+
+
+def segments(drawn: str, width: float) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """The pieces of all curves in pixels."""
+    pieces = []
+    for path in re.findall(r'<path d="M([^"Z]*)" class="line', drawn):
+        corners = [tuple(map(float, corner.split())) for corner in path.split("L")]
+        placed = [(x * width / 1000, y) for x, y in corners]
+        pieces += list(itertools.pairwise(placed))
+    return pieces
+
+
+def crosses(box: Box, start: tuple[float, float], end: tuple[float, float]) -> bool:
+    """Whether a line enters a box, by clipping it at the box's four sides."""
+    enters, leaves = 0.0, 1.0
+    for axis in (0, 1):
+        low, high = box[axis] - start[axis], box[axis + 2] - start[axis]
+        step = end[axis] - start[axis]
+        if not step:
+            if not low <= 0 <= high:
+                return False
+            continue
+        first, last = sorted((low / step, high / step))
+        enters, leaves = max(enters, first), min(leaves, last)
+    return enters <= leaves
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        pytest.param((0, 0), (10, 10), True, id="through it"),
+        pytest.param((4, 5), (6, 5), True, id="inside it"),
+        pytest.param((0, 5), (10, 5), True, id="level, through it"),
+        pytest.param((0, 0), (10, 0), False, id="above it"),
+        pytest.param((0, 3), (3, 0), False, id="past its corner"),
+    ],
+)
+def test_the_measure_of_crossing(
+    start: tuple[float, float], end: tuple[float, float], expected: bool
+) -> None:
+    assert crosses((4, 4, 6, 6), start, end) is expected
+
+
+def overlap(one: Box, other: Box) -> bool:
+    apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    return not apart
+
+
+CURVES = {
+    "crossing": [[0.2, 0.9, 0.3, 0.8], [0.9, 0.2, 0.8, 0.3], [0.5, 0.5, 0.5, 0.5]],
+    "nearly equal": [[0.5 + 0.002 * n + 0.1 * r for r in range(4)] for n in range(8)],
+    "at the top": [[1.0, 1.0, 0.99, 1.0], [0.98, 1.0, 1.0, 1.0]],
+    "at the bottom": [[0.0, 0.0, 0.01, 0.0], [0.02, 0.0, 0.0, 0.0]],
+    "from top to bottom": [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]],
+    "a long way": [[0.3 + 0.4 * ((r * 7 + n * 3) % 11) / 11 for r in range(50)] for n in range(5)],
+}
+
+
+@pytest.mark.parametrize("width", [200, 420, 900])
+@pytest.mark.parametrize("best", [1, 2, -1])
+@pytest.mark.parametrize("name", CURVES)
+def test_no_label_lies_on_a_curve_or_on_another_label(name: str, best: int, width: int) -> None:
+    curves = CURVES[name]
+    last = len(curves[0]) - 1
+    rounds = range(last + 1)
+    series = [
+        Series(
+            name=f"environment {index}",
+            points=[(r, Interval(v, v, v)) for r, v in zip(rounds, values, strict=True)],
+            tone=f"s{index}",
+            shape=index,
+        )
+        for index, values in enumerate(curves)
+    ]
+    best = best % (last + 1)
+    flags = [
+        Flag(round=0, value=curves[0][0], text="start 33.8 %", kind="start"),
+        Flag(round=best, value=curves[0][best], text="best 100.0 %", kind="best"),
+    ]
+    axes = Axes(first=0, last=last, top=1.0, height=320)
+    drawn = lines(series, axes, label="x", flags=flags, ends=True, failed=[2])
+    placed = boxes(drawn, width)
+    texts = {text for text, _ in placed}
+    assert {"start 33.8 %", "best 100.0 %", "✕", "100.0\u202f%"} <= texts
+    assert ("environment 0" in texts) is (width == 900)
+    for index, (text, box) in enumerate(placed):
+        for start, end in segments(drawn, width):
+            assert not crosses(box, start, end), f"{text} lies on a curve"
+        for other, its in placed[index + 1 :]:
+            assert not overlap(box, its), f"{text} lies on {other}"
+
+
+def test_names_that_find_no_room_beside_the_chart_are_left_to_the_legend() -> None:
+    many = [_line(0.5, 0.5) for _ in range(30)]
+    axes = Axes(first=0, last=1, top=1.0, height=320)
+    assert "maze</text>" not in lines(many, axes, label="x", ends=True)
+    assert lines(many[:5], axes, label="x", ends=True).count("maze</text>") == 5

@@ -75,12 +75,10 @@ def test_an_environment_with_nothing_to_learn_still_tells_what_it_explored() -> 
     assert collect(given, store).rounds[1].parts["maze"].explored == 48
 
 
-def test_the_first_and_the_last_rounds_first_episodes_are_replayed(store: MemoryStore) -> None:
-    replays = {
-        replay.environment: replay for replay in collect(sample.federation(8), store).replays
-    }
-    assert sorted(replays) == sorted(sample.WORLDS)
-    maze = replays["maze"]
+def test_the_first_and_the_last_rounds_first_episodes_are_shown(store: MemoryStore) -> None:
+    pairs = {pair.environment: pair for pair in collect(sample.federation(8), store).episodes}
+    assert sorted(pairs) == sorted(sample.WORLDS)
+    maze = pairs["maze"]
     assert maze.first and (maze.first.round, maze.first.success) == (1, False)
     assert maze.last and (maze.last.round, maze.last.success) == (8, True)
     assert maze.last.turns[1].role == "agent"
@@ -88,8 +86,8 @@ def test_the_first_and_the_last_rounds_first_episodes_are_replayed(store: Memory
 
 
 def test_trajectories_can_be_left_out(store: MemoryStore) -> None:
-    data = collect(sample.federation(8), store, replays=False)
-    assert data.replays == ()
+    data = collect(sample.federation(8), store, episodes=False)
+    assert data.episodes == ()
     assert not [key for key in store.reads if "experience" in key]
 
 
@@ -102,7 +100,7 @@ def test_without_a_store_the_status_alone_makes_the_curve() -> None:
 def test_denied_experience_is_one_note_and_no_error(store: MemoryStore) -> None:
     store.broken = {"experience/": Denied("no")}
     data = collect(sample.federation(8), store)
-    assert data.replays == ()
+    assert data.episodes == ()
     assert data.notes == (
         "Not shown: episodes of babyai, maze, textcraft, webshop and 1 more: "
         "the credentials may not read it.",
@@ -162,12 +160,12 @@ def test_experience_in_a_private_store_is_read_only_with_that_store(store: Memor
     document["spec"]["environments"][1]["experienceStorage"] = elsewhere
     told = type(given).model_validate_json(json.dumps(document))
     without = collect(told, store)
-    assert "maze" not in {replay.environment for replay in without.replays}
+    assert "maze" not in {pair.environment for pair in without.episodes}
     assert "private store" in without.notes[0]
     silo = MemoryStore()
     silo.objects[keys.experience_shard("mine", "maze", 1)] = sample.shard([sample.episode(1, 1)])
     held = collect(told, store, private={"maze": silo})
-    assert "maze" in {replay.environment for replay in held.replays}
+    assert "maze" in {pair.environment for pair in held.episodes}
 
 
 def test_rounds_that_the_status_dropped_are_named() -> None:

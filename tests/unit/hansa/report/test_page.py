@@ -125,9 +125,8 @@ def test_what_joining_brings_is_told_where_own_updates_were_measured() -> None:
     given.status.history[1].own.update({first: 0.9, second: 0.1})
     given.status.history[2].own.update({first: 0.0})
     page = page_of(given)
-    section = page[
-        page.index("Does joining pay?") : page.index("</section>", page.index("joining"))
-    ]
+    begin = page.index('<h2 id="joining"')
+    section = page[begin : page.index("</section>", begin)]
     shared = given.status.history[2].success[first]
     assert f"{shared * 100:.1f}" in section  # the newest round that has both
     assert f"+{shared * 100:.1f}" in section
@@ -144,7 +143,7 @@ def test_what_each_silo_serves_is_told_where_they_chose() -> None:
     second = EnvironmentStatus(name=names[1], state="Updated")
     given.status.environments[:] = [first, second]
     page = page_of(given)
-    begin = page.index("What each silo serves")
+    begin = page.index('<h2 id="serves"')
     section = page[begin : page.index("</section>", begin)]
     shared = given.status.history[2].success[first.name]
     assert "evolved alone for 3 more rounds" in section and "93.7" in section

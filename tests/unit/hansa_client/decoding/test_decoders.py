@@ -39,7 +39,7 @@ def greedy(base: Base, tokens: list[int], most: int) -> list[int]:
     return written
 
 
-def request(row: int, tokens: list[int], budget: int = 6, *, first: bool = False) -> TurnRequest:
+def turn(row: int, tokens: list[int], budget: int = 6, *, first: bool = False) -> TurnRequest:
     none = np.zeros(budget)
     return TurnRequest(row=row, is_first=first, tokens=tokens, budget=budget, uniforms=none)
 
@@ -79,12 +79,10 @@ def test_two_turns_of_uneven_rows_equal_the_slow_way(
         slot_attention.installed(own.model) if make is packed else _nothing(),
     ):
         decoder = make(own)
-        requests = [
-            request(row, texts[row], most, first=True) for row, most in enumerate((6, 6, 2))
-        ]
+        requests = [turn(row, texts[row], most, first=True) for row, most in enumerate((6, 6, 2))]
         first = answers(decoder, requests)
         news = {row: own.chat.observations(READS[row][1:], first=False)[0] for row in (0, 2)}
-        second = answers(decoder, [request(row, first[row][-1:] + news[row]) for row in (0, 2)])
+        second = answers(decoder, [turn(row, first[row][-1:] + news[row]) for row in (0, 2)])
     for one in requests:
         assert first[one.row] == greedy(base, texts[one.row], one.budget)
     for row, new in news.items():
@@ -101,15 +99,15 @@ def test_a_slot_is_taken_over_while_others_write(base: Base) -> None:
     texts = [base.chat.observations(row[:1], first=True)[0] for row in READS]
     with torch.inference_mode():
         decoder = packed(base)
-        decoder.read([request(0, texts[2], 9, first=True), request(1, texts[1], 1, first=True)])
+        decoder.read([turn(0, texts[2], 9, first=True), turn(1, texts[1], 1, first=True)])
         assert [row for row, _ in decoder.write(2)] == [1]
-        found = answers(decoder, [request(1, texts[0], 9, first=True)])
+        found = answers(decoder, [turn(1, texts[0], 9, first=True)])
         found |= dict(decoder.write(1))
     assert found == {0: greedy(base, texts[2], 9), 1: greedy(base, texts[0], 9)}
 
 
 def test_much_to_read_is_read_in_portions() -> None:
-    requests = [request(row, [1] * length) for row, length in enumerate((3, 3, 9, 1, 1))]
+    requests = [turn(row, [1] * length) for row, length in enumerate((3, 3, 9, 1, 1))]
     groups = [[one.row for one in group] for group in portions(requests, 6)]
     assert groups == [[0, 1], [2], [3, 4]]
 

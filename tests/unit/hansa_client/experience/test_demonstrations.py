@@ -79,6 +79,17 @@ def test_experts_show_successes_and_their_own_tokens_are_learned(
         assert render(episode, 1024).tokens[-1] == base.chat.end
 
 
+@pytest.mark.parametrize("own", [0, 2])
+def test_an_environments_own_number_of_demonstrations_goes_before_that_of_all(
+    assign: Assign, base: Base, own: int
+) -> None:
+    assert len(by_expert(assign(demonstrations=own), base).episodes) == own
+    told = assign(demonstrations=own)
+    assert len(from_file(told, base, TALK, TALK, TALK, TALK)) == own
+    read = demonstrations.read(assign(demonstrations=0, demonstrations_from="/none"), MemoryStore())
+    assert read is None
+
+
 def test_an_expert_that_fails_is_dropped_and_counted(assign: Assign, base: Base) -> None:
     lenient = {"maxBrokenEpisodes": 0.9}
     told = assign(experience={"demonstrations": 10}, exploration=lenient)

@@ -22,7 +22,12 @@ from hansa_client.trajectory import Episode
 from hansa_worlds import DEMO_OPTIONS, make
 
 WORLD, TASKS, SAMPLES = "wordle", 10, 8
-RATES = {"success-sft": 5e-3, "reward-weighted": 5e-3, "dpo": 1.5e-3, "grpo": 1.5e-3}
+RATES = {
+    "success-sft": 5e-3,
+    "reward-weighted": 5e-3,
+    "dpo": 1.5e-3,
+    "grpo": 1.5e-3,
+}
 HOW = Play(
     temperature=1.0,
     max_length=512,

@@ -231,6 +231,11 @@ def test_a_broken_episode_is_counted_again_by_an_attempt_that_finds_the_shard(
             id="nobody to demonstrate",
         ),
         pytest.param(
+            {"demonstrations": 2},
+            r"spec.environments\[maze\].demonstrations: got 2, but world odd of environment maze",
+            id="nobody to demonstrate the environment's own number",
+        ),
+        pytest.param(
             {
                 "world": "odd-expert",
                 "options": {"train": 0},

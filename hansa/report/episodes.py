@@ -1,52 +1,53 @@
 """Episodes as conversations: what the agent did in the first round and what it does in the last."""
 
-from hansa.report.facts import Episode, Replay, ReportData, Turn
-from hansa.report.markup import Html, short, tag
+from hansa.report.facts import EpisodePair, ReportData, ShownEpisode, Turn
+from hansa.report.markup import Html, Section, counted, section, short, tag
 
 MOST_TURNS = 40
 LONGEST_TEXT = 1_200
 
 
-def section(data: ReportData) -> Html | None:
+def show(data: ReportData) -> Section | None:
     """One episode per environment from its first and its last round, side by side."""
-    if not data.replays:
+    if not data.episodes:
         return None
     lead = (
         "The first episode in the environment's first and last shard of experience: nobody chose "
         "them. The tasks differ, and the agent samples, so read them as examples."
     )
     warning = "Episodes are a silo's private data: leave them out before you pass this page on."
-    return tag(
-        "section",
-        tag("h2", "Episodes", id="episodes"),
+    return section(
+        "episodes",
+        "Episodes",
         tag("p", lead, class_="lead"),
         tag("p", warning, class_="hint"),
-        *(_replay(data, replay) for replay in data.replays),
+        *(_pair(data, pair) for pair in data.episodes),
         _left_out(data),
-        aria_labelledby="episodes",
     )
 
 
 def _left_out(data: ReportData) -> Html | None:
-    missing = len(data.federation.spec.environments) - len(data.replays)
+    missing = len(data.federation.spec.environments) - len(data.episodes)
     if missing <= 0:
         return None
-    return tag("p", f"{missing} more environments are without episodes here.", class_="hint")
+    others = counted(missing, "more environment")
+    text = f"No episodes are shown of {others}."
+    return tag("p", text, class_="hint")
 
 
-def _replay(data: ReportData, replay: Replay) -> Html:
-    world = data.world(replay.environment)
-    aside = tag("small", world) if world and world != replay.environment else None
+def _pair(data: ReportData, pair: EpisodePair) -> Html:
+    world = data.world(pair.environment)
+    aside = tag("small", world) if world and world != pair.environment else None
     episodes = [
         _episode(episode, word)
-        for episode, word in ((replay.first, "first"), (replay.last, "last"))
+        for episode, word in ((pair.first, "first"), (pair.last, "last"))
         if episode
     ]
-    heading = tag("h3", replay.environment, aside)
-    return tag("article", heading, tag("div", *episodes, class_="pair"), class_="replay")
+    heading = tag("h3", pair.environment, aside)
+    return tag("article", heading, tag("div", *episodes, class_="pair"), class_="world-episodes")
 
 
-def _episode(episode: Episode, word: str) -> Html:
+def _episode(episode: ShownEpisode, word: str) -> Html:
     badge = ("success", "good") if episode.success else ("no success", "bad")
     reward = f"reward {short(episode.reward)}" if episode.reward is not None else None
     head = tag(
@@ -58,7 +59,7 @@ def _episode(episode: Episode, word: str) -> Html:
     )
     turns = [_turn(turn) for turn in episode.turns[:MOST_TURNS]]
     more = len(episode.turns) - MOST_TURNS
-    rest = tag("li", f"{more} more turns", class_="more") if more > 0 else None
+    rest = tag("li", counted(more, "more turn"), class_="more") if more > 0 else None
     return tag(
         "div",
         head,
@@ -81,7 +82,7 @@ def _turn(turn: Turn) -> Html:
     who = "agent" if turn.role == "agent" else "world"
     text = turn.text.strip()
     more = len(text) - LONGEST_TEXT
-    rest = tag("em", f" … {more} more characters") if more > 0 else None
+    rest = tag("em", f" … {counted(more, 'more character')}") if more > 0 else None
     said = tag("bdi", text[:LONGEST_TEXT] or "(nothing)", dir="auto")
     speaker = tag("span", who, class_="who")
     return tag("li", speaker, tag("div", said, rest, class_="said"), class_=who)

@@ -6,7 +6,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from hansa.sentences import got
-from hansa_operator.settings import variable
+
+ALLOWED_SECRETS = "HANSA_ALLOWED_SECRETS"
+"""The operator's setting for further Secrets."""
+ALLOWED_SERVICE_ACCOUNTS = "HANSA_ALLOWED_SERVICE_ACCOUNTS"
+"""The operator's setting for ServiceAccounts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,7 @@ class Walk:
         self.refusals: list[Refusal] = []
 
     def refuse(self, path: str, came: str, expected: str) -> None:
-        """Note a refusal and go on: a user mends all of them at once."""
+        """Note a refusal and go on: a user fixes all of them at once."""
         environment = self.permit.environment
         refusal = Refusal(path=path, got=came, expected=expected, environment=environment)
         self.refusals.append(refusal)
@@ -68,7 +72,7 @@ class Walk:
             whose = permit.foreign[name]
             self.refuse(path, got(name), f"no Secret of another ('{name}' belongs to {whose})")
         elif name not in permit.own and not is_allowed(name, permit.secrets):
-            listed = f"{variable('allowed_secrets')}: {', '.join(permit.secrets) or 'none'}"
+            listed = f"{ALLOWED_SECRETS}: {', '.join(permit.secrets) or 'none'}"
             fits = f"the environment's credentialsSecret or a Secret the operator allows ({listed})"
             self.refuse(path, got(name), fits)
 

@@ -9,8 +9,8 @@ from posixpath import normpath
 from typing import Any
 
 from hansa.api import GROUP
-from hansa.sentences import got
-from hansa_operator.podshapes import (
+from hansa.podshapes import (
+    ALLOWED_SERVICE_ACCOUNTS,
     Permit,
     Refusal,
     Shape,
@@ -29,7 +29,7 @@ from hansa_operator.podshapes import (
     some_text,
     texts,
 )
-from hansa_operator.settings import variable
+from hansa.sentences import got
 
 RESERVED_VARIABLES = ("HANSA_", "AWS_")
 RESERVED_VOLUMES = "hansa-"
@@ -70,7 +70,7 @@ def _not_root(walk: Walk, value: Any, path: str) -> None:
 def _service_account(walk: Walk, value: Any, path: str) -> None:
     allowed = walk.permit.service_accounts
     if not isinstance(value, str) or not is_allowed(value, allowed):
-        listed = f"{variable('allowed_service_accounts')}: {', '.join(allowed) or 'none'}"
+        listed = f"{ALLOWED_SERVICE_ACCOUNTS}: {', '.join(allowed) or 'none'}"
         walk.refuse(path, got(value), f"a ServiceAccount that the operator allows ({listed})")
 
 

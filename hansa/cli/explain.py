@@ -1,0 +1,84 @@
+"""`hansa explain`: what a field of a Federation means, what fits and when a change counts."""
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hansa.cli.common import Format, Output, print_data
+from hansa.errors import InputError
+
+if TYPE_CHECKING:
+    from hansa.reference import Entry
+
+WIDTH = 96
+
+
+def explain(
+    field: Annotated[
+        str,
+        typer.Argument(metavar="FIELD", help="A field, for example spec.exploration.temperature."),
+    ] = "spec",
+    output: Output = Format.TABLE,
+) -> None:
+    """Print what a field of a Federation means, as `kubectl explain` does.
+
+    Without a field it shows the top level of spec; `hansa explain status` shows the status.
+    """
+    from hansa import reference
+
+    entry = reference.find(field)
+    if entry is None:
+        near = reference.nearest(field) or ["spec", "status"]
+        raise InputError(
+            f"FIELD: got '{field}', expected a field of a Federation, "
+            f"for example {' or '.join(near)}",
+            hint="`hansa explain spec` lists the fields of spec",
+        )
+    if output is Format.TABLE:
+        print(text(entry))
+    else:
+        print_data(entry.to_json(), output)
+
+
+def text(entry: "Entry") -> str:
+    """The field as a person reads it."""
+    from hansa import api
+
+    lines = [
+        f"GROUP:      {api.GROUP}",
+        f"KIND:       {api.KIND}",
+        f"VERSION:    {api.VERSION}",
+        "",
+        f"FIELD:      {entry.path} {_kind(entry)}",
+        *(f"{title:<12}{value}" for title, value in _facts(entry)),
+        "",
+        "DESCRIPTION:",
+        _indented(entry.description),
+    ]
+    if entry.fields:
+        lines += ["", "FIELDS:"]
+        for each in entry.fields:
+            lines += [f"  {each.name} {_kind(each)}", _indented(each.description), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _facts(entry: "Entry") -> list[tuple[str, str]]:
+    """What there is to say in a line each."""
+    from hansa.reference import CHANGES
+
+    facts = [("ALLOWED:", entry.allowed)]
+    if entry.default is not None:
+        facts.append(("DEFAULT:", json.dumps(entry.default, ensure_ascii=False)))
+    meaning = CHANGES.get(entry.change)
+    facts.append(("CHANGES:", f"{entry.change}: {meaning}" if meaning else entry.change))
+    return [(title, value) for title, value in facts if value]
+
+
+def _kind(entry: "Entry") -> str:
+    return f"<{entry.type}>{' -required-' if entry.is_required else ''}"
+
+
+def _indented(words: str) -> str:
+    return textwrap.fill(words, WIDTH, initial_indent="    ", subsequent_indent="    ")

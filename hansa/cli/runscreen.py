@@ -1,0 +1,51 @@
+"""The screen of a run on this machine: where it stands, each round, and what merging brought."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hansa.status import Federation
+from hansa.words import count
+
+
+def run_screen(federation: Federation) -> Group:
+    """The screen, ready to print or to redraw."""
+    return Group(*_parts(federation))
+
+
+def _parts(federation: Federation) -> Iterator[RenderableType]:
+    status = federation.status
+    success = f", success {float(status.success):.1%}" if status.success else ""
+    rounds = f"{status.completed} of {count(federation.spec.rounds, 'round')}"
+    name = Text(federation.metadata.name, "bold")
+    yield name.append(f": {status.phase}, {rounds}{success}", "not bold")
+    # A failed round's message has its causes: the other condition would only repeat them.
+    shown = ("Progressing",) if status.failed else ("Progressing", "Degraded")
+    for condition in status.conditions:
+        if condition.message and condition.type in shown:
+            # Text, since a message may have brackets, which are no style of ours.
+            yield Text(f"  {condition.type}: {condition.reason}: {condition.message}")
+    yield _history(federation)
+    for line in status.environments:
+        if line.gain:
+            gain = 100 * float(line.gain)
+            pays = f"{float(line.own):.1%} alone, merging brought {gain:+.1f} points"
+            yield Text(f"  {line.name}: {pays}")
+        if line.serves:
+            yield Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
+
+
+def _history(federation: Federation) -> Table:
+    names = [environment.name for environment in federation.status.environments]
+    table = Table(box=None, pad_edge=False)
+    for title in ("round", "outcome", "updates", "mean", *names):
+        table.add_column(title, justify="right")
+    for entry in federation.status.history:
+        values = [entry.success.get(name) for name in names]
+        known = [value for value in values if value is not None]
+        average = sum(known) / len(known) if known and len(known) == len(names) else None
+        cells = [f"{v:.1%}" if v is not None else "" for v in (average, *values)]
+        table.add_row(str(entry.round), entry.outcome, entry.updates, *cells)
+    return table

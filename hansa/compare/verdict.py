@@ -1,0 +1,62 @@
+"""A comparison's verdict: which methods its intervals show to be better or worse, in sentences."""
+
+from collections.abc import Sequence
+
+from hansa.compare.table import EVERYWHERE, Line, Table
+from hansa.report.markup import counted, direction, listed, points
+
+
+def sentences(shown: Table) -> list[str]:
+    """The verdict on the macro average; it also says what it leaves open."""
+    if not shown.lines:
+        return ["No run is over yet: nothing is compared so far."]
+    return [*_comparison(shown), *_limits(shown)]
+
+
+def _comparison(shown: Table) -> list[str]:
+    compared = [line for line in shown.lines if line.against is not None]
+    if not compared:
+        names = listed([line.name for line in shown.lines if line.method == line.name])
+        return (
+            [f"Only {names} is here: nothing is compared."]
+            if len(shown.lines) == 1
+            else ["No reference is among these methods: nothing is compared."]
+        )
+    better, worse, level = (_of(compared, way) for way in ("up", "down", "even"))
+    reference = shown.reference
+    if not better and not worse:
+        return [
+            f"No method is shown to be better or worse than {reference}: "
+            "every interval of a difference includes zero."
+        ]
+    lines = [
+        f"Better than {reference}: {_with_changes(better)}."
+        if better
+        else f"No method is shown to be better than {reference}."
+    ]
+    lines += [f"Worse: {_with_changes(worse)}."] if worse else []
+    names = listed([_name(line) for line in level])
+    return [*lines, f"No difference is shown for {names}."] if level else lines
+
+
+def _limits(shown: Table) -> list[str]:
+    seeds = {result.seed for result in shown.results}
+    said = ["All of it is of 1 seed: nothing is said about others."] if len(seeds) == 1 else []
+    if shown.missing:
+        verb = "is" if len(shown.missing) == 1 else "are"
+        runs = counted(len(shown.missing), "run")
+        said.append(f"{runs} {verb} missing: this is what is known so far.")
+    return said if len(shown.lines) > 1 or shown.missing else []
+
+
+def _of(lines: Sequence[Line], way: str) -> list[Line]:
+    return [line for line in lines if line.against and direction(line.against) == way]
+
+
+def _with_changes(lines: Sequence[Line]) -> str:
+    return ", ".join(f"{_name(one)} ({points(one.against.value)})" for one in lines if one.against)
+
+
+def _name(line: Line) -> str:
+    """Its name as part of a list: the comma within it would pass for one of the list."""
+    return line.name.replace(EVERYWHERE, " in all worlds")

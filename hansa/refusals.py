@@ -1,0 +1,157 @@
+"""What the operator makes no Job from: Pod templates, Secrets and assignments that cannot be.
+
+A pure check, so that `hansa validate --cluster` says the same before a cluster has seen anything.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hansa.assignment import ENV_ASSIGNMENT
+from hansa.jobs import JobRequest
+from hansa.plan import plan
+from hansa.podrules import check
+from hansa.podshapes import Permit, Refusal
+from hansa.spec import S3, Environment, FederationSpec, SecretKey
+from hansa.status import Federation, FederationStatus
+
+CLIENT = "client"
+"""Container of a client's program."""
+CERTIFICATE_ENDINGS = (".crt", ".cer", ".pem")
+VARIABLE_LIMIT = 128 * 1024 - len(ENV_ASSIGNMENT) - 2
+"""Linux starts no program with a variable longer than 128 KiB, its name and ends included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """What the operator's settings let Pod templates name; by the chart's default nothing."""
+
+    secrets: tuple[str, ...] = ()
+    """Secrets beside the environment's own; `*` stands for any text."""
+    service_accounts: tuple[str, ...] = ()
+    """ServiceAccounts; `*` stands for any text."""
+
+
+def of_federation(federation: Federation, allowed: Allowed, now: datetime) -> list[Refusal]:
+    """All refusals that an operator would tell of a new federation."""
+    if federation.spec.storage is None:
+        return [Refusal(path="spec.storage", got="nothing", expected="storage.s3")]
+    requests = _first_requests(federation, now)
+    long = [too_long(request, federation.spec) for request in requests]
+    return [*of_spec(federation.spec, allowed), *(refusal for refusal in long if refusal)]
+
+
+def _first_requests(federation: Federation, now: datetime) -> list[JobRequest]:
+    """Jobs of the first round, as a plan asks for them."""
+    spec = federation.spec.model_copy(update={"suspend": False})
+    new = federation.model_copy(update={"spec": spec, "status": FederationStatus()})
+    opened = new.model_copy(update={"status": plan(new, [], now).status})
+    return plan(opened, [], now).create
+
+
+def too_long(request: JobRequest, spec: FederationSpec) -> Refusal | None:
+    """The refusal of an assignment that fits into no variable: only options can be that long."""
+    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
+    if len(text.encode()) <= VARIABLE_LIMIT:
+        return None
+    names = [e.name for e in spec.environments]
+    return Refusal(
+        path=f"spec.environments[{names.index(request.environment)}].options",
+        got=f"an assignment of {len(text.encode())} bytes",
+        expected=f"at most {VARIABLE_LIMIT}",
+        environment=request.environment,
+    )
+
+
+def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
+    """Everything in a federation that no Job can be made from, in the order of the manifest."""
+    permit = _default_permit(spec, allowed)
+    refusals = _certificate(spec.storage.s3.ca_secret if spec.storage else None, "spec.storage.s3")
+    refusals += check(spec.pod_template, permit, "spec.podTemplate")
+    for index, environment in enumerate(spec.environments):
+        path = f"spec.environments[{index}]"
+        refusals += _one_identity(spec, environment, path)
+        mine = _permit(spec, environment, permit)
+        refusals += check(environment.pod_template, mine, f"{path}.podTemplate")
+    return refusals
+
+
+def stops(refusals: Iterable[Refusal], environment: str) -> list[Refusal]:
+    """Those that keep one environment's Jobs from being made."""
+    return [refusal for refusal in refusals if refusal.environment in ("", environment)]
+
+
+def credentials_secret(spec: FederationSpec, environment: str) -> str:
+    """Secret with the AWS keys of an environment or the aggregator; empty: the default chain."""
+    own = spec.environment(environment).credentials_secret if environment else None
+    shared = spec.storage.s3.credentials_secret if spec.storage else None
+    secret = own or shared
+    return secret.name if secret else ""
+
+
+def ca_secret(spec: FederationSpec, environment: str) -> SecretKey | None:
+    """Certificate authority of the stores that a Job reaches; of_spec() refuses a second one."""
+    private = spec.environment(environment).experience_storage if environment else None
+    shared = spec.storage.s3.ca_secret if spec.storage else None
+    return shared or (private.s3.ca_secret if private else None)
+
+
+def _default_permit(spec: FederationSpec, allowed: Allowed) -> Permit:
+    """The federation's default reaches every silo's Pods, so it may name no silo's Secret."""
+    owners: dict[str, str] = {}
+    for environment in spec.environments:
+        for name in sorted(_secrets(environment)):
+            owners.setdefault(name, f"environment {environment.name}")
+    if spec.storage and spec.storage.s3.credentials_secret:
+        owners[spec.storage.s3.credentials_secret.name] = "spec.storage"
+    return Permit(
+        container=CLIENT,
+        foreign=owners,
+        secrets=allowed.secrets,
+        service_accounts=allowed.service_accounts,
+    )
+
+
+def _permit(spec: FederationSpec, environment: Environment, default: Permit) -> Permit:
+    own = {credentials_secret(spec, environment.name), *_secrets(environment)}
+    return replace(default, environment=environment.name, own=frozenset(own - {""}))
+
+
+def _secrets(environment: Environment) -> set[str]:
+    private = environment.experience_storage.s3 if environment.experience_storage else None
+    named = [environment.credentials_secret, private.credentials_secret if private else None]
+    return {secret.name for secret in named if secret}
+
+
+def _one_identity(spec: FederationSpec, environment: Environment, path: str) -> list[Refusal]:
+    """A client has one pair of keys and one certificate file for both of its stores."""
+    if environment.experience_storage is None:
+        return []
+    private: S3 = environment.experience_storage.s3
+    where = f"{path}.experienceStorage.s3"
+    refusals = [
+        replace(r, environment=environment.name) for r in _certificate(private.ca_secret, where)
+    ]
+    keys = credentials_secret(spec, environment.name)
+    theirs = private.credentials_secret
+    if theirs and theirs.name != keys:
+        fits = f"{keys or 'nothing'}, as credentialsSecret (a client has one identity)"
+        refusals.append(_differs(f"{where}.credentialsSecret.name", theirs.name, fits, environment))
+    authority = ca_secret(spec, environment.name)
+    if private.ca_secret and private.ca_secret != authority and authority:
+        fits = f"{authority.name}, as spec.storage.s3.caSecret (a client has one bundle)"
+        name = private.ca_secret.name
+        refusals.append(_differs(f"{where}.caSecret.name", name, fits, environment))
+    return refusals
+
+
+def _differs(path: str, came: str, fits: str, environment: Environment) -> Refusal:
+    return Refusal(path=path, got=f"'{came}'", expected=fits, environment=environment.name)
+
+
+def _certificate(secret: SecretKey | None, path: str) -> list[Refusal]:
+    """The key of a certificate, lest this field mounts a password of any Secret there is."""
+    if secret is None or secret.key.endswith(CERTIFICATE_ENDINGS):
+        return []
+    fits = f"the key of a certificate, ending in {' or '.join(CERTIFICATE_ENDINGS)}"
+    return [Refusal(path=f"{path}.caSecret.key", got=f"'{secret.key}'", expected=fits)]

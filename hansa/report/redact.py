@@ -1,0 +1,28 @@
+"""Specs and options without what looks like a secret."""
+
+import re
+from typing import Any
+
+from hansa.report.markup import without_credentials
+
+_SECRET = re.compile(r"(password|passwd|token|secret|api_?key|access_?key|credential)s?$", re.I)
+_HIDDEN = "***"
+
+
+def redacted(value: Any, key: str = "") -> Any:
+    """A copy without `env` values, what secret-sounding keys hold, and passwords in addresses.
+
+    Names of Secrets are no secrets. A secret in a place nobody would guess still shows.
+    """
+    if isinstance(value, dict):
+        return {name: _entry(name, one, key) for name, one in value.items()}
+    if isinstance(value, list):
+        return [redacted(one, key) for one in value]
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _entry(name: str, value: Any, parent: str) -> Any:
+    is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
+    if is_text and (_SECRET.search(name) or (parent == "env" and name == "value")):
+        return _HIDDEN
+    return redacted(value, name)

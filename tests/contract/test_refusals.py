@@ -1,0 +1,114 @@
+"""`hansa validate --cluster` refuses what the operator makes no Job from, in the same words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.cli.main import main
+from hansa.status import Federation
+from hansa_operator.jobs import Refused
+from tests.unit.hansa_operator.objects import build_job, make_federation
+from tests.unit.hansa_operator.test_podtemplate import cases, two_silos
+
+DEFAULTS = "settings.allowedSecrets and settings.allowedServiceAccounts"
+PLACE = {"bucket": "private", "prefix": "mine"}
+FEDERATIONS = {
+    "options that no variable holds": make_federation(
+        {"name": "maze", "world": "maze", "options": {"text": "x" * 200_000}}
+    ),
+    "a certificate that is none": make_federation(
+        storage={"s3": {"bucket": "bucket", "caSecret": {"name": "db", "key": "password"}}}
+    ),
+    "two identities of one client": make_federation(
+        {
+            "name": "maze",
+            "world": "maze",
+            "credentialsSecret": {"name": "mine"},
+            "experienceStorage": {"s3": {**PLACE, "credentialsSecret": {"name": "two"}}},
+        }
+    ),
+    "a default for all with a silo's Secret": two_silos(
+        {}, {"spec": {"volumes": [{"name": "v", "secret": {"secretName": "hansa-maze"}}]}}
+    ),
+    "a default for all that reaches the node": make_federation(
+        podTemplate={"spec": {"hostNetwork": True, "hostPID": True}}
+    ),
+}
+
+
+def validate(
+    capsys: pytest.CaptureFixture[str], folder: Path, federation: Federation, *options: str
+) -> tuple[int, str, str]:
+    file = folder / "federation.json"
+    document = federation.to_json()
+    del document["status"]
+    file.write_text(json.dumps(document))
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", *options, str(file)])
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def said_by_the_operator(federation: Federation) -> list[str]:
+    with pytest.raises(Refused) as refused:
+        build_job(federation)
+    return [refusal.sentence for refusal in refused.value.refusals]
+
+
+def check(capsys: pytest.CaptureFixture[str], folder: Path, federation: Federation) -> str:
+    code, out, err = validate(capsys, folder, federation, "--cluster")
+    error, _, hint = err.partition("\n\nhint: ")
+    sentences = error.rpartition("error: ")[2]
+    assert (code, out) == (2, "")
+    assert sentences.rstrip("\n").split("\n") == said_by_the_operator(federation)
+    return hint
+
+
+@pytest.mark.parametrize("row", cases("refusals.yaml"))
+def test_a_pod_template_is_refused_as_the_operator_refuses_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: dict[str, Any]
+) -> None:
+    check(capsys, tmp_path, two_silos(row["spec"]))
+
+
+@pytest.mark.parametrize("case", FEDERATIONS)
+def test_a_federation_is_refused_as_the_operator_refuses_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
+) -> None:
+    check(capsys, tmp_path, FEDERATIONS[case])
+
+
+@pytest.mark.parametrize(
+    "spec, is_named",
+    [
+        pytest.param({"imagePullSecrets": [{"name": "regcred"}]}, True, id="a Secret"),
+        pytest.param({"serviceAccountName": "irsa"}, True, id="a ServiceAccount"),
+        pytest.param({"hostNetwork": True}, False, id="what no setting allows"),
+    ],
+)
+def test_the_settings_that_were_assumed_are_named_where_they_matter(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, spec: dict[str, Any], is_named: bool
+) -> None:
+    assert (DEFAULTS in check(capsys, tmp_path, two_silos(spec))) is is_named
+
+
+def test_a_federation_without_a_store_is_refused_for_a_cluster_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    federation = make_federation(storage=None)
+    code, _, err = validate(capsys, tmp_path, federation, "--cluster")
+    assert code == 2
+    assert "error: spec.storage: got nothing, expected storage.s3\n" in err
+    assert validate(capsys, tmp_path, federation)[0] == 0
+
+
+def test_what_the_operator_takes_is_valid(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    harmless = {"nodeSelector": {"gpu": "a100"}, "tolerations": [{"operator": "Exists"}]}
+    federation = two_silos(harmless)
+    assert build_job(federation)
+    code, out, _ = validate(capsys, tmp_path, federation, "--cluster")
+    assert (code, "valid, fed has 2 environments" in out) == (0, True)

@@ -1,0 +1,114 @@
+"""One name for one thing: the glossary is whole, and code and texts use the field's words."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("hansa", "worlds", "client_image", "server_image", "operator")
+SOURCES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
+TEXTS = sorted(
+    file
+    for pattern in ("*.md", "docs/**/*.md", "docs/*.j2", "examples/**/*.md", "charts/**/*")
+    for file in ROOT.glob(pattern)
+    if file.is_file() and file.suffix in {".md", ".j2", ".yaml", ".txt", ".json", ".tpl"}
+)
+GLOSSARY = {
+    *("federation", "silo", "environment", "world", "task", "episode", "trajectory"),
+    *("experience", "round", "adapter", "update", "member", "strategy", "learner"),
+    *("assignment", "report", "executor", "exchange"),
+}
+DIALECT = {
+    # a name that says nothing: what to write instead
+    "told": "assignment, report, spec, or what the thing is",
+    "heard": "observation, or what the thing is",
+    "chances": "logprobs or probabilities",
+    "luck": "seed or random numbers",
+    "seat": "episode",
+    "hall": "pool",
+    "crew": "processes or GPUs",
+}
+PLAIN = {
+    r"\bstands? still\b": "is stalled",
+    r"\bstood still\b": "was stalled",
+    r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bluck\b": "random seed, or random numbers",
+    r"\bso many at most\b": "at most N",
+}
+ONE_HOME = ("Plan", "Episode", "EpisodeJob", "Assignment", "Federation", "Adapter")
+"""Classes whose names readers take for one thing."""
+
+
+def sentences(file: Path) -> Iterator[tuple[int, str]]:
+    """Strings of a module, docstrings too, and its comments."""
+    text = file.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+    for number, line in enumerate(text.splitlines(), start=1):
+        if "  # " in line or line.lstrip().startswith("# "):
+            yield number, line
+
+
+def names(file: Path) -> Iterator[tuple[int, str]]:
+    """What a module calls its variables, arguments, functions and attributes."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+def test_the_glossary_has_every_word_once() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    table = page.split("## Glossary")[1].split("\n## ")[0]
+    words = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
+    assert sorted(words) == sorted(GLOSSARY | {"word"})
+
+
+def test_the_readme_leads_to_the_glossary() -> None:
+    assert "docs/architecture.md#glossary" in (ROOT / "README.md").read_text()
+
+
+def test_nothing_is_named_by_a_private_word() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} has {name}: write {DIALECT[name.strip('_').lower()]}"
+        for file in SOURCES
+        for line, name in names(file)
+        if name.strip("_").lower() in DIALECT
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("pattern", PLAIN)
+def test_code_and_documents_speak_plain_english(pattern: str) -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} has {match[0]!r}: write {PLAIN[pattern]}"
+        for file in SOURCES
+        for line, text in sentences(file)
+        if (match := re.search(pattern, text))
+    ] + [
+        f"{file.relative_to(ROOT)}:{number} has {match[0]!r}: write {PLAIN[pattern]}"
+        for file in TEXTS
+        for number, text in enumerate(file.read_text().splitlines(), start=1)
+        if (match := re.search(pattern, text))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ONE_HOME)
+def test_a_word_of_many_readers_is_one_class(name: str) -> None:
+    homes = [
+        str(file.relative_to(ROOT))
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    assert len(homes) == 1, homes

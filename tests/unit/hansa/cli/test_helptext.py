@@ -1,0 +1,110 @@
+"""Every command's help is plain English, without a library's own notation."""
+
+import re
+from typing import Any
+
+import pytest
+
+from hansa.cli import main as program
+from hansa.cli.validate import summary
+from hansa.errors import InputError
+from hansa.load import build
+from hansa.words import count
+from tests.builders import make_federation
+
+COMMANDS = ["", *program.COMMANDS]
+NOTATION = re.compile(
+    r"\[\[|\]\]|\{\w+\}|<(int|float|str|path|Path|list)\b|\brange>|x[<>]=|<=x", re.IGNORECASE
+)
+"""What typer writes of types and bounds, and nobody else reads."""
+DIALECT = re.compile(r"stands still|\bmend\b|\bso many\b|\bso far\b|, say\)|it is so\b")
+
+
+@pytest.fixture(scope="module")
+def helps() -> dict[str, str]:
+    """The help of each command."""
+    import contextlib
+    import io
+
+    texts = {}
+    for name in COMMANDS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as stop:
+            program.main([*([name] if name else []), "--help"])
+        assert stop.value.code == 0
+        texts[name] = out.getvalue()
+    return texts
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_no_notation_and_no_dialect(helps: dict[str, str], name: str) -> None:
+    assert NOTATION.findall(helps[name]) == []
+    assert DIALECT.findall(" ".join(helps[name].split())) == []
+    assert len(helps[name].splitlines()) > 5
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("wait", "Wait until a federation has succeeded, has ended a round or is deleted"),
+        ("wait", "Exit code 0 when that has happened, 1 when it no longer can"),
+        ("wait", "--for TEXT What to wait for: succeeded, round=N (round N has ended) or deleted"),
+        ("pull", "-e, --environment TEXT Copy the adapter that this environment serves itself"),
+        ("policy", "an IAM policy in JSON"),
+        ("policy", "An environment's name, or aggregator"),
+        ("status", "Usage: hansa status [OPTIONS] [NAME] "),
+        ("worlds", "Usage: hansa worlds [OPTIONS] [WORLD]... "),
+        ("run", "Usage: hansa run [OPTIONS] FILE "),
+        ("aggregate", "Usage: hansa aggregate [OPTIONS] ADAPTER... "),
+        ("run", "--parallel N Jobs at a time; default: by cores, GPUs and memory. [1 to 256]"),
+        ("demonstrate", "[default: 200; at least 1]"),
+        ("compare", "--only TEXT Run only this method; may be given several times"),
+    ],
+)
+def test_help_says_what_a_command_does(helps: dict[str, str], name: str, words: str) -> None:
+    assert words in " ".join(helps[name].split())
+
+
+def test_commands_and_options_end_their_sentences(helps: dict[str, str]) -> None:
+    for name, listing in program.COMMANDS.items():
+        assert listing.summary.endswith("."), name
+        assert len(listing.summary) <= 62, name  # one line of a terminal of 80 columns
+
+
+@pytest.mark.parametrize(
+    "worlds, rounds, words",
+    [
+        (("maze",), 1, "fed has 1 environment (maze) and 1 round on builtin:tiny"),
+        (("maze", "wordle"), 2, "fed has 2 environments (maze, wordle) and 2 rounds on builtin:"),
+    ],
+)
+def test_one_is_singular(worlds: tuple[str, ...], rounds: int, words: str) -> None:
+    assert summary(make_federation(*worlds, rounds=rounds)).startswith(words)
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    environments = [{"name": "maze", "world": "maze"}]
+    head = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation", "metadata": {"name": "one"}}
+    return {**head, "spec": {"environments": environments, **spec}}
+
+
+def test_one_other_problem_is_singular() -> None:
+    wrong = dict.fromkeys(("epochs", "learningRate", "maxLength", "clip", "beta", "proximal"), "x")
+    with pytest.raises(InputError) as caught:
+        build(manifest(rounds="x", training=wrong))
+    assert caught.value.hint.endswith(" and 1 other")
+
+
+def test_a_list_with_too_many_entries_says_how_many_fit() -> None:
+    with pytest.raises(InputError) as caught:
+        build(manifest(exploration={"stop": ["a"] * 9}))
+    assert caught.value.message == (
+        "spec.exploration.stop: got 9 entries, expected a list of at most 8 entries"
+    )
+
+
+@pytest.mark.parametrize(
+    "number, noun, words", [(1, "entry", "1 entry"), (2, "entry", "2 entries"), (0, "a", "0 as")]
+)
+def test_things_are_counted_with_the_right_plural(number: int, noun: str, words: str) -> None:
+    assert count(number, noun) == words

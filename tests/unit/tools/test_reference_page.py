@@ -1,0 +1,54 @@
+"""docs/reference.md is made from the models, and says so when it is stale."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hansa import reference
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    """tools/reference.py, which is no package."""
+    spec = importlib.util.spec_from_file_location("reference_tool", ROOT / "tools/reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_fresh(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    code = tool.main(["--check"])
+    assert code == 0, capsys.readouterr().out
+
+
+def test_a_stale_page_is_named_and_written(
+    tool: ModuleType,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool, "PAGE", tmp_path / "reference.md")
+    assert tool.main(["--check"]) == 1
+    assert capsys.readouterr().out == (
+        "stale: docs/reference.md; run tools/python tools/reference.py\n"
+    )
+    assert tool.main([]) == 0
+    assert tool.main(["--check"]) == 0
+
+
+def test_every_field_of_the_spec_has_a_row_and_every_link_a_heading(tool: ModuleType) -> None:
+    page = tool.page()
+    sections = {part.partition("\n")[0].lstrip("# "): part for part in page.split("\n#")}
+    for entry in reference.every(reference.spec()):
+        section = sections.get(entry.path, "")
+        for each in entry.fields if section else []:
+            assert f"| `{each.name}` |" in section or f"| [`{each.name}`](#" in section, each.path
+    assert {"spec", "spec.training", "spec.storage.s3", "spec.environments"} <= sections.keys()
+    anchors = {tool.anchor(line.lstrip("# ")) for line in page.splitlines() if line[:1] == "#"}
+    links = {part.partition(")")[0] for part in page.split("](#")[1:]}
+    assert links <= anchors
