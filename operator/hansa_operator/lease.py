@@ -39,7 +39,7 @@ class Lease:
         self._seconds = seconds
         self._monotonic = monotonic
         self._held_until = 0.0
-        self._seen: tuple[str, float] = ("", 0.0)
+        self._last_change: tuple[str, float] = ("", 0.0)
 
     @property
     def is_held(self) -> bool:
@@ -99,10 +99,10 @@ class Lease:
 
     def _has_expired(self, lease: Data) -> bool:
         version = lease["metadata"]["resourceVersion"]
-        if version != self._seen[0]:
-            self._seen = (version, self._monotonic())
+        if version != self._last_change[0]:
+            self._last_change = (version, self._monotonic())
         term = (lease.get("spec") or {}).get("leaseDurationSeconds") or self._seconds
-        return self._monotonic() - self._seen[1] >= float(term)
+        return self._monotonic() - self._last_change[1] >= float(term)
 
     def _spec(self, transitions: int) -> Data:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

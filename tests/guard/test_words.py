@@ -24,6 +24,8 @@ GLOSSARY = {
 DIALECT = {
     # a name that says nothing: what to write instead
     "told": "assignment, report, spec, or what the thing is",
+    "found": "what was found",
+    "seen": "observation, or what the thing is",
     "heard": "observation, or what the thing is",
     "chances": "logprobs or probabilities",
     "luck": "seed or random numbers",
@@ -31,6 +33,8 @@ DIALECT = {
     "hall": "pool",
     "crew": "processes or GPUs",
 }
+PLAYED = ("found", "seen")
+"""Names that stay within the worlds, where players see and find things."""
 PLAIN = {
     r"\bstands? still\b": "is stalled",
     r"\bstood still\b": "was stalled",
@@ -83,6 +87,7 @@ def test_nothing_is_named_by_a_private_word() -> None:
         for file in SOURCES
         for line, name in names(file)
         if name.strip("_").lower() in DIALECT
+        and not (name.strip("_").lower() in PLAYED and file.is_relative_to(ROOT / "worlds"))
     ]
     assert wrong == []
 

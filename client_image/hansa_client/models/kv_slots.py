@@ -229,10 +229,10 @@ class PlainPlan:
 
     def _join(self, slots: KVSlots, device: torch.device) -> None:
         self._rows = torch.tensor([span.row for span in self._spans], device=device)
-        self._seen = max(span.start for span in self._spans) + 1
+        self._longest = max(span.start for span in self._spans) + 1
         last = torch.zeros(slots.rows, dtype=torch.long, device=device)
         last[self._rows] = self.positions
-        columns = torch.arange(self._seen, device=device)
+        columns = torch.arange(self._longest, device=device)
         self._mask = (columns[None] <= last[:, None])[:, None, None]
 
     def _jointly(
@@ -241,8 +241,8 @@ class PlainPlan:
         every = query.new_zeros(len(keys), *query.shape[1:]).index_copy_(0, self._rows, query)
         attended = _attention(
             every[:, :, None],
-            keys[:, : self._seen].transpose(1, 2),
-            values[:, : self._seen].transpose(1, 2),
+            keys[:, : self._longest].transpose(1, 2),
+            values[:, : self._longest].transpose(1, 2),
             self._mask,
             scale,
             False,

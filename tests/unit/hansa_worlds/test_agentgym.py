@@ -132,7 +132,7 @@ def test_babyai_succeeds_below_a_reward_of_one():
         world = world_at(server)
         for task in world.tasks("train")[:12]:
             seen = world.start(task)
-            behind = server.games[0].sessions[world._seat.session.id]
+            behind = server.games[0].sessions[world._holder.session.id]
             while not seen.done and not behind._done:
                 seen = world.step(behind.expert().action)
             if world.success:
@@ -230,7 +230,7 @@ def test_many_episodes_at_once_have_a_session_each_over_few_connections():
             seen = world.start(world.tasks("train")[0])
             while not seen.done:
                 seen = world.step("move up")
-            return world._seat.session.id
+            return world._holder.session.id
 
         with ThreadPoolExecutor(8, initializer=barrier.wait) as pool:
             assert len(set(pool.map(play, worlds))) == 24

@@ -64,7 +64,7 @@ class Session:
     """The words to guess from, where there are such."""
 
 
-class Seat:
+class SessionHolder:
     """Where a world keeps its session, so that it can be given back when the world is gone."""
 
     session: Session | None = None
@@ -88,27 +88,27 @@ class Server:
 
     # -- an episode -------------------------------------------------------------------------------
 
-    def begin(self, seat: Seat, task: int) -> Answer:
-        """Set a task up in the seat's session, or in a new one if the server has lost that."""
-        known = seat.session or self._take()
+    def begin(self, holder: SessionHolder, task: int) -> Answer:
+        """Set a task up in the holder's session, or in a new one if the server has lost that."""
+        known = holder.session or self._take()
         if known is not None:
-            seat.session = known
+            holder.session = known
             try:
                 return self._reset(known, task)
             except Fault as fault:
-                self._drop(seat, fault)
+                self._drop(holder, fault)
                 if fault.kind not in ("status", "answer"):
                     raise WorldDown(f"agentgym: /reset brings {fault}") from None
-        seat.session = self._open()
+        holder.session = self._open()
         try:
-            return self._reset(seat.session, task)
+            return self._reset(holder.session, task)
         except Fault as fault:
-            self._drop(seat, fault)
+            self._drop(holder, fault)
             raise WorldDown(f"agentgym: /reset of task {task} brings {fault}") from None
 
-    def act(self, seat: Seat, action: str) -> Answer:
+    def act(self, holder: SessionHolder, action: str) -> Answer:
         """Carry out one action, once; an error over the action itself is only a wasted turn."""
-        session = seat.session
+        session = holder.session
         if session is None:
             raise WorldDown("agentgym: the episode was broken off before")
         sent = {self.dialect.session: session.id, "action": self.dialect.sends.format(action)}
@@ -125,29 +125,29 @@ class Server:
             error = str(raised) if raised.kind == "status" else None
         if error is not None and self._lives(session):
             return wasted
-        self._drop(seat, fault)
+        self._drop(holder, fault)
         raise WorldDown(f"agentgym: /step brings {fault}")
 
-    def leave(self, seat: Seat) -> None:
-        """Close the seat's session; where the server has no way to, it serves another episode."""
-        session = seat.session
+    def leave(self, holder: SessionHolder) -> None:
+        """Close the holder's session; where the server has no way to, it serves another episode."""
+        session = holder.session
         if session is None or not self.dialect.closes:
-            self.release(seat)
+            self.release(holder)
             return
-        seat.session = None
+        holder.session = None
         self._opened.pop(session.id, None)
         with suppress(Fault):
             self._close(session)
 
-    def release(self, seat: Seat) -> None:
-        """Keep the seat's session for another episode, without a word to the server."""
-        session, seat.session = seat.session, None
+    def release(self, holder: SessionHolder) -> None:
+        """Keep the holder's session for another episode, without a word to the server."""
+        session, holder.session = holder.session, None
         if session is not None:
             self._idle.append(session)
 
-    def _drop(self, seat: Seat, fault: Fault) -> None:
+    def _drop(self, holder: SessionHolder, fault: Fault) -> None:
         """Forget a session that cannot be relied on; closed where the server still answers."""
-        session, seat.session = seat.session, None
+        session, holder.session = holder.session, None
         if session is None:
             return
         self._opened.pop(session.id, None)

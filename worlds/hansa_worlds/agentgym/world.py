@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from hansa_worlds.agentgym.answers import Answer
 from hansa_worlds.agentgym.dialects import DIALECTS, Dialect
 from hansa_worlds.agentgym.rules import BRIEFS, RULES
-from hansa_worlds.agentgym.server import Address, Seat, server_at
+from hansa_worlds.agentgym.server import Address, SessionHolder, server_at
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World, share
 from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
 from hansa_worlds.options import Options
@@ -51,9 +51,9 @@ class AgentGym(World):
         url = _check_url(address.url, self.environment)
         self._server = server_at(replace(address, url=url))
         self._cuts = re.compile(self.dialect.cuts)
-        self._seat = Seat()
+        self._holder = SessionHolder()
         self._moves: list[str] = []
-        weakref.finalize(self, self._server.release, self._seat).atexit = False
+        weakref.finalize(self, self._server.release, self._holder).atexit = False
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Task numbers of the server, named as in AgentGym's own data: `webshop_6`."""
@@ -64,9 +64,9 @@ class AgentGym(World):
         return Task(f"{self.environment}_{number}", split, (str(number),))
 
     def _begin(self, task: Task) -> str:
-        first = self._server.begin(self._seat, int(task.payload[0]))
+        first = self._server.begin(self._holder, int(task.payload[0]))
         self._moves = []
-        words = self._seat.session.words if self._seat.session else ()
+        words = self._holder.session.words if self._holder.session else ()
         self._keep_moves(first)
         return f"Words: {' '.join(words)}\n{first.text}" if words else first.text
 
@@ -74,7 +74,7 @@ class AgentGym(World):
         encodable = action.encode("utf-8", "replace").decode("utf-8")
         sent = " ".join(self._cuts.sub("", encodable).split())
         try:
-            answer = self._server.act(self._seat, sent)
+            answer = self._server.act(self._holder, sent)
         except WorldDown:
             self._done = True
             raise
@@ -90,7 +90,7 @@ class AgentGym(World):
 
     def legal(self) -> list[str]:
         """What the server lists, where it lists anything."""
-        session = self._seat.session
+        session = self._holder.session
         moves = self.dialect.moves or (session.words if session else ()) or self._moves
         legal = [move for move in moves if move != CHECK_ACTIONS]
         if not legal:
@@ -107,7 +107,7 @@ class AgentGym(World):
 
     def close(self) -> None:
         """Close the session, or let another world of this process have it."""
-        self._server.leave(self._seat)
+        self._server.leave(self._holder)
 
 
 def _read_address(read: Options, environment: str) -> Address:
