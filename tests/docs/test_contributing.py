@@ -137,7 +137,8 @@ def test_a_strategy_is_added_as_the_text_says(tree: Path) -> None:
 def test_a_learner_is_added_as_the_text_says(tree: Path) -> None:
     follow(tree, "Add a learner")
     run(tree, FRESH)
-    run(tree, f"{PYTEST} tests/unit/hansa_client/learners/test_learners.py -k every_learner_of_the_spec")
+    suite = "tests/unit/hansa_client/learners/test_learners.py"
+    run(tree, f"{PYTEST} {suite} -k every_learner_of_the_spec")
 
 
 def test_a_world_is_added_as_the_text_says(tree: Path) -> None:
