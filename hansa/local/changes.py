@@ -7,7 +7,7 @@ from hansa.spec import FederationSpec, differences
 
 _OF_NO_ROUND = {"suspend", "storage", "podTemplate"}
 """Fields of the spec that count at once, or on Kubernetes only."""
-_OF_A_ROUND = {"world", "options", "demonstrationsFrom"}
+_OF_A_ROUND = {"world", "options", "demonstrations", "demonstrationsFrom"}
 """Fields of an environment that a round takes over when it opens."""
 _NOTHING = "nothing"
 

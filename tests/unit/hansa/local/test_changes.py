@@ -43,6 +43,12 @@ MAZE = {"name": "maze", "world": "maze"}
             id="an option of a world",
         ),
         pytest.param(
+            {"environments": [MAZE]},
+            {"environments": [{**MAZE, "demonstrations": 3}]},
+            ["spec.environments.maze.demonstrations: nothing -> 3"],
+            id="a silo's own number of demonstrations",
+        ),
+        pytest.param(
             {"environments": [{**MAZE, "options": {"password": "abc"}}]},
             {"environments": [{**MAZE, "options": {"password": "hunter2"}}]},
             ["spec.environments.maze.options.password: changed"],
