@@ -42,7 +42,7 @@ PLAIN = {
     r"\bluck\b": "random seed, or random numbers",
     r"\bso many at most\b": "at most N",
 }
-ONE_HOME = ("Plan", "Episode", "EpisodeJob", "Assignment", "Federation", "Adapter")
+ONE_HOME = ("Plan", "Episode", "EpisodeJob", "Silo", "Assignment", "Federation", "Adapter")
 """Classes whose names readers take for one thing."""
 
 

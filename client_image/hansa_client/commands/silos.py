@@ -23,7 +23,7 @@ from hansa_client.experience.shards import Shard
 
 
 @dataclass(frozen=True)
-class Silo:
+class StoredSilo:
     """One environment and the store that holds its experience."""
 
     environment: Environment
@@ -51,7 +51,7 @@ class Silo:
 
 
 @contextmanager
-def of_run(out: Path, credentials: Path | None) -> Iterator[list[Silo]]:
+def of_run(out: Path, credentials: Path | None) -> Iterator[list[StoredSilo]]:
     """The silos of a run on this machine: in its own store, or in yours."""
     from hansa.local.results import open_store, with_storage
 
@@ -63,11 +63,11 @@ def of_run(out: Path, credentials: Path | None) -> Iterator[list[Silo]]:
     spec = with_storage(federation, folder).spec
     prefix = spec.storage.s3.prefix if spec.storage else ""
     with open_store(federation, folder) as store:
-        yield [Silo(e, store, prefix, str(folder.store)) for e in spec.environments]
+        yield [StoredSilo(e, store, prefix, str(folder.store)) for e in spec.environments]
 
 
 @contextmanager
-def of_federation(federation: Federation, credentials: Path | None) -> Iterator[list[Silo]]:
+def of_federation(federation: Federation, credentials: Path | None) -> Iterator[list[StoredSilo]]:
     """The silos of a federation on a cluster, with your own credentials."""
     silos = _silos(federation.spec, credentials)
     for silo in silos:
@@ -79,7 +79,7 @@ def of_federation(federation: Federation, credentials: Path | None) -> Iterator[
         raise Unreachable(error.message, hint=hint) from error
 
 
-def _silos(spec: FederationSpec, credentials: Path | None) -> list[Silo]:
+def _silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
     from hansa.local.loop import own_store
 
     given = read_credentials(credentials) if credentials else {}
@@ -89,7 +89,9 @@ def _silos(spec: FederationSpec, credentials: Path | None) -> list[Silo]:
         variables = given.get(environment.name) or given.get("default")
         store = own_store(spec.model_copy(update={"storage": place}), variables)
         root = keys.experience_root(place.s3.prefix, environment.name)
-        silos.append(Silo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}"))
+        silos.append(
+            StoredSilo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}")
+        )
     return silos
 
 

@@ -20,7 +20,7 @@ from hansa.errors import Corrupt, Denied, InputError
 from hansa.local.rundir import RunDir
 from hansa_client.commands import common, silos
 from hansa_client.commands.show import Screen, number, visible
-from hansa_client.commands.silos import Silo
+from hansa_client.commands.silos import StoredSilo
 from hansa_client.experience import agentgym_format
 from hansa_client.experience.agentgym_format import Conversation
 from hansa_client.trajectory import Episode
@@ -54,7 +54,7 @@ class Wanted:
 class Match:
     """One episode, and whose it is."""
 
-    silo: Silo
+    silo: StoredSilo
     episode: Episode
 
     def facts(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def trajectories(
 
 def _open(
     run: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
-) -> AbstractContextManager[list[Silo]]:
+) -> AbstractContextManager[list[StoredSilo]]:
     """The silos of a folder that is there, or of a federation on the cluster."""
     path = Path(run)
     if path.is_dir() or path.name != run:
@@ -141,7 +141,7 @@ def _open(
     return silos.of_federation(at_endpoint(readable(document), endpoint), credentials)
 
 
-def _chosen(every: list[Silo], environment: str | None) -> list[Silo]:
+def _chosen(every: list[StoredSilo], environment: str | None) -> list[StoredSilo]:
     """The silos to read, by name; says where that is, since it is private data."""
     chosen = [silo for silo in every if environment in (None, silo.name)]
     if not chosen:
@@ -152,7 +152,7 @@ def _chosen(every: list[Silo], environment: str | None) -> list[Silo]:
     return sorted(chosen, key=lambda silo: silo.name)
 
 
-def _find(chosen: list[Silo], wanted: Wanted) -> Iterator[Match]:
+def _find(chosen: list[StoredSilo], wanted: Wanted) -> Iterator[Match]:
     """The episodes in the order of silo, round and play; one shard is in memory at a time."""
     for silo in chosen:
         for round_ in _rounds(silo):
@@ -166,7 +166,7 @@ def _find(chosen: list[Silo], wanted: Wanted) -> Iterator[Match]:
             yield from (Match(silo, each) for each in episodes if wanted.has(each))
 
 
-def _rounds(silo: Silo) -> list[int]:
+def _rounds(silo: StoredSilo) -> list[int]:
     try:
         return silo.rounds()
     except Denied:
@@ -259,7 +259,7 @@ def _conversation(episode: Episode, introduction: str) -> Conversation:
     return agentgym_format.of_episode(episode.task, introduction, said, untrained)
 
 
-def _introduction(silo: Silo) -> str:
+def _introduction(silo: StoredSilo) -> str:
     """The rules that its episodes begin with; unknown where the world cannot be made here."""
     from hansa_worlds import make
 
