@@ -1,5 +1,6 @@
 """The live table of `hansa run` in a real terminal that is resized while it runs."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -61,15 +62,16 @@ class Watched:
         return code
 
     def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end within a character
         while True:
             try:
-                data = os.read(self._controller, 65536)
+                data = os.read(self._controller, 64)  # as little as a loaded machine may give
             except OSError:  # how Linux says that the program's side is closed
                 return
             if not data:
                 return
             with self._lock:
-                self.terminal.feed(data.decode(errors="replace").replace("\r\n", "\n"))
+                self.terminal.feed(decoder.decode(data))
                 self.drawn += b"round " in data
                 shown = " ".join(self.terminal.visible)
                 self.headlines += [shown] if HEADLINE.search(shown) else []
