@@ -20,6 +20,8 @@ from tests.processes import MARK, PATIENCE_SECONDS, until
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.slow
+_SIZELESS = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+"""Python's readline, which pytest may load, exports the size that its own terminal has."""
 HEADLINE = re.compile(r"round (\d)/2")
 
 
@@ -38,7 +40,7 @@ class Watched:
             stdin=worker,
             stdout=worker,
             stderr=worker,
-            env={**os.environ, "TERM": "xterm-256color", MARK: str(out)},
+            env={**_SIZELESS, "TERM": "xterm-256color", MARK: str(out)},
             start_new_session=True,
         )
         os.close(worker)
