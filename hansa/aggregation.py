@@ -28,6 +28,10 @@ Strategy = Literal[
 Half = Literal["both", "A", "B"]
 """Which of LoRA's two matrices a round trains."""
 
+FITTED = frozenset(
+    {"mean", "weighted-mean", "svd", "flora", "fedex", "ffa", "rolora", "norm-balanced", "none"}
+)
+"""Strategies whose server step may be `auto`: it makes up for a mean that shortens every update."""
 KRUM = frozenset({"krum", "multi-krum"})
 """Strategies that count on spec.aggregation.faulty."""
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -38,8 +42,9 @@ class Aggregation(Model):
 
     strategy: Strategy = "mean"
     """Rule that merges the updates; `mean` averages A and B element by element, as in Fed-SE."""
-    server_step: Annotated[float, Field(gt=0, le=100)] = 1.0
-    """Step from the old global adapter towards the aggregate; 1 is the aggregate itself."""
+    server_step: Annotated[float, Field(gt=0, le=100)] | Literal["auto"] = 1.0
+    """Step from the old global adapter towards the aggregate: 1 is the aggregate itself, `auto` the
+    longer the less the round's updates have in common (FedExP)."""
     weight_by: Literal["examples", "successes"] = "examples"
     """For `weighted-mean`: trajectories trained on, or successful episodes of the round."""
     max_rank: Annotated[int, Field(ge=1, le=4096)] = 64
@@ -70,6 +75,14 @@ class Aggregation(Model):
         if self.strategy == "rolora":
             return "B" if round_ % 2 else "A"
         return "both"
+
+    def check_step(self) -> None:
+        """Refuse a step that fits a mean where the strategy makes none."""
+        if self.server_step == "auto" and self.strategy not in FITTED:
+            raise ValueError(
+                f"aggregation.serverStep: got auto with {self.strategy}, expected a number (auto "
+                "makes up for what a mean of all updates loses, which this strategy does not take)"
+            )
 
     def check_members(self, environments: int) -> None:
         """Refuse a number of hostile members that the federation is too small to withstand."""

@@ -98,15 +98,20 @@ class Assignment(Model):
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
         del settings["personalization"]  # nor does what a silo makes of the last one
+        factor = settings.pop("stepFactor")
         inputs = {
             **self.identity(),
             "round": self.round,
             "start": self.start.to_json(),
         }
         if self.role == "aggregator":
+            if factor != 1.0:
+                inputs["stepFactor"] = factor
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
+        if settings["experience"]["circles"] == "keep":  # as before there was a choice
+            del settings["experience"]["circles"]
         if self.demonstrations_from:
             inputs["demonstrationsFrom"] = self.demonstrations_from
         if self.demonstrations is not None:  # beside `experience`, which is the same for all
@@ -229,6 +234,8 @@ class AggregatorReport(Model):
         default_factory=list
     )
     """Indexes and reason codes of those that the gate kept out."""
+    server_step: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """Server step that was taken."""
     norm: float = 0.0
     """Frobenius norm of the change of the weights, where diagnostics are on."""
     error: float = 0.0

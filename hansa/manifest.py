@@ -201,6 +201,8 @@ class GlobalManifest(Model):
     """Updates that the gate kept out."""
     norm: float = 0.0
     """Frobenius norm of the step from the old global adapter's trainable part to this one's."""
+    server_step: float | None = None
+    """Server step that was taken, which `auto` leaves to the updates."""
     frozen_rank: Count = 0
     """Rank of the part that clients load and do not train: the first rows of A, columns of B."""
     compression: float = 0.0

@@ -234,7 +234,9 @@ def _close(
         name = current.environments[index].name
         draft.tell("UpdateRefused", f"{name}: {reason}", warning=True)
     updates = count(len(report.members), "update")
-    draft.tell("RoundAggregated", f"round {current.round} aggregated {updates}")
+    is_fitted = current.settings.aggregation.server_step == "auto" and report.server_step
+    by_step = f" with server step {report.server_step:.3g}" if is_fitted else ""
+    draft.tell("RoundAggregated", f"round {current.round} aggregated {updates}{by_step}")
     draft.wake(draft.now)
     status = record_round(status, current, draft.now, report)
     adapter = adapter_uri(draft.federation, current.round, report.adapter)
@@ -270,10 +272,12 @@ def _roll_back(
         status, current, draft.now, None, outcome="rolled-back", message=fall.message
     )
     status = record_fall(status, draft.federation, fall)
-    step = draft.federation.spec.aggregation.server_step * status.step_factor
+    step = draft.federation.spec.aggregation.server_step
+    factor = status.step_factor
+    smaller = f"auto x {factor:g}" if isinstance(step, str) else f"{step * factor:g}"
     why = (
         f"round {current.round}: {fall.message}; goes on from round {fall.best.round} "
-        f"with server step {step:g}"
+        f"with server step {smaller}"
     )
     draft.tell("RolledBack", why, warning=True)
     draft.wake(draft.now)

@@ -114,6 +114,8 @@ class Experience(Model):
     """Share of explored trajectories that each round of age leaves; 1: all, as in Fed-SE."""
     filter: Literal["success", "none"] = "success"
     """`success` trains on successful trajectories only; `none` on all of them (an ablation)."""
+    circles: Literal["skip", "keep"] = "keep"
+    """`skip`: of an explored success, actions that led back to an earlier state are not trained."""
     history: bool = True
     """Whether trajectories of earlier rounds are trained on again; demonstrations always are."""
 
@@ -250,6 +252,7 @@ class FederationSpec(Model):
                 f"participation.minimumUpdates: got {minimum}, expected 1 to "
                 f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
             )
+        self.aggregation.check_step()
         self.aggregation.check_members(len(self.environments))
         self._check_guard()
         self.training.check_exploration(

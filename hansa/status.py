@@ -76,6 +76,8 @@ class RoundSettings(Model):
     """How the global adapter is measured."""
     aggregation: Aggregation = Field(default_factory=Aggregation)
     """How updates become the next global adapter."""
+    step_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What the guard makes of a server step `auto`; one that is a number has it in itself."""
     personalization: PersonalizationMode = "none"
     """What each silo may serve instead of the last global adapter."""
 
@@ -83,13 +85,16 @@ class RoundSettings(Model):
     def of(cls, spec: FederationSpec, step_factor: float = 1.0) -> "RoundSettings":
         """The settings that a round opened now would use."""
         chosen_by = spec.evaluation.chosen_by(guarded=spec.guarded)
-        step = spec.aggregation.server_step * step_factor
+        step = spec.aggregation.server_step
         return cls(
             exploration=spec.exploration,
             experience=spec.experience,
             training=spec.training,
             evaluation=spec.evaluation.model_copy(update={"validation_tasks": chosen_by}),
-            aggregation=spec.aggregation.model_copy(update={"server_step": step}),
+            aggregation=spec.aggregation
+            if isinstance(step, str)
+            else spec.aggregation.model_copy(update={"server_step": step * step_factor}),
+            step_factor=step_factor if isinstance(step, str) else 1.0,
             personalization=spec.personalization,
         )
 
@@ -197,6 +202,8 @@ class HistoryEntry(Model):
     """Members of environments, as 4/5."""
     adapter: str = ""
     """Digest of its global adapter."""
+    server_step: float | None = None
+    """Server step that made it, which `auto` leaves to the round's updates."""
     success: dict[str, float] = Field(default_factory=dict)
     """Success of its global adapter on held-out tasks, by environment."""
     episodes: dict[str, int] = Field(default_factory=dict)

@@ -143,6 +143,7 @@ def record_round(
         closed_at=now,
         updates=f"{members}/{len(current.environments)}",
         adapter=report.adapter if report else "",
+        server_step=report.server_step if report else None,
         message=message,
         own={e.name: e.own for e in current.environments if e.own is not None},
     )

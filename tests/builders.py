@@ -64,6 +64,7 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
             adapter=f"{request.round:064x}",
             bytes=10,
             members=[told.environments.index(m.environment) for m in told.members],
+            server_step=2.5,
         )
     figures = Figures(episodes=10, successes=successes)
     evaluation = EvaluationReport(

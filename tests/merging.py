@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from hansa.spec import Aggregation
 from hansa.tensorfile import TensorFile
 from hansa_server.merge import Result, merge, split
 from hansa_server.scratch import distance
+from hansa_server.step import fitted
 from hansa_server.task import Task, Update
 
 
@@ -65,6 +66,8 @@ class Outcome:
     """The adapter's file."""
     result: Result
     """What the merge said."""
+    step: float = 1.0
+    """The server step that was taken."""
 
 
 def run(
@@ -114,8 +117,9 @@ def run(
             seed=7,
             state=put("state", state) if state else None,
         )
+        task = fitted(task)
         result = merge(task, folder / "out", folder / "state")
-        return _read(folder, result, task.rank)
+        return replace(_read(folder, result, task.rank), step=task.step)
 
 
 def write(path: Path, tensors: Tensors) -> None:

@@ -14,6 +14,7 @@ from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore
 from hansa_client import learners, seeds
 from hansa_client.agent import Agent
+from hansa_client.experience import circles
 from hansa_client.experience.shards import Shard, Shards
 from hansa_client.learners import Lesson, Trained
 from hansa_client.rollout import faults, mixed_silo, tasks
@@ -119,6 +120,8 @@ class Silo:
     def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> Lesson:
         """What the learner is given in a round: kept trajectories as tokens, in a fixed order."""
         assignment, settings = self.assignment, self.assignment.settings
+        if settings.experience.circles == "skip":
+            shards = circles.skip(shards, mixed_silo.state_is_shown(assignment))
         choose = learners.chooser(settings.training.learner)
         choice = choose(shards, settings.experience, round_)
         sequences, weights = choice.rendered(agent.base.longest(settings.training.max_length))

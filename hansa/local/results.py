@@ -248,7 +248,12 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     manifest = GlobalManifest.model_validate_json(raw)
     updates = f"{len(manifest.members)}/{len(federation.spec.environments)}"
     adapter = manifest.files[keys.ADAPTER].sha256
-    made = {"outcome": "aggregated", "updates": updates, "adapter": adapter}
+    made = {
+        "outcome": "aggregated",
+        "updates": updates,
+        "adapter": adapter,
+        "server_step": manifest.server_step,
+    }
     return entry.model_copy(update=made)
 
 

@@ -243,6 +243,7 @@ def _with_manifest(entry: Round, manifest: GlobalManifest) -> Round:
         parts={name: _part(given) for name, given in manifest.updates.items()},
         members=tuple(member.environment for member in manifest.members),
         norm=number(manifest.norm),
+        server_step=number(manifest.server_step),
         adapter_bytes=adapter.size if adapter else None,
         seconds=seconds(manifest.seconds),
         refused=tuple((one.environment, one.reason) for one in manifest.refused),

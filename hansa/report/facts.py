@@ -79,6 +79,8 @@ class Round:
     """Sampling temperature of its evaluation; absent where no document of it could be read."""
     norm: float | None = None
     """Norm of the global adapter's step."""
+    server_step: float | None = None
+    """Server step that made it."""
     adapter_bytes: int | None = None
     """Size of its global adapter."""
     seconds: dict[str, float] = field(default_factory=dict)

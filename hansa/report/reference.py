@@ -105,7 +105,7 @@ def _environments(data: ReportData) -> Html:
 
 
 def _rounds(data: ReportData) -> Html:
-    heads = ["round", "outcome", "updates", "refused", "opened", "took", "mean success"]
+    heads = ["round", "outcome", "updates", "refused", "step", "opened", "took", "mean success"]
     rows = [_round(entry) for entry in data.rounds]
     return table(heads, rows, caption="How each round ended", class_="prose")
 
@@ -121,6 +121,7 @@ def _round(entry: Round) -> list[Child]:
         f"{entry.outcome}: {entry.message}" if entry.message else entry.outcome,
         entry.updates or "–",
         refused or "–",
+        "–" if entry.server_step is None else f"{entry.server_step:.3g}",
         moment(entry.opened_at),
         duration(took),
         success,

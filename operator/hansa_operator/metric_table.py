@@ -139,6 +139,11 @@ AGGREGATE_ERROR = Metric(
     type="gauge",
     help="Distance of the newest global adapter from the exact mean of the updates.",
 )
+SERVER_STEP = Metric(
+    name="hansa_server_step",
+    type="gauge",
+    help="Server step of the newest aggregated round, which serverStep auto leaves to the updates.",
+)
 EFFECTIVE_RANK = Metric(
     name="hansa_effective_rank",
     type="gauge",
@@ -187,6 +192,7 @@ METRICS: tuple[Metric, ...] = (
     AGGREGATE_NORM,
     AGGREGATE_ERROR,
     EFFECTIVE_RANK,
+    SERVER_STEP,
     UPDATES_REJECTED,
     JOBS_FAILED,
     RECONCILE_SECONDS,

@@ -193,6 +193,8 @@ class Recorder:
         self, key: Key, current: CurrentRound, report: AggregatorReport
     ) -> None:
         """How the updates related to one another; a round without diagnostics leaves the last."""
+        if report.server_step is not None:
+            self._gauge(table.SERVER_STEP, *key).set(report.server_step)
         if not report.cosine:
             return
         self._gauge(table.AGGREGATE_NORM, *key).set(report.norm)

@@ -50,7 +50,7 @@ def _figures(task: Task, inner: Array, rank: float) -> Diagnostics:
     start[count] = 1.0
     result = np.zeros(len(inner))
     result[count + 1 :] = 1.0
-    step = task.settings.server_step
+    step = task.step
     wanted = (1.0 - step) * start
     wanted[:count] += step * np.array(task.shares)
     change = result - start

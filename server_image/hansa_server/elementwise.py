@@ -68,7 +68,7 @@ def by_element(task: Task, rule: Rule, half: Half = "both", block: int = BLOCK) 
 
 def _stepped(task: Task, aggregate: Array, start: Callable[[], NDArray[np.float32]]) -> Array:
     """start + serverStep * (aggregate - start); a step of 1 is the aggregate to the last bit."""
-    step = task.settings.server_step
+    step = task.step
     if step == 1.0:
         return aggregate
     begun = start()

@@ -174,7 +174,7 @@ def _finite(task: Task, array: Array, room: Float32 | None = None) -> Float32:
     with np.errstate(over="ignore"):
         np.copyto(rounded, array, casting="same_kind")
     if not is_finite(rounded.reshape(-1)):
-        step = task.settings.server_step
+        step = task.step
         raise PermanentError(
             f"aggregation.serverStep: got {step}, which makes the adapter infinite",
             hint="lower aggregation.serverStep or the learning rate",

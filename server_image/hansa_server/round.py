@@ -36,6 +36,7 @@ from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
 from hansa_server.merge import Result, merge, result_shapes
 from hansa_server.scratch import distance
+from hansa_server.step import fitted
 from hansa_server.stream import Members
 from hansa_server.task import Task
 
@@ -68,7 +69,7 @@ def aggregate(
         own_prefix(store, assignment, base_model)
         stored = write_folder(store, assignment, task, result, place)
         watch.lap("write")
-        document = describe(assignment, members, base_model, result, stored, watch.seconds)
+        document = describe(assignment, members, base_model, task, result, stored, watch.seconds)
     committed = commit(store, assignment, document)
     digest = document.files[keys.ADAPTER].sha256
     log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
@@ -90,7 +91,7 @@ def gather(
     state = folder_.read_state(store, assignment, place.state)
     if state:
         files.callback(state.close)
-    return Task(
+    task = Task(
         start=start,
         frozen=frozen,
         updates=members.updates(),
@@ -99,6 +100,7 @@ def gather(
         seed=assignment.seed,
         state=state,
     )
+    return fitted(task, assignment.settings.step_factor)
 
 
 def check_assignment(assignment: Assignment) -> None:
@@ -203,6 +205,7 @@ def describe(
     assignment: Assignment,
     members: Members,
     base_model: str,
+    task: Task,
     result: Result,
     stored: Stored,
     seconds: dict[str, float],
@@ -221,6 +224,7 @@ def describe(
         members=[offer.member for offer in offers.values()],
         refused=[Refusal(environment=e, reason=r) for e, r in sorted(members.refused.items())],
         norm=stored.norm,
+        server_step=task.step,
         frozen_rank=result.frozen_rank,
         compression=result.loss,
         diagnostics=stored.diagnostics,
@@ -257,6 +261,7 @@ def report(assignment: Assignment, data: bytes) -> AggregatorReport:
         refused=[
             (index[r.environment], r.reason) for r in stored.refused if r.environment in index
         ],
+        server_step=stored.server_step,
         norm=float(f"{diagnostics.norm:.6g}") if diagnostics else 0.0,
         error=float(f"{diagnostics.error:.4g}") if diagnostics else 0.0,
         effective_rank=round(diagnostics.effective_rank, 3) if diagnostics else 0.0,

@@ -78,6 +78,14 @@ class Task:
         """Rank of the trainable part."""
         return self.start.layout[adapter.names(self.modules[0]).a].shape[0]
 
+    @property
+    def step(self) -> float:
+        """The server step; `auto` has become a number before anything is merged."""
+        step = self.settings.server_step
+        if isinstance(step, str):
+            raise TypeError(f"server step {step} of a task that was not fitted")
+        return step
+
     @cached_property
     def is_untrained(self) -> bool:
         """Whether the start's trainable part adds nothing yet: all its B are zero."""

@@ -99,6 +99,8 @@ class World(ABC):
     """The rules for a model that knows the world already and reads slowly."""
     max_turns: int = 20
     """Actions an episode may hold; the last one ends it whatever it was."""
+    shows_state: ClassVar[bool] = False
+    """Whether equal observations mean equal states, so that nothing was gained between two."""
     waits: ClassVar[bool] = False
     """Whether a step waits for something outside, so that a batch takes its steps side by side."""
 

@@ -59,3 +59,11 @@ def named(assignment: Assignment, part: Assignment, episodes: Sequence[Episode])
         return list(episodes)
     before = f"{part.environment}/"
     return [episode.model_copy(update={"task": before + episode.task}) for episode in episodes]
+
+
+def state_is_shown(assignment: Assignment) -> Callable[[Episode], bool]:
+    """Whether an episode's observations show its world's state, by the part that played it."""
+    shown = {part.environment: make_world(part).shows_state for part in parts_of(assignment)}
+    if assignment.world != mixed.NAME:
+        return lambda episode: shown[assignment.environment]
+    return lambda episode: shown.get(episode.task.partition("/")[0], False)

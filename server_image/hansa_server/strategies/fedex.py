@@ -13,7 +13,7 @@ from hansa_server.task import Merge, Merged, Pair, Task
 def fedex(task: Task) -> Merge:
     """The mean with its residual; of rank K·r, or (K + 2)·r where the step is not 1."""
     means = by_element(task, weighted(task, [update.weight for update in task.updates]))
-    extra = 0 if task.settings.server_step == 1.0 else 1 + keeps_old(task)
+    extra = 0 if task.step == 1.0 else 1 + keeps_old(task)
     grown = task.frozen_rank + (len(task.updates) + extra) * task.rank
     rank = min(grown, task.settings.max_rank)
 
@@ -28,7 +28,7 @@ def fedex(task: Task) -> Merge:
 
 def _residual(task: Task, module: str, trained: Pair) -> list[Term]:
     """What the trained part lacks; around the means it is the sum of (B - mean)·(A - mean)."""
-    if task.settings.server_step != 1.0:
+    if task.step != 1.0:
         return [*mean_terms(task, module), of_pair(trained, -1.0)]
     return [
         difference(of_file(update.file, module), trained, share)

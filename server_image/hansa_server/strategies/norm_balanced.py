@@ -6,6 +6,7 @@ points the wrong way still has its share.
 """
 
 import statistics
+from collections.abc import Sequence
 
 from hansa_server.elementwise import by_element, moved
 from hansa_server.task import Merge, Task
@@ -13,10 +14,14 @@ from hansa_server.task import Merge, Task
 
 def norm_balanced(task: Task) -> Merge:
     """The start, moved by the mean of the balanced changes; who did not move stays still."""
+    return by_element(task, moved(task, balanced(task, task.shares)))
+
+
+def balanced(task: Task, factors: Sequence[float]) -> list[float]:
+    """The factors of changes, times what makes each change as long as the median one."""
     moving = [update.norm for update in task.updates if update.norm]
     length = statistics.median_low(moving) if moving else 0.0
-    factors = [
-        share * length / update.norm if update.norm else 0.0
-        for update, share in zip(task.updates, task.shares, strict=True)
+    return [
+        factor * length / update.norm if update.norm else 0.0
+        for update, factor in zip(task.updates, factors, strict=True)
     ]
-    return by_element(task, moved(task, factors))

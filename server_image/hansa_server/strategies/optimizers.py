@@ -94,7 +94,7 @@ def _optimized(task: Task, moments: tuple[str, ...], rule: Rule) -> Merge:
             start = task.start.values(name, begin, end)
             known = tuple(_remembered(task, m, name, begin, end) for m in moments)
             stepped = rule(settings, mean(name, begin, end) - start, known)
-            values = (start + settings.server_step * stepped.change, *stepped.moments)
+            values = (start + task.step * stepped.change, *stepped.moments)
             for array, part in zip(made, values, strict=True):
                 array.reshape(-1)[begin:end] = part
         return tuple(made)

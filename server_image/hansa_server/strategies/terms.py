@@ -10,7 +10,7 @@ from hansa_server.task import Pair, Task
 
 def mean_terms(task: Task, module: str) -> list[Term]:
     """old + serverStep·(mean of B·A - old) of one layer, as terms."""
-    step = task.settings.server_step
+    step = task.step
     terms = [
         of_file(update.file, module, step * share)
         for update, share in zip(task.updates, task.shares, strict=True)
@@ -22,7 +22,7 @@ def mean_terms(task: Task, module: str) -> list[Term]:
 
 def keeps_old(task: Task) -> bool:
     """Whether a share of the old trainable part belongs to the sum."""
-    return task.settings.server_step != 1.0 and not task.is_untrained
+    return task.step != 1.0 and not task.is_untrained
 
 
 def frozen_terms(task: Task, module: str) -> list[Term]:

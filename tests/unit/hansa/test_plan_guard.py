@@ -58,6 +58,30 @@ def test_a_worse_adapter_is_gone_back_from_and_the_step_is_halved():
     assert "goes on from round 1 with server step 1.5" in told[0].message
 
 
+def test_a_step_that_fits_itself_is_halved_by_a_factor():
+    cluster = play(guarded(aggregation={"serverStep": "auto"}), 3, 6, 2)
+    before, after = (cluster.requests[f"fed-r{number}-maze-a1"] for number in (3, 4))
+    assert [each.assignment.settings.step_factor for each in (before, after)] == [1.0, 0.5]
+    assert step(cluster, "fed-r4-maze-a1") == "auto"
+    told = next(event for event in cluster.events if event.reason == "RolledBack")
+    assert "goes on from round 1 with server step auto x 0.5" in told.message
+    play(cluster, 6)
+    inputs = cluster.requests["fed-r4-aggregator-a1"].assignment.inputs()
+    assert inputs["stepFactor"] == 0.5
+    assert "stepFactor" not in after.assignment.inputs()  # a client's work does not follow it
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(3.0, "round 1 aggregated 2 updates"), ("auto", "2 updates with server step 2.5")],
+)
+def test_a_round_tells_the_step_it_took(given, said):
+    cluster = play(guarded(aggregation={"serverStep": given}), 3)
+    assert cluster.status.history[-1].server_step == 2.5
+    told = [event.message for event in cluster.events if event.reason == "RoundAggregated"]
+    assert told[0].endswith(said)
+
+
 def test_a_round_that_goes_well_again_ends_the_trouble():
     cluster = play(guarded(5), 3, 6, 2, 6)
     degraded = next(c for c in cluster.status.conditions if c.type == "Degraded")

@@ -39,6 +39,7 @@ OTHER = {
     "spec.environments[].demonstrationsFrom": "/shown.jsonl",
     "spec.storage.s3.endpoint": "http://elsewhere",
     "spec.aggregation.strategy": "median",
+    "spec.aggregation.serverStep": "auto",
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
     "spec.aggregation.maxNormRatio": 2.0,

@@ -161,3 +161,9 @@ def test_an_assignment_says_where_experience_goes(given: dict[str, Any], bucket:
     opened = with_status(federation, plan(federation, [], NOW).status)
     (request,) = plan(opened, [], NOW).create
     assert request.assignment.model_copy(update=given).private_storage.bucket == bucket
+
+
+@pytest.mark.parametrize("strategy", ["median", "krum", "trimmed-mean", "fedadam"])
+def test_a_step_that_fits_a_mean_is_refused_where_none_is_taken(strategy: str) -> None:
+    with pytest.raises(ValidationError, match=f"serverStep: got auto with {strategy}"):
+        make(aggregation={"serverStep": "auto", "strategy": strategy, "faulty": 0})

@@ -135,6 +135,7 @@ def test_the_diagnostics_of_the_newest_round_are_shown_and_none_leave_the_last()
         members=[0, 1],
         norm=3.5,
         error=0.25,
+        server_step=2.5,
         effective_rank=4.5,
         cosine=[0.5, -0.25],
         share=[0.75, 0.25],
@@ -147,6 +148,7 @@ def test_the_diagnostics_of_the_newest_round_are_shown_and_none_leave_the_last()
     assert run.value("hansa_aggregate_norm") == 3.5
     assert run.value("hansa_aggregate_error_ratio") == 0.25
     assert run.value("hansa_effective_rank") == 4.5
+    assert run.value("hansa_server_step") == 2.5
 
 
 def test_tasks_solved_and_entropy_are_those_of_the_newest_answer() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Round:
     environments: Sequence[str] = ENVIRONMENTS
     number: int = 1
     start: StartAdapter = field(default_factory=StartAdapter)
-    server_step: float = 1.0
+    server_step: float | Literal["auto"] = 1.0
     aggregation: dict[str, Any] = field(default_factory=dict)
     minimum: int = 1
     seed: int = 7

@@ -36,6 +36,7 @@ class Maze(World):
     rules = RULES
     brief = "Reach the goal."
     max_turns = 15
+    shows_state = True
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)

@@ -173,6 +173,15 @@ def test_a_round_that_the_guard_rejected_says_why() -> None:
     assert f"rejected: {reason}" in page_of(given)
 
 
+def test_the_rounds_show_the_step_that_each_took() -> None:
+    given = sample.federation(2, 2)
+    store = sample.fill(MemoryStore(), given)
+    merged = sample.manifest(2, ["babyai", "maze"], server_step=2.4842)
+    key = keys.global_folder(PREFIX, 2) + keys.MANIFEST
+    store.objects[key] = merged.model_dump_json(by_alias=True).encode()
+    assert ">2.48<" in render(collect(given, store))
+
+
 def test_equal_data_gives_equal_bytes() -> None:
     given = sample.federation(5)
     assert page_of(given, now=sample.START) == page_of(given, now=sample.START)
