@@ -91,7 +91,7 @@ def regmean(
         names = adapter.names(module)
         tensors[names.a] = np.ascontiguousarray(pair.a, dtype=np.float32)
         tensors[names.b] = np.ascontiguousarray(pair.b, dtype=np.float32)
-    whole, lost = (sum(one[place] for one in made) for place in (1, 2))
+    whole, lost = sum(one[1] for one in made), sum(one[2] for one in made)
     return Folded(frozen=tensors, lost=lost / whole if whole else 0.0)
 
 

@@ -129,6 +129,6 @@ def cut(matrix: torch.Tensor, rank: int) -> torch.Tensor:
     values, vectors = torch.linalg.eigh(basis.T @ wide @ basis)
     largest = basis @ vectors[:, -rank:]
     rest = (wide.trace() - values[-rank:].sum()) / (size - rank)
-    made = (largest * (values[-rank:] - rest)) @ largest.T
+    made: torch.Tensor = (largest * (values[-rank:] - rest)) @ largest.T
     made.diagonal().add_(rest)
     return made.to(matrix.dtype)
