@@ -11,7 +11,8 @@ from hansa import keys
 from hansa.manifest import Counts, Refusal
 from hansa.report.data import collect
 from hansa.report.page import render
-from hansa.status import Federation
+from hansa.report.redact import redacted
+from hansa.status import Federation, RoundSettings
 from tests.unit.hansa.report import sample
 from tests.unit.hansa.report.sample import PREFIX, MemoryStore
 
@@ -195,6 +196,24 @@ def test_secrets_in_options_that_a_round_used_are_hidden() -> None:
     shown = settings_of(given, {1: {"options.apiKey": "k-123"}})
     assert "k-123" not in shown
     assert "babyai: options.apiKey ***" in shown
+
+
+def test_no_setting_of_a_round_is_taken_for_a_secret() -> None:
+    given = RoundSettings().to_json()
+    assert redacted(given) == given
+    shown = settings_of(sample.federation(2, 2), {2: {"training.batchTokens": 9000}})
+    assert "training.batchTokens 8192 9000 round 2" in shown
+
+
+def test_a_setting_that_changed_twice_is_one_setting() -> None:
+    numbers = {n: {"training.epochs": n} for n in (1, 2, 3)}
+    shown = settings_of(sample.federation(3, 2), numbers)
+    assert "1 setting changed between rounds 1 and 3" in shown
+
+
+def test_tokens_that_could_be_secrets_are_hidden() -> None:
+    given = {"tokens": "hf_abc", "api_token": 7, "tokenizer": "x"}
+    assert redacted(given) == {"tokens": "***", "api_token": "***", "tokenizer": "x"}
 
 
 def test_how_it_was_sampled_is_what_the_evaluations_say() -> None:
