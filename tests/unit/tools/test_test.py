@@ -127,3 +127,20 @@ def test_tests_on_a_cluster_say_that_they_did_not_run_where_images_cannot_be_bui
     assert sentence in done.stdout
     assert "tests/chart" in calls(tree)
     assert "tests/cluster" not in calls(tree)
+
+
+def test_a_failed_lint_leaves_no_coverage_behind(tree: Path) -> None:
+    tool(
+        tree,
+        "python",
+        """#!/bin/sh
+        case "$*" in
+            *--cov*) echo $$ >covering.new; mv covering.new covering; exec sleep 60 ;;
+            *ruff*) while [ ! -e covering ]; do sleep 0.05; done; exit 3 ;;
+        esac
+        """,
+    )
+    done = run(tree)
+    assert done.returncode == 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tree / "covering").read_text()), 0)
