@@ -155,7 +155,8 @@ def test_a_member_without_any_success_of_its_own_is_named() -> None:
     folder = keys.global_folder(PREFIX, 1)
     store.objects[folder + keys.MANIFEST] = made.model_dump_json(by_alias=True).encode()
     page = text_of(render(collect(given, store)))
-    assert "None of the 48 episodes that maze explored succeeded" in page
+    assert "None of the 48 episodes that maze explored succeeded." in page
+    assert "demonstrations alone" not in page, "a learner may learn from failures, too"
 
 
 def settings_of(given: Federation, changed: dict[int, dict[str, Any]]) -> str:
@@ -214,6 +215,38 @@ def test_a_setting_that_changed_twice_is_one_setting() -> None:
 def test_tokens_that_could_be_secrets_are_hidden() -> None:
     given = {"tokens": "hf_abc", "api_token": 7, "tokenizer": "x"}
     assert redacted(given) == {"tokens": "***", "api_token": "***", "tokenizer": "x"}
+
+
+def test_a_temperature_is_dated_by_the_round_that_sampled_with_it() -> None:
+    """Round 3 evaluates the adapter of round 2, and so on."""
+    given = sample.federation(4, 2)
+    store = sample.fill(MemoryStore(), given, evaluations=True)
+    sample.write_inputs(store, given, {})
+    for name in ("babyai", "maze"):
+        for number, temperature in ((0, 1.0), (1, 1.0), (2, 0.5), (3, 0.5), (4, 0.5)):
+            key = keys.evaluation(PREFIX, name, number)
+            document = json.loads(store.objects[key]) | {"temperature": temperature}
+            store.objects[key] = json.dumps(document).encode()
+    page = text_of(render(collect(given, store)))
+    assert "evaluation.temperature 1.0 0.5 round 3" in page
+
+
+@pytest.mark.parametrize(
+    ("rounds", "sentence"),
+    [
+        ({}, "with success; those are kept for training"),
+        ({1: "none", 2: "none"}, "with success; all of them are kept for training"),
+        ({2: "none"}, "with success; some rounds kept those for training, others all"),
+    ],
+)
+def test_what_is_kept_follows_the_filter_that_the_rounds_used(
+    rounds: dict[int, str], sentence: str
+) -> None:
+    given = sample.federation(2, 2, experience={"filter": "success" if rounds else "none"})
+    store = sample.fill(MemoryStore(), given)
+    changed = {number: {"experience.filter": one} for number, one in rounds.items()}
+    sample.write_inputs(store, given, changed)
+    assert sentence in text_of(render(collect(given, store)))
 
 
 def test_how_it_was_sampled_is_what_the_evaluations_say() -> None:
