@@ -1,6 +1,5 @@
 """Counts as people read them: one round, two rounds."""
 
-
 from collections.abc import Callable
 
 

@@ -219,7 +219,7 @@ class LocalExecutor:
         program.close()
         del self._programs[program.module]
         reason: FailureReason = "CannotStart" if program.is_broken else "Disrupted"
-        why = f"{program.module} cannot start: {_last_words(program.log)}"
+        why = f"{program.module} cannot start: {last_words(program.log)}"
         for job in self._jobs.values():
             if job.state == "running" and PROGRAMS[job.request.role] == program.module:
                 job.state, job.reason = "failed", reason

@@ -287,7 +287,8 @@ class LocalStore:
     def _not_started(self, why: str) -> Unreachable:
         log = self.folder / "weed.log"
         return Unreachable(
-            f"the embedded store did not start: {why}", hint=f"its log is {log}: {last_line(log) or '(empty)'}"
+            f"the embedded store did not start: {why}",
+            hint=f"its log is {log}: {last_line(log) or '(empty)'}",
         )
 
     def _stop(self, how: signal.Signals) -> None:

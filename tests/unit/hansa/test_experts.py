@@ -150,7 +150,9 @@ def test_all_wrong_options_are_said_also_where_the_world_did_not_finish_reading(
 @pytest.mark.usefixtures("package")
 def test_a_world_that_is_no_class_is_refused_by_name() -> None:
     for own in ({}, {"demonstrations": 0}):
-        with pytest.raises(InputError, match=r"^spec.environments\[0\].world: got 'made', but some_w"):
+        with pytest.raises(
+            InputError, match=r"^spec.environments\[0\].world: got 'made', but some_w"
+        ):
             check_worlds(federation({"world": "made", **own}))
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import until
+
 ROOT = Path(__file__).parents[3]
 
 PYTHON = """#!/bin/sh
@@ -135,12 +137,14 @@ def test_a_failed_lint_leaves_no_coverage_behind(tree: Path) -> None:
         "python",
         """#!/bin/sh
         case "$*" in
-            *--cov*) echo $$ >covering.new; mv covering.new covering; exec sleep 60 ;;
+            *--cov*)
+                trap 'touch ended; exit 1' TERM
+                touch covering
+                for _ in $(seq 1200); do sleep 0.05; done ;;
             *ruff*) while [ ! -e covering ]; do sleep 0.05; done; exit 3 ;;
         esac
         """,
     )
     done = run(tree)
     assert done.returncode == 3
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tree / "covering").read_text()), 0)
+    until((tree / "ended").exists, "coverage to end")
