@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-
 SIGNAL_BASE = 128
 """A process that a signal ended has this and the signal's number as its exit code."""
 

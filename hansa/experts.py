@@ -43,8 +43,8 @@ class Wanted:
     def refuse(self) -> InputError:
         """The error of a world that has no expert."""
         return InputError(
-            f"{self.field}: got {self.count}, but world {self.world} of {self.where} has no expert, "
-            "expected 0 or a file in demonstrationsFrom",
+            f"{self.field}: got {self.count}, but world {self.world} of {self.where} has no expert,"
+            " expected 0 or a file in demonstrationsFrom",
             hint=f"set {self.where}.demonstrations: 0, or its demonstrationsFrom",
         )
 

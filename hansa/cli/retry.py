@@ -22,7 +22,8 @@ def retry(
     """Go on after a failed round with the next one, from the same adapter.
 
     A federation on the cluster is asked to; a run on this machine (--out) goes on at once, with
-    the settings that it has, also one that was only stopped. --parallel and --credentials are those of `hansa run`.
+    the settings that it has; so does one that was only stopped. --parallel and --credentials are
+    those of `hansa run`.
     """
     target.one_of(name, out)
     if out:
