@@ -243,14 +243,14 @@ def _check_experts(federation: Federation, worlds: dict[str, EntryPoint]) -> Non
 def _class_of(point: EntryPoint, where: str) -> Any:
     """A world's class, or nothing: its package says itself what it lacks, where it runs."""
     try:
-        found = point.load()
+        kind = point.load()
     except ImportError:
         return None
-    if not isinstance(found, type):
+    if not isinstance(kind, type):
         raise InputError(
             f"{where}.world: got '{point.name}', but {point.value} is no hansa_worlds.World"
         )
-    return found
+    return kind
 
 
 def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> None:
