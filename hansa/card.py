@@ -111,11 +111,13 @@ def _format(tokens: Tokens | None) -> str:
 
 def _code(source: str, tokens: Tokens | None) -> str:
     """Lines of Python; they need no more of Hansa than the folder of a builtin base."""
+    is_found = source.startswith(("builtin:", "path:", "hf:"))
+    remark = "" if is_found else f"  # your copy of {source}"
     lines = [
         "from peft import PeftModel",
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
         "",
-        *_source_lines(source),
+        f"source = {base_code(source)}{remark}",
         "tokenizer = AutoTokenizer.from_pretrained(source)",
         "base = AutoModelForCausalLM.from_pretrained(source)",
         'agent = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file',
@@ -135,16 +137,15 @@ def _code(source: str, tokens: Tokens | None) -> str:
     return "\n".join(lines)
 
 
-def _source_lines(source: str) -> list[str]:
+def base_code(source: str) -> str:
+    """Python for what `from_pretrained` takes; a base that nobody but you can find is `base`."""
     scheme, _, rest = source.partition(":")
     if scheme == "builtin":
-        return [f'source = files("hansa_client") / "models" / "builtin" / {json.dumps(rest)}']
+        return f'files("hansa_client") / "models" / "builtin" / {json.dumps(rest)}'
     if scheme == "path":
         folder = Path(rest).expanduser()
-        return [f"source = {json.dumps(str(folder.absolute() if folder.is_dir() else folder))}"]
-    if scheme == "hf":
-        return [f"source = {json.dumps(base_name(source).name)}"]
-    return [f'source = "base"  # your copy of {source}']
+        return json.dumps(str(folder.absolute() if folder.is_dir() else folder))
+    return json.dumps(base_name(source).name if scheme == "hf" else "base")
 
 
 def _prompt_lines(tokens: Tokens | None) -> list[str]:
@@ -194,7 +195,7 @@ def _folder(source: str) -> Path | None:
 
 def _text(token: Any) -> str:
     """A special token's text: files have it bare, or as an object."""
-    return str(token["content"]) if isinstance(token, dict) else str(token or "")
+    return str((token.get("content") if isinstance(token, dict) else token) or "")
 
 
 def _dialogue(tokens: Tokens) -> str | None:

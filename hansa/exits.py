@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+SIGNAL_BASE = 128
+"""A process that a signal ended has this and the signal's number as its exit code."""
+
 
 class Exit(IntEnum):
     """What a program's exit code means; the same numbers in a Job, a process and the docs."""

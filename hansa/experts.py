@@ -32,20 +32,19 @@ class Wanted:
     """Demonstrations that the expert of one world must show."""
 
     where: str
-    """The environment, as spec.environments[0]."""
+    """The environment, as spec.environments[0], or the part of a `mixed` one."""
     world: str
     """The world."""
     count: int
     """How many."""
-    is_own: bool
-    """Whether the number is the environment's own, or that of all."""
+    field: str
+    """Where the number stands: the part's own, the environment's, or that of all."""
 
     def refuse(self) -> InputError:
         """The error of a world that has no expert."""
-        field = f"{self.where}.demonstrations" if self.is_own else "spec.experience.demonstrations"
         return InputError(
-            f"{field}: got {self.count}, but world {self.world} of {self.where} has no expert, "
-            "expected 0 or a file in demonstrationsFrom",
+            f"{self.field}: got {self.count}, but world {self.world} of {self.where} has no expert,"
+            " expected 0 or a file in demonstrationsFrom",
             hint=f"set {self.where}.demonstrations: 0, or its demonstrationsFrom",
         )
 
@@ -53,32 +52,30 @@ class Wanted:
 def wanted(spec: FederationSpec) -> Iterator[Wanted]:
     """What experts must show, environment by environment; those that read a file need none."""
     for index, environment in enumerate(spec.environments):
-        for world, own in _parts(environment):
+        whole = f"spec.environments[{index}]"
+        for where, own in _parts(environment, whole):
             file = own.get("demonstrationsFrom") or spec.experience.demonstrations_from
-            number = own.get("demonstrations")
-            count = spec.experience.demonstrations if number is None else number
+            numbers = {
+                f"{where}.demonstrations": own.get("demonstrations"),
+                f"{whole}.demonstrations": environment.demonstrations,
+                "spec.experience.demonstrations": spec.experience.demonstrations,
+            }
+            field, count = next((f, n) for f, n in numbers.items() if n is not None)
             if file or not isinstance(count, int) or count < 1:
                 continue
-            yield Wanted(
-                where=f"spec.environments[{index}]",
-                world=world,
-                count=count,
-                is_own=number is not None,
-            )
+            yield Wanted(where=where, world=str(own.get("world", "")), count=count, field=field)
 
 
-def _parts(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
-    """The worlds that an environment plays, each with what it says of demonstrations itself.
+def _parts(environment: Environment, whole: str) -> list[tuple[str, dict[str, Any]]]:
+    """Where the worlds stand that an environment plays, each with what it says of itself.
 
     The parts of `mixed` are options, which nobody has checked yet.
     """
-    own = environment.to_json()
     if environment.world != MIXED:
-        return [(environment.world, own)]
+        return [(whole, environment.to_json())]
     given = environment.options.get("worlds")
-    parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
-    shared = {"demonstrations": own.get("demonstrations")}
-    return [(str(part.get("world", "")), {**shared, **part}) for part in parts]
+    parts = enumerate(given) if isinstance(given, list) else ()
+    return [(f"{whole}.options.worlds[{i}]", part) for i, part in parts if isinstance(part, dict)]
 
 
 def check(spec: FederationSpec) -> None:

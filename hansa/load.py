@@ -21,6 +21,8 @@ from hansa.schema import PathPart, Schema, at, flat
 from hansa.status import Federation
 from hansa.words import count
 
+_LONGEST_REFUSAL = 2000
+"""Characters of what a world says of its options: all mistakes at once, but no whole file."""
 MAX_BYTES = 1_000_000
 STDIN = "-"
 WORLDS = "hansa.worlds"
@@ -233,27 +235,34 @@ def _check_experts(federation: Federation, worlds: dict[str, EntryPoint]) -> Non
     for each in experts.wanted(federation.spec):
         if each.world in experts.EXPERTS or each.world not in worlds:
             continue
-        kind = _class_of(worlds[each.world])
+        kind = _class_of(worlds[each.world], each.where)
         if kind is not None and not experts.has_expert(kind):
             raise each.refuse()
 
 
-def _class_of(point: EntryPoint) -> Any:
+def _class_of(point: EntryPoint, where: str) -> Any:
     """A world's class, or nothing: its package says itself what it lacks, where it runs."""
     try:
-        return point.load()
+        kind = point.load()
     except ImportError:
         return None
+    if not isinstance(kind, type):
+        raise InputError(
+            f"{where}.world: got '{point.name}', but {point.value} is no hansa_worlds.World"
+        )
+    return kind
 
 
 def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> None:
-    kind = _class_of(point)
+    kind = _class_of(point, where)
     if kind is None:
         return
     try:
-        kind(options)
+        made = kind(options)
+        if hasattr(made, "check_options"):  # for a world that did not finish reading
+            made.check_options()
     except Exception as error:  # a world of any package may refuse in its own way
-        text = " ".join(str(error).split())[:200]
+        text = " ".join(str(error).split())[:_LONGEST_REFUSAL]
         path = f"{where}.{text}" if text.startswith("options") else f"{where}.options: {text}"
         raise InputError(path) from error
 

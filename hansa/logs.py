@@ -25,7 +25,7 @@ _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _STOPPED = re.compile(r"\bstopped - (.+)$")
 _PLAIN = re.compile(r"[^\s\"'=]+")
-_HEAD = re.compile(r"\d\d:\d\d:\d\d (warning|error) \S+ - ")
+_HEAD = re.compile(r"^\d\d:\d\d:\d\d (warning|error) \S+ - ")
 """What `as_text` puts before a message."""
 
 

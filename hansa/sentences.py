@@ -36,6 +36,8 @@ PATTERNS: dict[str, str] = {
 """Patterns in words; a test fails when the contract has one that is missing here."""
 
 _SECRET = re.compile(r"secret|credential|password|token|access.?key|private.?key", re.IGNORECASE)
+_COUNT = re.compile(r"tokens$", re.IGNORECASE)
+"""A number under such a name says how many tokens of text, as training.batchTokens."""
 _USER_INFO = re.compile(r"//[^/@\s]*@")
 _SHOWN = 60
 _LONGEST_PATH = 200
@@ -70,11 +72,17 @@ def got(value: Any, path: tuple[PathPart, ...] = ()) -> str:
         return "an empty mapping" if not value else "a mapping"
     if isinstance(value, list):
         return "an empty list" if not value else "a list"
-    if any(isinstance(part, str) and _SECRET.search(part) for part in path):
+    if any(_may_be_secret(value, part) for part in path):
         return "text" if isinstance(value, str) else "a number"
     if isinstance(value, str):
         return f"'{_clip(_USER_INFO.sub('//***@', value))}'"
     return _clip(str(value))
+
+
+def _may_be_secret(value: str | float, part: PathPart) -> bool:
+    if isinstance(part, int) or (_COUNT.search(part) and not isinstance(value, str)):
+        return False
+    return bool(_SECRET.search(part))
 
 
 def _clip(text: str) -> str:

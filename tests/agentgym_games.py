@@ -235,9 +235,13 @@ class AlfworldGame(Game):
 class SciworldGame(Game):
     def first(self, number: int, text: str) -> Any:
         return {
+            "task_name": "find-goal",
+            "var_num": 0,
             "task_description": "Find the goal.",
             "observation": text,
+            "reward": 0,
             "score": 0,
+            "deleted": False,
             "done": False,
         }
 

@@ -63,6 +63,18 @@ def write_manifest(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def install_tickets(site: Path, world: str) -> str:
+    """A stranger's package with a world Tickets, as pip would leave it; PYTHONPATH with it."""
+    package, about = site / "tickets", site / "tickets-1.0.dist-info"
+    for folder in (package, about):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text('"""A stranger\'s package."""\n')
+    (package / "world.py").write_text(world)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tickets\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[hansa.worlds]\ntickets = tickets.world:Tickets\n")
+    return os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+
+
 def storage(store: LocalStore, endpoint: str, prefix: str) -> dict[str, Any]:
     """spec.storage for a running store, reached by another address, for example a proxy's."""
     return {"s3": {"endpoint": endpoint, "bucket": store.s3.bucket, "prefix": prefix}}

@@ -151,7 +151,7 @@ def _mixes(silo: Silo, agent: Agent) -> Iterator[tuple[str, Tensors]]:
 
 
 def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
-    """The adapter whose B·A is exactly the mean of both, with so much of the own.
+    """The adapter whose B·A is exactly the weighted mean of both; `share` is the own one's weight.
 
     The factors are stacked, for a mean of A and of B would have products of one's A with the
     other's B in it; the rank is the sum of both.

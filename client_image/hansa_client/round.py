@@ -158,7 +158,7 @@ def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDo
     folder = keys.update_folder(assignment.storage.prefix, assignment.environment, assignment.round)
     own = adapter.decode(silo.exchange.get(folder + keys.ADAPTER))
     whole = adapter.join(agent.frozen, own)
-    played = silo.play_held_out(agent, "test", tensors=whole)
+    played = silo.play_held_out(agent, "test", tensors=whole, phase="own")
     seconds = silo.watch.lap("own")
     silo.log.info(
         "evaluated_own", episodes=len(played.episodes), successes=played.successes, seconds=seconds

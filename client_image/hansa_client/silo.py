@@ -61,6 +61,7 @@ class Silo:
         split: Literal["validation", "test"],
         wanted: int | None = None,
         tensors: adapter.Tensors | None = None,
+        phase: str = "evaluate",
     ) -> Played:
         """Play held-out tasks with the start adapter, or with the one given."""
 
@@ -69,8 +70,8 @@ class Silo:
 
         jobs = mixed_silo.jobs(self.assignment, split, choose)
         how = self._how(agent, "evaluation", self.assignment.start.round)
-        played = agent.play(jobs, how, "evaluate", tensors)
-        self.log_broken("evaluate", played.broken)
+        played = agent.play(jobs, how, phase, tensors)
+        self.log_broken(phase, played.broken)
         return played
 
     def play_training(

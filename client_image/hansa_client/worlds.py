@@ -36,7 +36,7 @@ class _SameModules(MetaPathFinder, Loader):
 
 warnings.warn(
     "hansa_client.worlds is hansa_worlds now; the old name goes with the next release",
-    DeprecationWarning,
+    FutureWarning,  # Python shows a DeprecationWarning to tests only
     stacklevel=2,
 )
 sys.meta_path.insert(0, _SameModules())

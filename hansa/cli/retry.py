@@ -22,7 +22,8 @@ def retry(
     """Go on after a failed round with the next one, from the same adapter.
 
     A federation on the cluster is asked to; a run on this machine (--out) goes on at once, with
-    the settings that it has. --parallel and --credentials are those of `hansa run`.
+    the settings that it has; so does one that was only stopped. --parallel and --credentials are
+    those of `hansa run`.
     """
     target.one_of(name, out)
     if out:
@@ -42,11 +43,10 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
 
     folder = RunDir(out)
     federation = folder.load()
-    if not federation.status.failed:
-        phase = federation.status.phase
+    phase = federation.status.phase
+    is_over = phase in ("Succeeded", "Suspended")
+    if not federation.status.failed and (is_over or folder.is_running()):
         print(f"run {out} unchanged (nothing has failed: it is {phase})")
-        if phase not in ("Succeeded", "Suspended") and not folder.is_running():
-            say(f"it was stopped: `hansa run FILE --out {out}` goes on")
         return int(Exit.DONE)
     options = Options(
         embedded=folder.store.exists(),

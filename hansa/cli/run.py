@@ -10,9 +10,7 @@ import typer
 
 from hansa.cli.common import INTERRUPTED, say
 from hansa.errors import HansaError, Unreachable
-from hansa.exits import Exit
-
-SIGNAL_BASE = 128
+from hansa.exits import SIGNAL_BASE, Exit
 
 if TYPE_CHECKING:
     from hansa.local.loop import Options

@@ -50,7 +50,7 @@ class Comparison(Model):
     methods: Annotated[list[Entry], Field(min_length=1, max_length=100)]
     """What is compared, in the order of the table."""
     spec: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the spec that are set for all of them: fewer rounds, say."""
+    """Fields of the spec that are set for all of them, for example fewer rounds."""
     reference: str = REFERENCE
     """The method that the others are compared with."""
 

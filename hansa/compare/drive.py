@@ -25,7 +25,7 @@ from hansa.compare.estimate import FirstRound
 from hansa.errors import InputError
 from hansa.processes.capacity import Capacity, measure
 from hansa.processes.lifeline import die_with_parent
-from hansa.processes.warm import last_line
+from hansa.processes.warm import last_words
 from hansa.program import replace
 
 TICK_SECONDS = 0.25
@@ -169,7 +169,7 @@ class _Worker:
         """Why it has failed; empty when it has not."""
         if self.process.returncode == 0:
             return ""
-        return last_line(self.log) or f"ended with {self.process.returncode}"
+        return last_words(self.log) or f"ended with {self.process.returncode}"
 
 
 class Drive:

@@ -27,11 +27,11 @@ from hansa.assignment import (
     REPORT_LIMIT,
     decode_report,
 )
+from hansa.exits import SIGNAL_BASE
 from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
-from hansa.logs import sentence
 from hansa.processes.capacity import Capacity
 from hansa.processes.lifeline import die_with_parent
-from hansa.processes.warm import SIGNAL_BASE, last_line
+from hansa.processes.warm import last_words
 from hansa.program import replace
 
 PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}
@@ -162,10 +162,10 @@ class LocalExecutor:
         if job.message or job.reason:
             return job.message or "its process was killed"
         number = (job.exit_code or 0) - SIGNAL_BASE
-        if number > 0:
+        if number in signal.valid_signals():  # 255, for one, is an exit code of its own
             perhaps = "; out of memory, perhaps" if number == signal.SIGKILL else ""
             return f"its process was killed (signal {number}{perhaps})"
-        return _last_words(job.folder / "log.txt")
+        return last_words(job.folder / "log.txt")
 
     def _fill(self) -> None:
         """Start queued Jobs while there is room, oldest first."""
@@ -219,7 +219,7 @@ class LocalExecutor:
         program.close()
         del self._programs[program.module]
         reason: FailureReason = "CannotStart" if program.is_broken else "Disrupted"
-        why = f"{program.module} cannot start: {_last_words(program.log)}"
+        why = f"{program.module} cannot start: {last_words(program.log)}"
         for job in self._jobs.values():
             if job.state == "running" and PROGRAMS[job.request.role] == program.module:
                 job.state, job.reason = "failed", reason
@@ -310,11 +310,6 @@ class _WarmProgram:
             self._process.stdin.flush()
         except BrokenPipeError:
             self.is_dead = True  # its output ends too, and wait() buries it
-
-
-def _last_words(log: Path) -> str:
-    """The sentence that a program ended with, as far as a status has room for it."""
-    return sentence(last_line(log))[:300]
 
 
 def now() -> datetime:

@@ -25,6 +25,7 @@ from hansa import access
 from hansa.errors import HansaError, InputError, StoreError, Unreachable
 from hansa.local.ports import Block, claim_ports, claimed_again
 from hansa.local.room import VOLUME_MEGABYTES, check_room
+from hansa.processes.warm import last_line
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
@@ -286,7 +287,8 @@ class LocalStore:
     def _not_started(self, why: str) -> Unreachable:
         log = self.folder / "weed.log"
         return Unreachable(
-            f"the embedded store did not start: {why}", hint=f"its log is {log}: {_last_line(log)}"
+            f"the embedded store did not start: {why}",
+            hint=f"its log is {log}: {last_line(log) or '(empty)'}",
         )
 
     def _stop(self, how: signal.Signals) -> None:
@@ -373,8 +375,3 @@ def _can_assign(master_port: int) -> bool:
         return bool(json.loads(connection.getresponse().read()).get("fid"))
     finally:
         connection.close()
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "(empty)"

@@ -8,6 +8,8 @@ from hansa.status import CurrentRound, Federation, RoundSettings
 
 TRAINING = 0.5
 """Training's part of a round's work, by its episodes: a guess that the first round replaces."""
+OWN = "own"
+"""The phase in which an update plays the held-out tasks, after training: all but done."""
 _ORDER = ("evaluate", "explore", "train")
 
 Progress = Mapping[str, Mapping[str, Any]]
@@ -63,6 +65,8 @@ def _share(current: CurrentRound, phases: Mapping[str, float], progress: Progres
 
 def _client_share(phases: Mapping[str, float], progress: Mapping[str, Any]) -> float:
     phase, total = str(progress.get("phase")), progress.get("total")
+    if phase == OWN:
+        return 1.0
     if phase not in phases or not total:  # loading, or shown demonstrations
         return 0.0
     before = sum(phases[one] for one in _ORDER[: _ORDER.index(phase)] if one in phases)

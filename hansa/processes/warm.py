@@ -18,9 +18,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hansa.exits import SIGNAL_BASE
+from hansa.logs import sentence
 from hansa.processes.lifeline import die_with_parent
 
-SIGNAL_BASE = 128
+_LONGEST_SENTENCE = 300
 
 
 def serve(
@@ -125,3 +127,8 @@ def last_line(log: Path) -> str:
     except OSError:
         return ""
     return lines[-1] if lines else ""
+
+
+def last_words(log: Path) -> str:
+    """The sentence that a program ended with, as far as a status has room for it."""
+    return sentence(last_line(log))[:_LONGEST_SENTENCE]

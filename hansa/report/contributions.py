@@ -9,7 +9,7 @@ def note(data: ReportData) -> Html | None:
     said = sentences(data)
     if not said:
         return None
-    opening = "Some environments contributed nothing, or nothing that they explored. "
+    opening = "Some environments contributed nothing, or never succeeded while exploring. "
     return tag("div", tag("p", tag("strong", opening), " ".join(said)), class_="trouble")
 
 
@@ -29,7 +29,7 @@ def _sentence(data: ReportData, name: str) -> str:
     is_barren = explored > 0 and not succeeded
     if _is_merged(data, name):
         episodes = f"None of the {counted(explored, 'episode')} that {name} explored succeeded"
-        return f"{episodes}: its updates are of demonstrations alone." if is_barren else ""
+        return f"{episodes}." if is_barren else ""
     reasons = sorted({why for e in data.rounds for who, why in e.refused if who == name})
     why = f": the gate refused it ({', '.join(reasons)})" if reasons else ""
     if not reasons and is_barren:

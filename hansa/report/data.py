@@ -75,6 +75,19 @@ def _gaps(rounds: tuple[Round, ...]) -> tuple[str, ...]:
     )
 
 
+def _dated(rounds: tuple[Round, ...]) -> tuple[Round, ...]:
+    """The temperature of each evaluation among the settings of the round that made it, the next."""
+    sampled = {entry.number + 1: entry.temperature for entry in rounds}
+    return tuple(_sampled_at(entry, sampled.get(entry.number)) for entry in rounds)
+
+
+def _sampled_at(entry: Round, temperature: float | None) -> Round:
+    if entry.inputs is None or temperature is None:
+        return entry
+    used = {**entry.inputs.settings, "evaluation.temperature": temperature}
+    return replace(entry, inputs=replace(entry.inputs, settings=used))
+
+
 class _Collector:
     """Gathers round by round; keeps the versions it meets on the way."""
 
@@ -97,7 +110,7 @@ class _Collector:
         last = history[-1].round if history else 0
         self._reads_all = len(history) * len(self._federation.spec.environments) <= _MOST_INPUTS
         rounds = [self._round(entry, is_last=entry.round == last) for entry in history]
-        return tuple(self._with_temperature(entry) for entry in rounds)
+        return _dated(tuple(self._with_temperature(entry) for entry in rounds))
 
     def _round(self, entry: HistoryEntry, *, is_last: bool) -> Round:
         read = Round(
@@ -125,13 +138,7 @@ class _Collector:
         if not entry.scores:
             return entry
         document = self._evaluation(min(entry.scores), entry.number)
-        if document is None:
-            return entry
-        inputs = entry.inputs
-        if inputs is not None:
-            used = {**inputs.settings, "evaluation.temperature": document.temperature}
-            inputs = replace(inputs, settings=used)
-        return replace(entry, temperature=number(document.temperature), inputs=inputs)
+        return replace(entry, temperature=number(document.temperature)) if document else entry
 
     def _manifest(self, entry: HistoryEntry) -> GlobalManifest | None:
         key = keys.global_folder(self._prefix, entry.round) + keys.MANIFEST

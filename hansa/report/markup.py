@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hansa.intervals import Interval
+from hansa.words import count
 
 
 class Html(str):
@@ -182,7 +183,7 @@ def direction(change: Interval) -> str:
 
 def counted(number: int, noun: str) -> str:
     """A count with its noun: 1 round, 2 rounds."""
-    return f"{whole(number)} {noun}{'' if number == 1 else 's'}"
+    return count(number, noun, show=whole)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 from hansa.report.markup import without_credentials
 
 _SECRET = re.compile(r"(password|passwd|token|secret|api_?key|access_?key|credential)s?$", re.I)
+_COUNT = re.compile(r"tokens$", re.I)
+"""A number under such a name says how many tokens of text, as training.batchTokens."""
 _HIDDEN = "***"
 
 
@@ -22,7 +24,10 @@ def redacted(value: Any, key: str = "") -> Any:
 
 
 def _entry(name: str, value: Any, parent: str) -> Any:
-    is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
-    if is_text and (_SECRET.search(name) or (parent == "env" and name == "value")):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and _COUNT.search(name):
+        return value
+    is_named = _SECRET.search(name) or (parent == "env" and name == "value")
+    if is_named and (is_number or isinstance(value, str)):
         return _HIDDEN
     return redacted(value, name)

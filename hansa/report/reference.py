@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import yaml
 
 from hansa import __version__
+from hansa.adapter import base_name
+from hansa.card import base_code
 from hansa.report.facts import ReportData, Round
 from hansa.report.markup import (
     Child,
@@ -50,20 +52,15 @@ def adapter(data: ReportData) -> Section | None:
 def snippet(data: ReportData) -> str:
     """Five lines of Python that load the base model with the adapter."""
     source = data.federation.spec.model.source
-    kind, _, rest = source.partition(":")
     folder = json.dumps(data.adapter or "adapter")
     lines = ["from peft import PeftModel"]
     lines.append("from transformers import AutoModelForCausalLM")
-    if kind == "builtin":
+    base = base_code(source)
+    if revision := base_name(source).revision:
+        base += f", revision={json.dumps(revision)}"
+    if source.startswith("builtin:"):
         lines.insert(0, "from importlib.resources import files")
-        base = f'files("hansa_client") / "models" / "builtin" / {json.dumps(rest)}'
-    elif kind == "hf":
-        name, _, revision = rest.partition("@")
-        base = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
-    elif kind == "path":
-        base = json.dumps(rest)
-    else:
-        base = json.dumps("base")
+    elif not source.startswith(("path:", "hf:")):
         lines.append(f"# base: your copy of {without_credentials(source)}")
     lines.append(f"base = AutoModelForCausalLM.from_pretrained({base})")
     lines.append(f"agent = PeftModel.from_pretrained(base, {folder})")

@@ -75,7 +75,7 @@ def _lead(used: Sequence[tuple[int, RoundInputs]], changes: Sequence[Change]) ->
     first, last = used[0][0], used[-1][0]
     if first == last:
         return f"What round {first} was computed from, as its manifests say."
-    count = len([change for change in changes if change[3] != _NOT_YET])
+    count = len({path for path, _, _, since in changes if since != _NOT_YET})
     changed = f"{counted(count, 'setting')} changed" if count else "No setting changed"
     source = "What each round was computed from, as its manifests say."
     return f"{source} {changed} between rounds {first} and {last}."

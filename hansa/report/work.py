@@ -67,13 +67,22 @@ def _kept_sentence(data: ReportData) -> str:
     explored = data.total(lambda part: part.explored)
     succeeded = data.total(lambda part: part.succeeded)
     broken = data.total(lambda part: part.broken)
-    kept = "all of them are" if data.federation.spec.experience.filter == "none" else "those are"
     dropped = _dropped(broken) if broken else ""
     return (
         f"The environments played {counted(explored, 'episode')}, {whole(succeeded)} of them with "
-        f"success; {kept} kept for training, beside the demonstrations. They stay in the silos."
+        f"success; {_what_is_kept(data)}. They stay in the silos."
         f"{dropped}"
     )
+
+
+def _what_is_kept(data: ReportData) -> str:
+    """By the filter that the rounds used, which need not be that of the present spec."""
+    used = [entry.inputs.settings.get("experience.filter") for entry in data.played if entry.inputs]
+    filters = {one for one in used if one} or {data.federation.spec.experience.filter}
+    if len(filters) > 1:
+        return "some rounds kept those for training, others all, beside the demonstrations"
+    kept = "all of them are" if filters == {"none"} else "those are"
+    return f"{kept} kept for training, beside the demonstrations"
 
 
 def _dropped(broken: int) -> str:

@@ -1,6 +1,7 @@
 """Whether a store of the user's own can carry a federation, asked once before anything starts."""
 
 import contextlib
+import queue
 import threading
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from hansa.store.retry import Retry
 from hansa.store.s3 import S3Store
 
 LIMIT_SECONDS = 12.0
-"""How long all of it may take: a name that nobody resolves has no timeout of its own."""
+"""How long each answer may take: a name that nobody resolves has no timeout of its own."""
 RETRY = Retry(patience_seconds=4.0, connect_seconds=3.0, read_seconds=4.0)
 PATH = "spec.storage.s3"
 
@@ -24,28 +25,32 @@ def check(s3: S3, writer: Credentials | None, others: Sequence[Credentials | Non
     `writer` is the aggregator's identity, which may write; the others may only list. None is the
     usual AWS chain. It leaves nothing behind, or one small object where nobody may delete.
     """
-    failures: list[Exception] = []
+    said: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    identities = (writer, *others)
 
     def ask() -> None:
         try:
-            _ask(s3, writer, others)
+            for credentials in identities:
+                with contextlib.closing(_store(s3, credentials)) as store:
+                    store.check()
+                said.put(None)
+            _check_writing(s3, writer)
+            said.put(None)
         except Exception as error:  # whatever it is, it belongs to the caller
-            failures.append(error)
+            said.put(error)
 
-    thread = threading.Thread(target=ask, daemon=True, name="store check")
-    thread.start()
-    thread.join(LIMIT_SECONDS)
-    if thread.is_alive():
-        answers = Answers(s3=s3, path=PATH, patience_seconds=LIMIT_SECONDS)
-        raise answers.unreachable("no answer")
-    if failures:
-        raise failures[0]
+    threading.Thread(target=ask, daemon=True, name="store check").start()
+    for _ in (*identities, "writing"):
+        try:
+            error = said.get(timeout=LIMIT_SECONDS)
+        except queue.Empty:
+            answers = Answers(s3=s3, path=PATH, patience_seconds=LIMIT_SECONDS)
+            raise answers.unreachable("no answer") from None
+        if error:
+            raise error
 
 
-def _ask(s3: S3, writer: Credentials | None, others: Sequence[Credentials | None]) -> None:
-    for credentials in (writer, *others):
-        with contextlib.closing(_store(s3, credentials)) as store:
-            store.check()
+def _check_writing(s3: S3, writer: Credentials | None) -> None:
     with contextlib.closing(_store(s3, writer)) as store:
         if not _writes_once(store):
             raise Denied(

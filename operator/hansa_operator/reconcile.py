@@ -238,7 +238,8 @@ def read(thing: Data) -> Federation:
     try:
         return Federation.model_validate(document)
     except ValidationError as error:
-        load.build(document, "the object")  # tells what is wrong with all but the status
+        rest = {name: value for name, value in document.items() if name != "status"}
+        load.fit(Federation, rest)  # tells what is wrong with all but the status
         raise InputError(
             f"{sentences.first_misfit(error)}; expected what the operator wrote: fix it, or "
             "delete the federation and apply it again"

@@ -71,6 +71,9 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
             raise RuntimeError("it broke")
         case "exit":
             raise SystemExit(44)
+        case "exit-hard":
+            os.write(2, b"the driver gave up\n")
+            os._exit(255)
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "hang":

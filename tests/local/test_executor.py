@@ -115,6 +115,7 @@ def test_a_job_that_answers_has_succeeded_with_its_report(make: Make) -> None:
     [
         pytest.param("crash", 1, "it broke", id="a crash ends with its traceback's last line"),
         pytest.param("exit", 44, "gpu none", id="an exit code comes through"),
+        pytest.param("exit-hard", 255, "the driver gave up", id="no signal has that number"),
         pytest.param("kill", 137, "killed (signal 9", id="a kill is told as one"),
     ],
 )

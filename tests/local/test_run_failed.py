@@ -1,6 +1,5 @@
 """A round that fails: the cause once and first, nobody else called failed, and a retry."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ WORLD = f'''
 import os
 from pathlib import Path
 
-from hansa_client.worlds import Observation, Task, World
+from hansa_worlds import Observation, Task, World
 
 
 class Tickets(World):
@@ -42,15 +41,7 @@ CAUSE = "world tickets failed in"
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """A package with that world, installed as pip would leave it, and a file that breaks it."""
-    site = tmp_path / "site"
-    package, about = site / "tickets", site / "tickets-1.0.dist-info"
-    for folder in (package, about):
-        folder.mkdir(parents=True)
-    (package / "__init__.py").write_text('"""A stranger\'s package."""\n')
-    (package / "world.py").write_text(WORLD)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tickets\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[hansa.worlds]\ntickets = tickets.world:Tickets\n")
-    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    path = small.install_tickets(tmp_path / "site", WORLD)
     return {"PYTHONPATH": path, BROKEN: str(tmp_path / "broken")}
 
 

@@ -302,14 +302,25 @@ def test_a_folder_that_is_not_there_is_one_sentence_and_is_not_made(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_is_only_stopped_needs_no_retry(
-    folder: RunDir, capsys: pytest.CaptureFixture[str]
+def test_a_retry_goes_on_with_a_run_that_is_only_stopped_and_leaves_one_alone_that_runs(
+    folder: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A retry that Ctrl-C stopped says that the same command goes on."""
+    carried: list[Path] = []
+
+    def carry_out(federation: Federation, folder: RunDir, options: object) -> int:
+        carried.append(folder.path)
+        return 0
+
+    monkeypatch.setattr("hansa.cli.run.carry_out", carry_out)
     folder.save(opened(make_federation()))
-    assert call("retry", "--out", folder.path) == 0
-    out, err = capsys.readouterr()
+    with folder.lock():
+        assert call("retry", "--out", folder.path) == 0
+    out, _ = capsys.readouterr()
     assert out == f"run {folder.path} unchanged (nothing has failed: it is Running)\n"
-    assert f"`hansa run FILE --out {folder.path}` goes on" in err
+    assert not carried
+    assert call("retry", "--out", folder.path) == 0
+    assert carried == [folder.path]
 
 
 def test_a_runner_starts_while_others_look_whether_one_is_at_work(folder: RunDir) -> None:

@@ -124,6 +124,22 @@ def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch: pytest.Monke
     assert "http://store.example:9000 gave no good answer for 2 s" in error.message
 
 
+@pytest.mark.slow
+def test_many_identities_have_the_time_that_each_answer_takes(
+    weed: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[S3Store] = []
+
+    def check(store: S3Store) -> None:
+        time.sleep(0.5)
+        asked.append(store)
+
+    monkeypatch.setattr(S3Store, "check", check)
+    monkeypatch.setattr(probe, "LIMIT_SECONDS", 2.0)
+    probe.check(weed.s3, weed.credentials[RUNNER], [weed.credentials["maze"]] * 6)
+    assert len(asked) == 7
+
+
 def test_unknown_credentials_are_named(weed: LocalStore) -> None:
     error = refusal(weed.s3, NOBODY)
     assert "the access key is not known there" in error.message

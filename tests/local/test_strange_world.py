@@ -1,7 +1,6 @@
 """A stranger's package in a run: its world breaks off episodes, and its experts come as a file."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ SECRET = "the-patient-is-Ada"
 WORLD = f'''
 """Hands out tickets, and chokes on some of them."""
 
-from hansa_client.worlds import Observation, Task, World
+from hansa_worlds import Observation, Task, World
 
 
 class Tickets(World):
@@ -46,15 +45,7 @@ TALK = {
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """PYTHONPATH with the stranger's package on it, installed as pip would leave it."""
-    site = tmp_path / "site"
-    package, about = site / "tickets", site / "tickets-1.0.dist-info"
-    for folder in (package, about):
-        folder.mkdir(parents=True)
-    (package / "__init__.py").write_text('"""A stranger\'s package."""\n')
-    (package / "world.py").write_text(WORLD)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tickets\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[hansa.worlds]\ntickets = tickets.world:Tickets\n")
-    return os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    return small.install_tickets(tmp_path / "site", WORLD)
 
 
 def manifest(folder: Path, share: float) -> Path:

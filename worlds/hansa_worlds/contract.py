@@ -1,6 +1,6 @@
 """What every world must keep, as checks that run over any of them: yours too.
 
-    from hansa_client.worlds.contract import CHECKS
+    from hansa_worlds.contract import CHECKS
 
     @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
     def test_my_world_keeps_the_contract(check):

@@ -191,8 +191,9 @@ def _factory(name: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
     except Exception as error:
         raise OptionError(_fits(name, "which neither a module nor Gymnasium has")) from error
     if callable(spec.entry_point):
-        own = {*signature(library.make).parameters, *spec.kwargs}
-        _check_kwargs(name, spec.entry_point, {k: v for k, v in kwargs.items() if k not in own})
+        for_make = signature(library.make).parameters
+        rest = {key: value for key, value in kwargs.items() if key not in for_make}
+        _check_kwargs(name, spec.entry_point, {**spec.kwargs, **rest})
     return lambda: library.make(name, disable_env_checker=True, **kwargs)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHARE = 0.8
 """Of the GPU's free memory, for keys and values."""
 _ALIKE = 0.05
-"""Logits by slots may differ by so much of their size from a plain pass: bf16 rounds to 1 %."""
+"""Logits by slots may differ from a plain pass by this share of their size: bf16 rounds to 1 %."""
 _PROBE = (9, 4)
 """Tokens of the rows that a model is tried with."""
 

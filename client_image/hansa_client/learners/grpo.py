@@ -63,7 +63,7 @@ class Advantage:
         self._reference: list[torch.Tensor] = []
 
     def begin(self, scorer: Scorer) -> None:
-        """Note the chances of each token under the start adapter, which is who played them."""
+        """Note how likely each token is under the start adapter, which played them."""
         self._reference = scorer.reference_logprobs(self._sequences, self._room)
 
     def size(self, step: Sequence[int]) -> float:

@@ -78,6 +78,13 @@ def test_a_model_without_a_template_is_prompted_as_the_client_does(tmp_path):
     assert "apply_chat_template" not in code_of(text)
 
 
+@pytest.mark.parametrize("token", ['{"lstrip": true}', '{"content": null}', "null"])
+def test_a_special_token_without_text_is_no_text(tmp_path, token):
+    (tmp_path / "tokenizer_config.json").write_text(f'{{"eos_token": {token}}}')
+    text = card.render(make_federation(model={"source": f"path:{tmp_path}"}), 1)
+    assert "below you.\n> move right\nThe goal is" in text
+
+
 def test_a_base_at_a_relative_path_is_named_by_its_whole_path(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path)

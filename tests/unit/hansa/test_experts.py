@@ -27,6 +27,14 @@ class Silent(World):
 
 class Showing(Silent):
     def expert(self): return "left"
+
+class Lax(Showing):
+    def __init__(self, options): self.options = options
+    def check_options(self):
+        if self.options:
+            raise ValueError("; ".join(f"options.{name}: got it" for name in self.options))
+
+def made(options): return Silent(options)
 """
 
 
@@ -63,8 +71,15 @@ def test_the_environments_own_number_is_named_where_it_has_one() -> None:
 
 def test_a_part_of_several_worlds_is_refused_too() -> None:
     worlds = [{"name": "a", "world": "maze"}, {"name": "b", "world": "gymnasium"}]
-    with pytest.raises(InputError, match=r"world gymnasium of spec.environments\[0\] has no exper"):
+    with pytest.raises(InputError) as caught:
         federation({"world": "mixed", "options": {"worlds": worlds}})
+    assert caught.value.message.startswith(
+        "spec.experience.demonstrations: got 40, but world gymnasium of "
+        "spec.environments[0].options.worlds[1] has no expert"
+    )
+    assert caught.value.hint == (
+        "set spec.environments[0].options.worlds[1].demonstrations: 0, or its demonstrationsFrom"
+    )
     worlds[1]["demonstrations"] = 0  # type: ignore[assignment]
     federation({"world": "mixed", "options": {"worlds": worlds}})
 
@@ -108,6 +123,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-worlds\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
         "[hansa.worlds]\nsilent = some_worlds:Silent\nshowing = some_worlds:Showing\n"
+        "lax = some_worlds:Lax\nmade = some_worlds:made\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -118,6 +134,42 @@ def test_an_installed_world_of_others_is_asked_itself() -> None:
     check_worlds(federation({"world": "silent", "demonstrations": 0}))
     with pytest.raises(InputError, match=r"demonstrations: got 40, but world silent of spec.env"):
         check_worlds(federation({"world": "silent"}))
+
+
+@pytest.mark.usefixtures("package")
+def test_all_wrong_options_are_said_also_where_the_world_did_not_finish_reading() -> None:
+    check_worlds(federation({"world": "lax"}))
+    given = {f"unknown{number}": number for number in range(30)}
+    with pytest.raises(InputError) as caught:
+        check_worlds(federation({"world": "lax", "options": given}))
+    assert caught.value.message == "spec.environments[0]." + "; ".join(
+        f"options.{name}: got it" for name in given
+    )
+
+
+@pytest.mark.usefixtures("package")
+def test_a_world_that_is_no_class_is_refused_by_name() -> None:
+    for own in ({}, {"demonstrations": 0}):
+        with pytest.raises(
+            InputError, match=r"^spec.environments\[0\].world: got 'made', but some_w"
+        ):
+            check_worlds(federation({"world": "made", **own}))
+
+
+@pytest.mark.parametrize(
+    ("own", "part", "field"),
+    [
+        ({}, {"demonstrations": 5}, "spec.environments[0].options.worlds[0].demonstrations"),
+        ({"demonstrations": 5}, {}, "spec.environments[0].demonstrations"),
+    ],
+)
+def test_the_field_that_has_a_parts_number_is_named(
+    own: dict[str, Any], part: dict[str, Any], field: str
+) -> None:
+    options = {"worlds": [{"name": "a", "world": "gymnasium", **part}]}
+    with pytest.raises(InputError) as caught:
+        federation({"world": "mixed", "options": options, **own})
+    assert caught.value.message.startswith(f"{field}: got 5, but")
 
 
 @pytest.mark.usefixtures("package")

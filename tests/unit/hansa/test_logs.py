@@ -126,6 +126,11 @@ def test_a_closed_stream_does_not_end_the_program(log, monkeypatch, tmp_path):
         ),
         pytest.param("KeyError: 1", "KeyError: 1", id="the end of a traceback"),
         pytest.param('{"loss": 1}', '{"loss": 1}', id="JSON of somebody else"),
+        pytest.param(
+            "Traceback 12:00:00 error stopped - x",
+            "Traceback 12:00:00 error stopped - x",
+            id="an event's words within another line",
+        ),
         pytest.param("3", "3", id="a number"),
         pytest.param("", "", id="nothing"),
     ],

@@ -1,8 +1,11 @@
 """What is measured beside the round: the silo's own update, and tasks that choices are made by."""
 
+import itertools
 from collections.abc import Callable
 
-from hansa import keys
+import pytest
+
+from hansa import keys, program
 from hansa.assignment import Assignment
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.test_round import UPDATE, play, result
@@ -27,3 +30,13 @@ def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
     assert play(store, asked) == report
     assert play(store, asked) == report  # found, and not played a third time
     assert store.written.count(own) == 2
+
+
+def test_the_own_update_is_played_in_a_phase_of_its_own(
+    assign: Callable[..., Assignment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(program, "progress", lambda **told: said.append(told["phase"]))
+    play(MemoryStore(), assign(evaluation={"tasks": 4, "ownUpdate": True}))
+    order = [phase for phase, _ in itertools.groupby(said)]
+    assert (order.count("evaluate"), order[-1]) == (1, "own")

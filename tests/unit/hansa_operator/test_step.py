@@ -77,6 +77,14 @@ def test_an_object_of_the_api_is_read_with_whatever_else_its_metadata_has() -> N
         pytest.param(
             {**body(), "status": {"round": "three"}}, "status.round", id="a status of nobody's"
         ),
+        pytest.param(
+            {
+                **body(environments=[{"name": "gym", "world": "agentgym"}]),
+                "status": {"round": "three"},
+            },
+            "status.round",
+            id="such a status where there is no expert either",
+        ),
     ],
 )
 def test_an_object_that_cannot_be_read_is_told_by_its_field(

@@ -4,7 +4,7 @@ import pytest
 
 from hansa_worlds import NoPlayer, OptionError, WorldError, make
 from hansa_worlds.contract import CHECKS
-from tests.gym_envs import Numbered
+from tests.gym_envs import Needy, Numbered
 
 SMALL = {"train": [20, 60], "validation": [10, 20], "test": [0, 10], "max_turns": 5}
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -44,6 +44,20 @@ def test_an_id_of_gymnasium_is_made_by_it():
     world = world_of(registered(), text_field="text", actions=NUMBERS)
     assert world.start(world.tasks("train")[0]).text == "Guess a number from 1 to 9."
     assert world.step("one").text in ("Right.", "Higher.")
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"path": "/yours"}, {"tries": 2, "max_episode_steps": 9}])
+def test_an_id_brings_arguments_of_its_own_and_takes_yours_over_them(kwargs):
+    gymnasium = pytest.importorskip("gymnasium")
+    if "HansaNeedy-v0" not in gymnasium.registry:
+        kind = type("RegisteredNeedy", (Needy, gymnasium.Env), {})
+        gymnasium.register("HansaNeedy-v0", kind, kwargs={"path": "/its"})
+    world = world_of("HansaNeedy-v0", kwargs=kwargs)
+    world.start(world.tasks("train")[0])
+    made = world._env.unwrapped
+    assert (made.path, made.tries) == (kwargs.get("path", "/its"), kwargs.get("tries", 5))
+    with pytest.raises(OptionError, match="got trys, expected path, tries"):
+        world_of("HansaNeedy-v0", kwargs={"trys": 2})
 
 
 @pytest.mark.parametrize("names", [[], NUMBERS[:4]])

@@ -35,6 +35,8 @@ def test_names_can_lie_below_a_registry_and_bear_another_tag() -> None:
         (["worker"], "got 'worker', expected operator, client, server or an option"),
         (["--minio"], "--minio: got it alone, expected it with --from-environment"),
         (["--built"], "--built: got it alone, expected it with --from-environment"),
+        (["--from-environment", "--built", "--push"], "--built: got it with --push or --archive,"),
+        (["--from-environment", "--built", "--archive", "x"], "expected it with --load alone"),
         (["--from-environment", "--base", "x"], "--base: got 'x' beside --from-environment"),
     ],
 )

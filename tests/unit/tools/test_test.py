@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import until
+
 ROOT = Path(__file__).parents[3]
 
 PYTHON = """#!/bin/sh
@@ -127,3 +129,22 @@ def test_tests_on_a_cluster_say_that_they_did_not_run_where_images_cannot_be_bui
     assert sentence in done.stdout
     assert "tests/chart" in calls(tree)
     assert "tests/cluster" not in calls(tree)
+
+
+def test_a_failed_lint_leaves_no_coverage_behind(tree: Path) -> None:
+    tool(
+        tree,
+        "python",
+        """#!/bin/sh
+        case "$*" in
+            *--cov*)
+                trap 'touch ended; exit 1' TERM
+                touch covering
+                for _ in $(seq 1200); do sleep 0.05; done ;;
+            *ruff*) while [ ! -e covering ]; do sleep 0.05; done; exit 3 ;;
+        esac
+        """,
+    )
+    done = run(tree)
+    assert done.returncode == 3
+    until((tree / "ended").exists, "coverage to end")

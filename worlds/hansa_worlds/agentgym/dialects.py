@@ -185,10 +185,12 @@ MARKS: dict[str, Mapping[str, tuple[str, ...]]] = {
         "observation": ("textcraft",),
         "id": tuple(name for name, each in DIALECTS.items() if each.session == "id"),
     },
-    "/reset": {"deleted": ("babyai",), "task_description": ("sciworld",)},
+    "/reset": {"task_description": ("sciworld",), "deleted": ("babyai",)},
     "/step": {"state": ("sqlgym", "webshop"), "terminated": ("webarena",)},
 }
-"""Fields that tell a server, by request: which dialects have them in an answer, and no other."""
+"""Fields that tell a server, by request: the first that an answer has tells whose dialect it is.
+
+SciWorld, for one, answers /reset with `deleted` too, but with a description of the task before."""
 
 
 def foreign_field(
@@ -201,6 +203,6 @@ def foreign_field(
     if environment == "generic" or not isinstance(answer, Mapping):
         return None
     for name, dialects in MARKS[path].items():
-        if name in answer and environment not in dialects:
-            return name, dialects
+        if name in answer:
+            return None if environment in dialects else (name, dialects)
     return None

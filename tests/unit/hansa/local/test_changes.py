@@ -55,6 +55,24 @@ MAZE = {"name": "maze", "world": "maze"}
             id="a secret is not repeated",
         ),
         pytest.param(
+            {"training": {"batchTokens": 4096}, "exploration": {"maxNewTokens": 32}},
+            {"training": {"batchTokens": 8192}, "exploration": {"maxNewTokens": 64}},
+            [
+                "spec.exploration.maxNewTokens: 32 -> 64",
+                "spec.training.batchTokens: 4096 -> 8192",
+            ],
+            id="numbers of tokens are no secrets",
+        ),
+        pytest.param(
+            {"environments": [{**MAZE, "options": {"tokens": "abc", "token": 1}}]},
+            {"environments": [{**MAZE, "options": {"tokens": "hunter2", "token": 2}}]},
+            [
+                "spec.environments.maze.options.token: changed",
+                "spec.environments.maze.options.tokens: changed",
+            ],
+            id="tokens in words may be secrets, and so may one token",
+        ),
+        pytest.param(
             {"environments": [MAZE]},
             {"environments": [MAZE, {"name": "shop", "world": "webshop"}]},
             ["spec.environments.shop: joins"],

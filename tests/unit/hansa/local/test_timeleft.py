@@ -60,6 +60,9 @@ def both(phase: str, done: int, total: int) -> dict[str, dict[str, Any]]:
             {"current": current()}, both("train", 1, 2), 160 + 40, id="half of the training"
         ),
         pytest.param(
+            {"current": current()}, both("own", 1, 100), ROUND, id="the own update is played"
+        ),
+        pytest.param(
             {"current": current(maze="Updated")},
             {"webshop": {"phase": "evaluate", "done": 0, "total": 100}},
             ROUND / 2,

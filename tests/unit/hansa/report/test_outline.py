@@ -11,7 +11,8 @@ from hansa import keys
 from hansa.manifest import Counts, Refusal
 from hansa.report.data import collect
 from hansa.report.page import render
-from hansa.status import Federation
+from hansa.report.redact import redacted
+from hansa.status import Federation, RoundSettings
 from tests.unit.hansa.report import sample
 from tests.unit.hansa.report.sample import PREFIX, MemoryStore
 
@@ -154,7 +155,8 @@ def test_a_member_without_any_success_of_its_own_is_named() -> None:
     folder = keys.global_folder(PREFIX, 1)
     store.objects[folder + keys.MANIFEST] = made.model_dump_json(by_alias=True).encode()
     page = text_of(render(collect(given, store)))
-    assert "None of the 48 episodes that maze explored succeeded" in page
+    assert "None of the 48 episodes that maze explored succeeded." in page
+    assert "demonstrations alone" not in page, "a learner may learn from failures, too"
 
 
 def settings_of(given: Federation, changed: dict[int, dict[str, Any]]) -> str:
@@ -195,6 +197,56 @@ def test_secrets_in_options_that_a_round_used_are_hidden() -> None:
     shown = settings_of(given, {1: {"options.apiKey": "k-123"}})
     assert "k-123" not in shown
     assert "babyai: options.apiKey ***" in shown
+
+
+def test_no_setting_of_a_round_is_taken_for_a_secret() -> None:
+    given = RoundSettings().to_json()
+    assert redacted(given) == given
+    shown = settings_of(sample.federation(2, 2), {2: {"training.batchTokens": 9000}})
+    assert "training.batchTokens 8192 9000 round 2" in shown
+
+
+def test_a_setting_that_changed_twice_is_one_setting() -> None:
+    numbers = {n: {"training.epochs": n} for n in (1, 2, 3)}
+    shown = settings_of(sample.federation(3, 2), numbers)
+    assert "1 setting changed between rounds 1 and 3" in shown
+
+
+def test_tokens_that_could_be_secrets_are_hidden() -> None:
+    given = {"tokens": "hf_abc", "api_token": 7, "tokenizer": "x"}
+    assert redacted(given) == {"tokens": "***", "api_token": "***", "tokenizer": "x"}
+
+
+def test_a_temperature_is_dated_by_the_round_that_sampled_with_it() -> None:
+    """Round 3 evaluates the adapter of round 2, and so on."""
+    given = sample.federation(4, 2)
+    store = sample.fill(MemoryStore(), given, evaluations=True)
+    sample.write_inputs(store, given, {})
+    for name in ("babyai", "maze"):
+        for number, temperature in ((0, 1.0), (1, 1.0), (2, 0.5), (3, 0.5), (4, 0.5)):
+            key = keys.evaluation(PREFIX, name, number)
+            document = json.loads(store.objects[key]) | {"temperature": temperature}
+            store.objects[key] = json.dumps(document).encode()
+    page = text_of(render(collect(given, store)))
+    assert "evaluation.temperature 1.0 0.5 round 3" in page
+
+
+@pytest.mark.parametrize(
+    ("rounds", "sentence"),
+    [
+        ({}, "with success; those are kept for training"),
+        ({1: "none", 2: "none"}, "with success; all of them are kept for training"),
+        ({2: "none"}, "with success; some rounds kept those for training, others all"),
+    ],
+)
+def test_what_is_kept_follows_the_filter_that_the_rounds_used(
+    rounds: dict[int, str], sentence: str
+) -> None:
+    given = sample.federation(2, 2, experience={"filter": "success" if rounds else "none"})
+    store = sample.fill(MemoryStore(), given)
+    changed = {number: {"experience.filter": one} for number, one in rounds.items()}
+    sample.write_inputs(store, given, changed)
+    assert sentence in text_of(render(collect(given, store)))
 
 
 def test_how_it_was_sampled_is_what_the_evaluations_say() -> None:
