@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hansa.manifest import Diagnostics
+from hansa.diagnostics import Diagnostics
 from hansa.tensorfile import TensorFile
 from hansa_server import sketch
 from hansa_server.factors import Term, of_file, products, singular_values

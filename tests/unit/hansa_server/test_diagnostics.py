@@ -1,4 +1,4 @@
-"""Figures of many members are estimated in work that grows with their number, and near the truth."""
+"""Figures of many members are estimated, in work that grows with their number, and come near."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
