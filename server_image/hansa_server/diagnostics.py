@@ -22,7 +22,7 @@ from hansa_server.merge import WORKERS, Parts
 from hansa_server.sketch import Projections
 from hansa_server.task import Array, Pair, Task
 
-EXACT = 10**10
+EXACT = 3 * 10**9
 """Multiplications up to which figures are exact, whatever is cheaper: a fraction of a second."""
 
 
