@@ -4,6 +4,8 @@ The format itself, and what is refused of it, is in hansa.tensorfile; here is wh
 tensors an adapter. Equal tensors give equal bytes, whoever writes them. Numpy only, never torch.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
@@ -11,13 +13,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hansa import tensorfile
-from hansa.spec import Adapter
 from hansa.tensorfile import (
     MAX_HEADER,
     AdapterError,
@@ -28,6 +29,9 @@ from hansa.tensorfile import (
     head_size,
     short,
 )
+
+if TYPE_CHECKING:
+    from hansa.spec import Adapter  # all of a spec takes longer to import than a mean to make
 
 __all__ = ["MAX_HEADER", "AdapterError", "AdapterReason", "Shapes", "head_size"]
 

@@ -66,7 +66,8 @@ class Aggregation(Model):
     max_norm_ratio: Annotated[float, Field(ge=1)] | None = None
     """Refuses updates that moved further than this times the median of the round's updates."""
     diagnostics: bool = True
-    """Whether cosines, shares and the error against the exact mean of B·A are computed."""
+    """Whether cosines, shares and the error against the exact mean of B·A are computed; of many
+    members of a large model they are estimates, as a rule within 1 %."""
 
     def half(self, round_: int) -> Half:
         """Which matrices a round trains: `ffa` never A, `rolora` B in odd rounds, A in even."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from hansa import intervals
+from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
 from hansa.spec import Model, differences
 
@@ -154,26 +155,6 @@ class Refusal(Model):
     """Environment that sent it."""
     reason: str
     """Reason code of the gate."""
-
-
-class Diagnostics(Model):
-    """How the updates of a round relate to one another and to what was made of them.
-
-    All of it is about changes of the weights themselves, alpha / rank times B·A.
-    """
-
-    norm: float
-    """Frobenius norm of the change from the old global adapter to the new one."""
-    error: float
-    """How far the new one is from the exact mean of the updates, as a share of that mean."""
-    effective_rank: float
-    """Directions that the new adapter uses, by the entropy of its singular values; layers' mean."""
-    norms: dict[str, float] = Field(default_factory=dict)
-    """Norm of each update's change."""
-    cosine: dict[str, float] = Field(default_factory=dict)
-    """Cosine of each update's change with the global adapter's: below 0 they pull apart."""
-    share: dict[str, float] = Field(default_factory=dict)
-    """Each update's part of the sum of all norms."""
 
 
 class GlobalManifest(Model):

@@ -213,19 +213,21 @@ class TensorFile:
     def _origin(self) -> int:
         return min(entry.begin for entry in self.layout.values())
 
-    def rows(self, name: str, begin: int, end: int) -> Float32:
+    def rows(self, name: str, begin: int, end: int, room: Float32 | None = None) -> Float32:
         """Some rows of a matrix."""
         columns = self.layout[name].shape[1]
-        return self.values(name, begin * columns, end * columns).reshape(-1, columns)
+        return self.values(name, begin * columns, end * columns, room).reshape(-1, columns)
 
-    def columns(self, name: str, begin: int, end: int) -> Float32:
+    def columns(self, name: str, begin: int, end: int, room: Float32 | None = None) -> Float32:
         """Some columns of a matrix; of all, in one read."""
         rows, columns = self.layout[name].shape
         if (begin, end) == (0, columns):
-            return self.read(name)
-        return np.stack(
-            [self.values(name, r * columns + begin, r * columns + end) for r in range(rows)]
-        )
+            return self.rows(name, 0, rows, room)
+        size = rows * (end - begin)
+        made = (np.empty(size, dtype=_FLOAT) if room is None else room[:size]).reshape(rows, -1)
+        for row, into in enumerate(made):
+            into[:] = self.values(name, row * columns + begin, row * columns + end, into)
+        return made
 
     def close(self) -> None:
         """Give the file back."""

@@ -14,8 +14,8 @@ from hansa import adapter
 from hansa.adapter import Tensors
 from hansa.spec import Aggregation
 from hansa.tensorfile import TensorFile
+from hansa_server.measure import distance
 from hansa_server.merge import Result, merge, split
-from hansa_server.scratch import distance
 from hansa_server.step import fitted
 from hansa_server.task import Task, Update
 

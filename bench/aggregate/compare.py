@@ -3,8 +3,10 @@
 python bench/aggregate/compare.py --adapters /tmp/adapters --peers /tmp/peers/bin/python \\
     --counts 5,20,40,100 --out bench/aggregate/results
 
-Each measurement is a process of its own, after one that warms the page cache; of several, the
-fastest counts, since all that disturbs makes slower.
+First comes what a user types: `hansa aggregate`, with diagnostics as by default and without, from
+the process's start to its end. All others are the work alone. Each measurement is a process of its
+own, after one that warms the page cache; of several, the fastest counts, since all that disturbs
+makes slower. The load average beside it is that of the last minute, this run's own work included.
 """
 
 import argparse
@@ -20,6 +22,8 @@ from adapters import folders
 
 HERE = Path(__file__).parent
 WAYS = [
+    "command:mean",
+    "command:mean+no-diagnostics",
     "hansa:mean",
     "flower:mean",
     "nvflare:mean",
@@ -70,9 +74,9 @@ def main() -> None:
     for count in map(int, told.counts.split(",")):
         given = list(folders(told.adapters, count, told.layers, told.only))
         for way in told.ways.split(","):
-            own = way.startswith(("hansa:", "peft:"))
+            own = way.startswith(("command:", "hansa:", "peft:"))
             found = measure(sys.executable if own else told.peers, way, given, told.times)
-            rows.append({"count": count, "way": way, **found})
+            rows.append({"count": count, "way": way, **found, "load": os.getloadavg()[0]})
             print(json.dumps(rows[-1]), flush=True)
     if told.out:
         told.out.mkdir(parents=True, exist_ok=True)

@@ -2,12 +2,15 @@
 
 python bench/aggregate/contender.py flower:mean FOLDER...
 
-`hansa:` runs with Hansa's packages; `flower:` and `nvflare:` with theirs (pip install flwr nvflare
-safetensors), `peft:` with torch. All read the same files; imports are not counted, reading is.
+`command:` is the whole of `hansa aggregate`, its start included, as a process of its own; all
+others are the work alone, with imports not counted. `hansa:` runs with Hansa's packages; `flower:`
+and `nvflare:` with theirs (pip install flwr nvflare safetensors), `peft:` with torch. All read the
+same files, and reading counts.
 """
 
 import json
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +34,19 @@ def hansa(strategy: str, folders: list[Path]) -> Callable[[], None]:
             out = Path(made) / "out"
             order = offline.Order(folders=folders, weights=[], settings=settings, out=out)
             offline.combine(order)
+
+    return work
+
+
+def command(strategy: str, folders: list[Path]) -> Callable[[], None]:
+    """As a user types it, with its defaults unless told otherwise."""
+    strategy, _, extra = strategy.partition("+")
+    options = ["--strategy", strategy, *([f"--{extra}"] if extra else [])]
+    line = [sys.executable, "-m", "hansa.cli.main", "aggregate", *options, *map(str, folders)]
+
+    def work() -> None:
+        with TemporaryDirectory() as made:
+            subprocess.run([*line, "--out", made], check=True, stdout=subprocess.DEVNULL)
 
     return work
 
@@ -143,7 +159,13 @@ def save(tensors: dict[str, Any]) -> None:
         save_file(tensors, Path(made) / FILE)
 
 
-CONTENDERS = {"hansa": hansa, "flower": flower, "nvflare": nvflare, "peft": peft}
+CONTENDERS = {
+    "command": command,
+    "hansa": hansa,
+    "flower": flower,
+    "nvflare": nvflare,
+    "peft": peft,
+}
 
 
 if __name__ == "__main__":
@@ -153,5 +175,6 @@ if __name__ == "__main__":
     began = time.perf_counter()
     run()
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    asked = resource.RUSAGE_CHILDREN if who == "command" else resource.RUSAGE_SELF
+    peak = resource.getrusage(asked).ru_maxrss
     print(json.dumps({"seconds": seconds, "peakMB": peak / 1000, "importsMB": before / 1000}))

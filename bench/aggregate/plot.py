@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 WIDTH, HEIGHT, LEFT, TOP = 430, 280, 62, 34
-COLOURS = {"hansa": "#0b6e4f", "flower": "#d1495b", "nvflare": "#30638e", "peft": "#8d6a9f"}
+COLOURS = {
+    "command": "#69a82f",
+    "hansa": "#0b6e4f",
+    "flower": "#d1495b",
+    "nvflare": "#30638e",
+    "peft": "#8d6a9f",
+}
+"""`command` is all of `hansa aggregate`, diagnostics included; `hansa` its merge alone."""
 PANELS = (("seconds", "seconds"), ("peakMB", "peak memory, MB"))
 
 

@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--round", type=int, default=1, help="2: the start adapter is stored too.")
     parser.add_argument("--strategy", default="mean")
-    parser.add_argument("--diagnostics", action="store_true")
+    parser.add_argument("--diagnostics", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--hashed", action="store_true", help="A bare sha256 too: the ceiling.")
     parser.add_argument("--minio", type=Path, help="MinIO's program; without: SeaweedFS.")
     given = parser.parse_args()

@@ -9,19 +9,26 @@ slower; what the squares cost is 1e-8 of the largest singular value, less than f
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from hansa import adapter
-from hansa.tensorfile import TensorFile
-from hansa_server.elementwise import blocks
+from hansa.tensorfile import Float32, TensorFile
+from hansa_server.elementwise import Room, blocks
 from hansa_server.task import Array, Pair
 
-BUDGET = 2**22
-"""Values of all terms that are held at a time: 32 MiB."""
+Values = Array | Float32
+BUDGET = 2**21
+"""Values of all terms that are held at a time: 16 MiB, twice."""
+SIDE = 256
+"""Rows that are put side by side at a time."""
 NEGLIGIBLE = 1e-9
 """Singular values below this share of the largest are rounding, and count as zero."""
+ROUNDING = 1e-14
+"""The same for their squares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +39,12 @@ class Term:
     """Columns of B and rows of A."""
     size: tuple[int, int]
     """Rows of B and columns of A."""
-    rows: Callable[[int, int], Array]
-    """Some rows of w·B."""
-    columns: Callable[[int, int], Array]
-    """Some columns of A."""
+    weight: float = 1.0
+    """What it is multiplied with."""
+    rows: Callable[[int, int, Float32 | None], Values]
+    """Some rows of B; in the room, where one is given and they come from a file."""
+    columns: Callable[[int, int, Float32 | None], Values]
+    """Some columns of A, likewise."""
 
 
 def of_file(file: TensorFile, module: str, weight: float = 1.0) -> Term:
@@ -45,8 +54,9 @@ def of_file(file: TensorFile, module: str, weight: float = 1.0) -> Term:
     return Term(
         rank=rank,
         size=(file.layout[names.b].shape[0], width),
-        rows=lambda begin, end: weight * file.rows(names.b, begin, end).astype(np.float64),
-        columns=lambda begin, end: file.columns(names.a, begin, end).astype(np.float64),
+        weight=weight,
+        rows=partial(file.rows, names.b),
+        columns=partial(file.columns, names.a),
     )
 
 
@@ -55,8 +65,9 @@ def of_pair(pair: Pair, weight: float = 1.0) -> Term:
     return Term(
         rank=len(pair.a),
         size=(len(pair.b), pair.a.shape[1]),
-        rows=lambda begin, end: weight * pair.b[begin:end],
-        columns=lambda begin, end: pair.a[:, begin:end],
+        weight=weight,
+        rows=lambda begin, end, _: pair.b[begin:end],
+        columns=lambda begin, end, _: pair.a[:, begin:end],
     )
 
 
@@ -65,16 +76,21 @@ def difference(term: Term, other: Pair, weight: float) -> Term:
     return Term(
         rank=term.rank,
         size=term.size,
-        rows=lambda begin, end: weight * (term.rows(begin, end) - other.b[begin:end]),
-        columns=lambda begin, end: term.columns(begin, end) - other.a[:, begin:end],
+        weight=weight,
+        rows=lambda begin, end, room: term.rows(begin, end, room) - other.b[begin:end],
+        columns=lambda begin, end, room: term.columns(begin, end, room) - other.a[:, begin:end],
     )
 
 
 def stack(terms: Sequence[Term]) -> Pair:
     """The sum as one pair: exact, and of the rank of all terms together."""
     out, width = terms[0].size
-    a = np.concatenate([term.columns(0, width) for term in terms])
-    return Pair(a, np.concatenate([term.rows(0, out) for term in terms], axis=1))
+    rank = sum(term.rank for term in terms)
+    a, b = np.empty((rank, width)), np.empty((out, rank))
+    _fill_columns(terms, 0, width, a)
+    _fill_rows(terms, 0, out, b)
+    b *= _weights(terms)
+    return Pair(a, b)
 
 
 class Squares(NamedTuple):
@@ -95,19 +111,42 @@ def compress(terms: Sequence[Term], rank: int) -> tuple[Pair, Squares]:
     out, width = terms[0].size
     inner_a, inner_b = _inner(terms)
     ra, rb = root(inner_a), root(inner_b)
-    u, s, vt = np.linalg.svd(rb @ ra.T, full_matrices=False)
-    kept = min(rank, int(np.sum(s > NEGLIGIBLE * s[0])))
+    (u, s, vt), lost = largest(rb @ ra.T, rank)
+    kept = int(np.sum(s > NEGLIGIBLE * s[0]))
     spread = np.sqrt(s[:kept])
-    left = (ra.T @ vt[:kept].T) / spread
+    left = _weights(terms)[:, None] * (ra.T @ vt[:kept].T) / spread
     right = (u[:, :kept].T @ rb) / spread[:, None]
     a, b = np.zeros((rank, width)), np.zeros((out, rank))
-    at = 0
-    for term in terms:
-        part = slice(at, at + term.rank)
-        a[:kept] += right[:, part] @ term.columns(0, width)
-        b[:, :kept] += term.rows(0, out) @ left[part]
-        at += term.rank
-    return _with_fixed_signs(a, b), Squares(_squared(s), _squared(s[kept:]))
+    for begin, end, columns in _column_blocks(terms, width):
+        np.matmul(right, columns, out=a[:kept, begin:end])
+    for begin, end, rows in _row_blocks(terms, out):
+        b[begin:end, :kept] = rows @ left
+    whole = max(float(np.einsum("ij,ij->", inner_a, inner_b)), 0.0)
+    return _with_fixed_signs(a, b), Squares(whole, min(lost, whole))
+
+
+class Svd(NamedTuple):
+    """U, S and Vᵀ of a matrix, the largest singular values first."""
+
+    u: Array
+    s: Array
+    vt: Array
+
+
+def largest(core: Array, rank: int) -> tuple[Svd, float]:
+    """The largest singular values with their vectors, and the sum of the squares of the others.
+
+    The eigenvectors of core·coreᵀ take a third of a whole decomposition's time. What the squares
+    cost their singular values is made good on the few that are kept.
+    """
+    if 2 * rank >= len(core):
+        u, s, vt = np.linalg.svd(core, full_matrices=False)
+        return Svd(u[:, :rank], s[:rank], vt[:rank]), _squared(s[rank:])
+    squares, vectors = np.linalg.eigh(core @ core.T)
+    top, rest = vectors[:, -rank:], squares[:-rank]
+    u, s, vt = np.linalg.svd(top.T @ core, full_matrices=False)
+    lost = float(np.sum(rest[rest > ROUNDING * squares[-1]]))
+    return Svd(top @ u, s, vt), lost
 
 
 def _squared(values: Array) -> float:
@@ -132,9 +171,11 @@ def products(terms: Sequence[Term]) -> Array:
 
 def root(inner: Array) -> Array:
     """R with RᵀR = inner, for an inner that may be singular: members can be equal, or zero."""
-    values, vectors = np.linalg.eigh(inner)
-    scaled: Array = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    return scaled
+    try:
+        return np.asarray(np.linalg.cholesky(inner).T, dtype=np.float64)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(inner)
+        return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, dtype=np.float64)
 
 
 def _inner(terms: Sequence[Term]) -> tuple[Array, Array]:
@@ -142,25 +183,65 @@ def _inner(terms: Sequence[Term]) -> tuple[Array, Array]:
     out, width = terms[0].size
     rank = sum(term.rank for term in terms)
     inner_a, inner_b = np.zeros((rank, rank)), np.zeros((rank, rank))
-    for columns in _column_blocks(terms, width):
+    for _, _, columns in _column_blocks(terms, width):
         inner_a += columns @ columns.T
-    for rows in _row_blocks(terms, out):
+    for _, _, rows in _row_blocks(terms, out):
         inner_b += rows.T @ rows
+    weights = _weights(terms)
+    inner_b *= weights
+    inner_b *= weights[:, None]
     return inner_a, inner_b
 
 
-def _row_blocks(terms: Sequence[Term], out: int) -> Iterator[Array]:
-    for begin, end in blocks(out, _block(terms)):
-        yield np.concatenate([term.rows(begin, end) for term in terms], axis=1)
-
-
-def _column_blocks(terms: Sequence[Term], width: int) -> Iterator[Array]:
-    for begin, end in blocks(width, _block(terms)):
-        yield np.concatenate([term.columns(begin, end) for term in terms])
-
-
-def _block(terms: Sequence[Term]) -> int:
+def _row_blocks(terms: Sequence[Term], out: int) -> Iterator[tuple[int, int, Array]]:
     rank = sum(term.rank for term in terms)
+    for begin, end in blocks(out, _block(rank)):
+        stacked = _STACK.take((end - begin) * rank).reshape(-1, rank)
+        _fill_rows(terms, begin, end, stacked)
+        yield begin, end, stacked
+
+
+def _column_blocks(terms: Sequence[Term], width: int) -> Iterator[tuple[int, int, Array]]:
+    rank = sum(term.rank for term in terms)
+    for begin, end in blocks(width, _block(rank)):
+        stacked = _STACK.take(rank * (end - begin)).reshape(rank, -1)
+        _fill_columns(terms, begin, end, stacked)
+        yield begin, end, stacked
+
+
+def _fill_rows(terms: Sequence[Term], begin: int, end: int, into: Array) -> None:
+    """Rows of all B side by side, without their weights: to multiply here would take longest.
+
+    Terms of equal rank are put there together, some rows at a time: that is twice as fast as one
+    after another.
+    """
+    count, at = end - begin, 0
+    for rank, run in groupby(terms, key=lambda term: term.rank):
+        alike = list(run)
+        below = _BELOW.take(len(alike) * count * rank).reshape(len(alike), count, rank)
+        for term, part in zip(alike, below, strict=True):
+            part[:] = term.rows(begin, end, _READ.take(count * rank))
+        beside = into[:, at : at + len(alike) * rank].reshape(count, len(alike), rank)
+        for first, behind in blocks(count, SIDE):
+            beside[first:behind] = below[:, first:behind].transpose(1, 0, 2)
+        at += len(alike) * rank
+
+
+def _fill_columns(terms: Sequence[Term], begin: int, end: int, into: Array) -> None:
+    """Columns of all A below one another."""
+    at = 0
+    for term in terms:
+        room = _READ.take(term.rank * (end - begin))
+        into[at : at + term.rank] = term.columns(begin, end, room)
+        at += term.rank
+
+
+def _weights(terms: Sequence[Term]) -> Array:
+    """The weight of each column of the stacked B."""
+    return np.repeat([term.weight for term in terms], [term.rank for term in terms])
+
+
+def _block(rank: int) -> int:
     return max(64, BUDGET // rank)
 
 
@@ -169,3 +250,6 @@ def _with_fixed_signs(a: Array, b: Array) -> Pair:
     largest = a[np.arange(len(a)), np.argmax(np.abs(a), axis=1)]
     signs = np.where(largest < 0, -1.0, 1.0)
     return Pair(a * signs[:, None], b * signs)
+
+
+_READ, _BELOW, _STACK = Room(np.float32), Room(np.float64), Room(np.float64)

@@ -12,8 +12,9 @@ from hansa.errors import Corrupt, NotFound, Precondition
 from hansa.manifest import FileEntry, GlobalManifest
 from hansa.store.base import ObjectStore, put_once
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa_server.measure import is_finite
 from hansa_server.merge import WORKERS, Parts, part_shapes, split, split_rank
-from hansa_server.scratch import is_finite, read_head
+from hansa_server.scratch import read_head
 
 
 class Workplace:

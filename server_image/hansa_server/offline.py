@@ -1,6 +1,7 @@
 """Merging adapters that lie in folders: the strategies without a federation around them."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 from hansa import adapter, keys
 from hansa.aggregation import Aggregation, Strategy
+from hansa.diagnostics import Diagnostics
 from hansa.errors import InputError, PermanentError
-from hansa.manifest import Diagnostics
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
 from hansa_server.diagnostics import diagnose
-from hansa_server.merge import Result, merge
+from hansa_server.measure import distance
+from hansa_server.merge import WORKERS, Result, merge
 from hansa_server.peftfolder import Folder, at_scale, open_folder, open_tensors, write_config
-from hansa_server.scratch import distance
 from hansa_server.strategies.flora import stacked
 from hansa_server.task import Task, Update
 
@@ -137,8 +138,10 @@ def check_fit(order: Order, opened: Sequence[Folder]) -> None:
 
 def check_finite(opened: Sequence[Folder]) -> None:
     """Refuse an adapter that holds no numbers: it would spoil, or silently skew, the result."""
-    for folder in opened:
-        if not folder.is_finite():
+    with ThreadPoolExecutor(WORKERS) as pool:
+        looks = list(pool.map(Folder.is_finite, opened))
+    for folder, is_finite in zip(opened, looks, strict=True):
+        if not is_finite:
             raise InputError(f"{folder.path}: got values that are infinite or no numbers")
 
 

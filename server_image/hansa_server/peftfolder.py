@@ -10,6 +10,7 @@ from typing import Any
 from hansa import adapter, keys
 from hansa.errors import InputError
 from hansa.tensorfile import FLOATS, Layout, TensorFile, TensorWriter
+from hansa_server import measure
 
 FITS = "expected the folder of a LoRA adapter that PEFT has saved"
 
@@ -48,7 +49,7 @@ class Folder:
 
     def is_finite(self) -> bool:
         """Whether every value is a number."""
-        return all(adapter.is_finite({n: self.file.read(n)}) for n in self.file.layout)
+        return measure.is_finite(self.file)
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Outputs and inputs of each layer."""

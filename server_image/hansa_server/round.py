@@ -34,8 +34,8 @@ from hansa.store.base import ObjectStore, put_once
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
+from hansa_server.measure import distance
 from hansa_server.merge import Result, merge, result_shapes
-from hansa_server.scratch import distance
 from hansa_server.step import fitted
 from hansa_server.stream import Members
 from hansa_server.task import Task

@@ -17,7 +17,7 @@ from hansa.processes.capacity import usable_cores
 from hansa.spec import Aggregation
 from hansa.store.base import ObjectStore
 from hansa.tensorfile import Shapes, TensorFile, data_size
-from hansa_server import gate, scratch
+from hansa_server import gate, measure, scratch
 from hansa_server.gate import Offer, RefusalReason, Refused
 from hansa_server.merge import Parts
 from hansa_server.task import Update
@@ -231,8 +231,8 @@ class Members:
                 gate.check_shapes(file.shapes, self._assignment)
                 gate.check_same_shapes(file.shapes, start.shapes)
             gate.check_finite(finite)
-            gate.check_half(self._half, scratch.changed_half(file, start, self._half))
-            norm = scratch.distance(file, start) if self._measures else 0.0
+            gate.check_half(self._half, measure.changed_half(file, start, self._half))
+            norm = measure.distance(file, start) if self._measures else 0.0
         except BaseException:
             file.close()
             raise

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hansa import adapter
-from hansa.spec import Aggregation
+from hansa.aggregation import Aggregation
 from hansa.tensorfile import TensorFile
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hansa import adapter
-from hansa.spec import Aggregation
+from hansa.aggregation import Aggregation
 from hansa_server.elementwise import BLOCK, blocks, weighted
 from hansa_server.task import Array, Merge, Merged, Pair, Task
 

@@ -26,5 +26,5 @@ def _alive(task: Task, module: str, pair: Pair) -> Pair:
     empty = ~np.any(pair.a, axis=1)
     if empty.any():
         start = of_file(task.start, module)
-        pair.a[empty] = start.columns(0, start.size[1])[empty]
+        pair.a[empty] = start.columns(0, start.size[1], None)[empty]
     return pair
