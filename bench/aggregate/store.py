@@ -1,6 +1,9 @@
 """A whole aggregation from an S3 server on this machine, beside plain downloads of the same bytes.
 
-python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 [--round 2] [--minio PROGRAM]
+OPENBLAS_NUM_THREADS=1 python bench/aggregate/store.py --adapters /tmp/adapters --counts 5,20 \\
+    [--round 2] [--minio PROGRAM]
+
+One BLAS thread, as the aggregator's Job sets it for itself: more of them wait for each other.
 
 Plain downloads are boto's get_object, copied to files by as many threads, with no look at the
 bytes. `--hashed` measures them once more with a bare sha256 of each piece: what verified downloads
