@@ -86,15 +86,14 @@ class RoundSettings(Model):
         """The settings that a round opened now would use."""
         chosen_by = spec.evaluation.chosen_by(guarded=spec.guarded)
         step = spec.aggregation.server_step
+        scaled = step if isinstance(step, str) else step * step_factor
         return cls(
             exploration=spec.exploration,
             experience=spec.experience,
             training=spec.training,
             evaluation=spec.evaluation.model_copy(update={"validation_tasks": chosen_by}),
-            aggregation=spec.aggregation
-            if isinstance(step, str)
-            else spec.aggregation.model_copy(update={"server_step": step * step_factor}),
-            step_factor=step_factor if isinstance(step, str) else 1.0,
+            aggregation=spec.aggregation.model_copy(update={"server_step": scaled}),
+            step_factor=step_factor if scaled == "auto" else 1.0,
             personalization=spec.personalization,
         )
 

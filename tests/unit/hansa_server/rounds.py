@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import pytest
 
 from hansa import adapter, keys, manifest
 from hansa.assignment import AggregatorReport, Assignment
@@ -139,3 +140,20 @@ def full_round(**changes: Any) -> Round:
     for position, environment in enumerate(made.environments):
         made.send(environment, made.trained(position))
     return made
+
+
+class Killed(BaseException):
+    """Stands for kill -9: no program code handles it."""
+
+
+def kill_before_write(round_: Round, number: int) -> None:
+    """Aggregate up to a write, and no further."""
+
+    def kill(key: str) -> None:
+        if len(round_.store.written) == number:
+            raise Killed
+
+    round_.store.before_put = kill
+    with pytest.raises(Killed):
+        round_.aggregate()
+    round_.store.before_put = lambda key: None

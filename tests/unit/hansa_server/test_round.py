@@ -23,12 +23,9 @@ from tests.unit.hansa_server.rounds import (
     SHAPES,
     Round,
     full_round,
+    kill_before_write,
     tensors,
 )
-
-
-class Killed(BaseException):
-    """Stands for kill -9: no program code handles it."""
 
 
 def committed(round_: Round) -> GlobalManifest:
@@ -144,15 +141,7 @@ def test_a_second_run_finds_the_first_one_and_reads_no_update():
 def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(step):
     undisturbed, round_ = full_round(), full_round()
     undisturbed.aggregate()
-
-    def kill(key: str) -> None:
-        if len(round_.store.written) == step:
-            raise Killed
-
-    round_.store.before_put = kill
-    with pytest.raises(Killed):
-        round_.aggregate()
-    round_.store.before_put = lambda key: None
+    kill_before_write(round_, step)
     round_.aggregate()
     assert round_.store.objects == undisturbed.store.objects
 

@@ -17,6 +17,7 @@ from tests.unit.hansa_server.rounds import (
     SHAPES,
     Round,
     full_round,
+    kill_before_write,
     tensors,
 )
 
@@ -185,26 +186,14 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     assert described(silent).diagnostics is None
 
 
-class Killed(BaseException):
-    """Stands for kill -9: no program code handles it."""
-
-
 @pytest.mark.parametrize("strategy", ["svd", "flora", "fedadam"])
 @pytest.mark.parametrize("step", range(5))
 def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(strategy, step):
     undisturbed = full_round(aggregation={"strategy": strategy})
     undisturbed.aggregate()
     round_ = full_round(aggregation={"strategy": strategy})
-
-    def kill(key: str) -> None:
-        if len(round_.store.written) == step:
-            raise Killed
-
-    round_.store.before_put = kill
     if step < len(undisturbed.store.written):
-        with pytest.raises(Killed):
-            round_.aggregate()
-    round_.store.before_put = lambda key: None
+        kill_before_write(round_, step)
     round_.aggregate()
     assert round_.store.objects == undisturbed.store.objects
 

@@ -10,7 +10,13 @@ from hansa.adapter import Tensors
 from hansa.aggregation import FITTED
 from hansa.manifest import GlobalManifest
 from tests.merging import Outcome, draw, run, shapes_of
-from tests.unit.hansa_server.rounds import ENVIRONMENTS, Round, full_round, tensors
+from tests.unit.hansa_server.rounds import (
+    ENVIRONMENTS,
+    Round,
+    full_round,
+    kill_before_write,
+    tensors,
+)
 
 SHAPES = shapes_of(2, (40, 60), (30, 40))
 START = draw(1, SHAPES)
@@ -145,23 +151,11 @@ def test_a_guards_factor_shortens_the_step_that_fits() -> None:
     assert half.store.objects != whole.store.objects
 
 
-class Killed(BaseException):
-    """Stands for kill -9: no program code handles it."""
-
-
 @pytest.mark.parametrize("step", range(4))
 def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(step: int) -> None:
     undisturbed, round_ = full_round(server_step="auto"), full_round(server_step="auto")
     undisturbed.aggregate()
-
-    def kill(key: str) -> None:
-        if len(round_.store.written) == step:
-            raise Killed
-
-    round_.store.before_put = kill
-    with pytest.raises(Killed):
-        round_.aggregate()
-    round_.store.before_put = lambda key: None
+    kill_before_write(round_, step)
     round_.aggregate()
     assert round_.store.objects == undisturbed.store.objects
 
