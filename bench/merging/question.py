@@ -40,6 +40,8 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--max-steps", type=int, help="of a silo's training in a round; 0: all")
     parser.add_argument("--temperature", type=float, help="while exploring")
     parser.add_argument("--circles", choices=("skip", "keep"), default="keep")
     parser.add_argument(
@@ -102,12 +104,17 @@ def read_spec(given: argparse.Namespace) -> FederationSpec:
 
 def _patch(given: argparse.Namespace) -> dict[str, Any]:
     explored = {"temperature": given.temperature, "tasksPerRound": given.explore}
+    trained = {
+        "epochs": given.epochs,
+        "learningRate": given.learning_rate,
+        "maxSteps": given.max_steps,
+    }
     parts: dict[str, Any] = {
         "seed": given.seed,
         "rounds": given.rounds,
         "exploration": _given(explored),
         "experience": {"circles": given.circles},
-        "training": _given({"epochs": given.epochs}),
+        "training": _given(trained),
         "evaluation": _given({"tasks": given.tasks}),
         "aggregation": {"strategy": "mean", "serverStep": 1.0},
         "personalization": "none",

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2] / "client_image"
+from tests import sources
+
+ROOT = sources.ROOT / "client_image"
 PACKAGE = "hansa_client"
 MOST_AT_THE_TOP = 20
 LAYERS = (
@@ -39,9 +41,9 @@ def module_name(file: Path) -> str:
 FILES = {module_name(file): file for file in sorted((ROOT / PACKAGE).rglob("*.py"))}
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+def imported(file: Path) -> Iterator[str]:
     """Modules of the client that a module imports, late ones and those for types included."""
-    for node in ast.walk(tree):
+    for node in sources.nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
@@ -53,7 +55,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
 @cache
 def graph() -> dict[str, set[str]]:
     return {
-        name: set(imported(ast.parse(file.read_text()))) - {name} - OLD_NAMES
+        name: set(imported(file)) - {name} - OLD_NAMES
         for name, file in FILES.items()
         if name not in OLD_NAMES
     }

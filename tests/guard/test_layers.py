@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT, nodes
+
 PACKAGES = {
     "hansa": ROOT / "hansa",
     "hansa_worlds": ROOT / "worlds" / "hansa_worlds",
@@ -49,7 +50,7 @@ def sources() -> Iterator[tuple[str, Path]]:
 
 def imports(file: Path) -> Iterator[tuple[int, str]]:
     """Top names of all imports, those inside functions too; relative ones stay in the package."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield node.lineno, name.name.partition(".")[0]

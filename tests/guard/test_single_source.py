@@ -3,12 +3,12 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("hansa", "worlds", "client_image", "server_image", "operator")
+from tests import sources
+from tests.sources import ROOT
+
 KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global)/|jsonl\.zst")
 OBJECTS = re.compile(r"\.(safetensors|json|jsonl|zst)$")
 """How names of objects in the bucket end."""
@@ -35,9 +35,8 @@ IMPURE_CALLS = {"now", "utcnow", "today", "monotonic", "perf_counter", "open", "
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for folder in FOLDERS:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            yield str(file.relative_to(ROOT)), ast.parse(file.read_text())
+    for file in sources.FILES:
+        yield str(file.relative_to(ROOT)), sources.tree(file)
 
 
 def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -132,7 +131,7 @@ def test_a_key_that_is_put_together_elsewhere_is_noticed() -> None:
 
 @pytest.mark.parametrize("name", PURE)
 def test_decisions_have_no_clock_no_randomness_and_no_io(name: str) -> None:
-    tree = ast.parse((ROOT / name).read_text())
+    tree = sources.tree(ROOT / name)
     imported = {
         alias.name.partition(".")[0]
         for node in ast.walk(tree)

@@ -1,20 +1,18 @@
 """Files stay short enough to read in one go, and functions on one screen."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("hansa", "worlds", "client_image", "server_image", "operator")
+from tests import sources
+from tests.sources import ROOT
+
 FILE_LINES = 400
 FUNCTION_LINES = 60
-
-SOURCES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
     long = {
         str(file.relative_to(ROOT)): lines
-        for file in SOURCES
+        for file in sources.FILES
         if (lines := len(file.read_text().splitlines())) > FILE_LINES
     }
     assert long == {}
@@ -23,8 +21,8 @@ def test_no_file_is_longer_than_400_lines() -> None:
 def test_no_function_is_longer_than_60_lines() -> None:
     long = {
         f"{file.relative_to(ROOT)}:{node.name}": lines
-        for file in SOURCES
-        for node in ast.walk(ast.parse(file.read_text()))
+        for file in sources.FILES
+        for node in sources.nodes(file)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
     }
@@ -34,8 +32,8 @@ def test_no_function_is_longer_than_60_lines() -> None:
 def test_every_module_opens_with_a_sentence() -> None:
     silent = [
         str(file.relative_to(ROOT))
-        for file in SOURCES
-        if not (ast.get_docstring(ast.parse(file.read_text())) or "")
+        for file in sources.FILES
+        if not (ast.get_docstring(sources.tree(file)) or "")
         .split("\n\n")[0]
         .endswith((".", ":", "?"))
     ]

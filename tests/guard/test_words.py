@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("hansa", "worlds", "client_image", "server_image", "operator")
-SOURCES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
+from tests import sources
+from tests.sources import ROOT
+
 TEXTS = sorted(
     file
     for pattern in ("*.md", "docs/**/*.md", "docs/*.j2", "examples/**/*.md", "charts/**/*")
@@ -48,18 +48,17 @@ ONE_HOME = ("Plan", "Episode", "EpisodeJob", "Silo", "Assignment", "Federation",
 
 def sentences(file: Path) -> Iterator[tuple[int, str]]:
     """Strings of a module, docstrings too, and its comments."""
-    text = file.read_text()
-    for node in ast.walk(ast.parse(text)):
+    for node in sources.nodes(file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
         if "  # " in line or line.lstrip().startswith("# "):
             yield number, line
 
 
 def names(file: Path) -> Iterator[tuple[int, str]]:
     """What a module calls its variables, arguments, functions and attributes."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in sources.nodes(file):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.lineno, node.id
         elif isinstance(node, ast.arg):
@@ -84,7 +83,7 @@ def test_the_readme_leads_to_the_glossary() -> None:
 def test_nothing_is_named_by_a_private_word() -> None:
     wrong = [
         f"{file.relative_to(ROOT)}:{line} has {name}: write {DIALECT[name.strip('_').lower()]}"
-        for file in SOURCES
+        for file in sources.FILES
         for line, name in names(file)
         if name.strip("_").lower() in DIALECT
         and not (name.strip("_").lower() in PLAYED and file.is_relative_to(ROOT / "worlds"))
@@ -96,7 +95,7 @@ def test_nothing_is_named_by_a_private_word() -> None:
 def test_code_and_documents_speak_plain_english(pattern: str) -> None:
     wrong = [
         f"{file.relative_to(ROOT)}:{line} has {match[0]!r}: write {PLAIN[pattern]}"
-        for file in SOURCES
+        for file in sources.FILES
         for line, text in sentences(file)
         if (match := re.search(pattern, text))
     ] + [
@@ -112,8 +111,8 @@ def test_code_and_documents_speak_plain_english(pattern: str) -> None:
 def test_a_word_of_many_readers_is_one_class(name: str) -> None:
     homes = [
         str(file.relative_to(ROOT))
-        for file in SOURCES
-        for node in ast.walk(ast.parse(file.read_text()))
+        for file in sources.FILES
+        for node in sources.nodes(file)
         if isinstance(node, ast.ClassDef) and node.name == name
     ]
     assert len(homes) == 1, homes

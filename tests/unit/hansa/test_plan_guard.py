@@ -182,6 +182,7 @@ def test_validation_tasks_are_played_only_where_something_is_chosen_by_them():
     assert chosen_by(evaluation={"validationTasks": 12}) == 12
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     truth=st.lists(st.integers(0, 10), min_size=7, max_size=7),

@@ -117,6 +117,7 @@ def test_the_report_tells_what_the_manifest_says(
     assert report.evaluation.episodes == 4
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_peft_adapter(
     whole: tuple[MemoryStore, ClientReport], tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 TEST_PROGRAMS = ("chromium", "promtool", "buildah", "debootstrap", "containerd", "runc")
 BUSY = "E: Could not get lock {}. It is held by process 4711 (unattended-upgr)"

@@ -80,6 +80,7 @@ def test_the_same_seed_gives_the_same_bytes(base: Base, lesson: Lesson) -> None:
     assert adapter.encode(first.tensors) != adapter.encode(other.tensors)
 
 
+@pytest.mark.slow
 def test_dropout_is_seeded_too(base: Base, lesson: Lesson) -> None:
     dropping = replace(lesson, adapter=Adapter(dropout=0.2))
     first, again = train(base, dropping), train(base, dropping)
