@@ -12,6 +12,7 @@ Strategy = Literal[
     "svd",
     "flora",
     "fedex",
+    "regmean",
     "ffa",
     "rolora",
     "fedavgm",
@@ -48,7 +49,9 @@ class Aggregation(Model):
     weight_by: Literal["examples", "successes"] = "examples"
     """For `weighted-mean`: trajectories trained on, or successful episodes of the round."""
     max_rank: Annotated[int, Field(ge=1, le=4096)] = 64
-    """For `flora` and `fedex`: largest rank of the frozen part; beyond, it is recompressed."""
+    """For `flora`, `fedex`, `regmean`: rank of the frozen part; beyond it, it is recompressed."""
+    moments_rank: Annotated[int, Field(ge=1, le=4096)] = 64
+    """For `regmean`: directions that a silo sends of each layer's inputs; all of at most 128."""
     momentum: Share = 0.9
     """For `fedavgm`, `fedadam` and `fedyogi`: share of the last step that the next one keeps."""
     second_momentum: Share = 0.99
@@ -76,6 +79,11 @@ class Aggregation(Model):
         if self.strategy == "rolora":
             return "B" if round_ % 2 else "A"
         return "both"
+
+    @property
+    def needs_moments(self) -> bool:
+        """Whether silos send moments of their inputs beside their updates."""
+        return self.strategy == "regmean"
 
     def check_step(self) -> None:
         """Refuse a step that fits a mean where the strategy makes none."""

@@ -6,6 +6,8 @@ An environment comes before the round, so that one prefix scopes a silo's creden
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 MANIFEST = "manifest.json"
+MOMENTS = "moments.safetensors"
+"""Second moments of a silo's inputs, beside the update that they belong to."""
 STATE = "server_state.safetensors"
 """What a strategy remembers from one round to the next, beside the adapter it made."""
 

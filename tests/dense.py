@@ -129,3 +129,28 @@ def best(matrix: Array, rank: int) -> Array:
     """The best approximation of that rank."""
     u, s, vt = np.linalg.svd(matrix, full_matrices=False)
     return (u[:, :rank] * s[:rank]) @ vt[:rank]
+
+
+def moments(own: Tensors, layer: str) -> Array:
+    """The matrix that a member's moments of one layer's input stand for."""
+    name = next(name for name in own if name.endswith(".vectors") and layer in name)
+    stem, known = name.removesuffix("vectors"), wide(own)
+    vectors, rest = known[name], known[stem + "rest"][0]
+    flat = rest * (np.eye(vectors.shape[1]) - vectors.T @ vectors)
+    made: Array = (vectors.T * known[stem + "values"]) @ vectors + flat
+    return made
+
+
+def regmean(
+    updates: Sequence[Tensors], own: Sequence[Tensors], module: str, ridge: float = 1e-3
+) -> Array:
+    """Sum of B·A·G·(sum of all G)⁻¹ of one layer, none of the G larger than the median one."""
+    layer = module.removeprefix("base_model.model.")
+    matrices = [moments(each, layer) for each in own]
+    length = sorted(np.trace(matrix) for matrix in matrices)[(len(own) - 1) // 2]
+    matrices = [matrix * min(1.0, length / np.trace(matrix)) for matrix in matrices]
+    width = len(matrices[0])
+    flat = ridge * sum(np.trace(matrix) for matrix in matrices) / width / len(own) * np.eye(width)
+    inverse = np.linalg.inv(sum(matrix + flat for matrix in matrices))
+    pairs = zip(updates, matrices, strict=True)
+    return sum(product(update, module) @ (matrix + flat) @ inverse for update, matrix in pairs)

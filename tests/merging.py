@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hansa import adapter
+from hansa import adapter, moments
 from hansa.adapter import Tensors
 from hansa.spec import Aggregation
 from hansa.tensorfile import TensorFile
@@ -35,6 +36,32 @@ def shapes_of(rank: int, *sizes: tuple[int, int]) -> adapter.Shapes:
         names = adapter.names(f"model.layers.{index}.proj")
         found[names.a], found[names.b] = (rank, width), (out, rank)
     return found
+
+
+def draw_moments(
+    seed: int, shapes: adapter.Shapes, rank: int = 64, *, scale: float = 1.0, tokens: int = 0
+) -> Tensors:
+    """Of random inputs, an input for each layer; of few tokens they have few directions."""
+    random = np.random.default_rng(seed)
+    made: Tensors = {}
+    for module, width in moments.widths(shapes).items():
+        inputs = random.standard_normal((tokens or 2 * width, width)) * scale
+        inputs *= np.exp(random.standard_normal(width))  # some directions are larger
+        made |= described([module], inputs.T @ inputs / len(inputs), rank)
+    return made
+
+
+def described(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64) -> Tensors:
+    """One input's moments as they are sent."""
+    names, count = moments.names(layers), moments.directions(len(matrix), rank)
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    rest = float(values[:-count].mean()) if count < len(values) else 0.0
+    return {
+        names.vectors: vectors[:, -count:].T.astype(np.float32),
+        names.values: np.maximum(values[-count:], rest).astype(np.float32),
+        names.rest: np.array([rest], np.float32),
+    }
 
 
 def reversed_file(tensors: Tensors) -> bytes:
@@ -79,10 +106,12 @@ def run(
     weights: Sequence[float] | None = None,
     round_: int = 3,
     strange: bool = False,
+    own: Sequence[Tensors] | None = None,
     **settings: Any,
 ) -> Outcome:
     """Merge by settings; members are called a, b, c and so on.
 
+    `own`: moments of the members, for a strategy that needs them; else random ones.
     `strange`: the first member's file is another tool's, whose tensors lie in another order.
     """
     with TemporaryDirectory() as made, ExitStack() as files:
@@ -98,6 +127,10 @@ def run(
 
         origin = put("start", start)
         members = []
+        told = Aggregation(**settings)
+        if told.needs_moments and own is None:
+            rank = told.moments_rank
+            own = [draw_moments(i, adapter.shapes(u), rank) for i, u in enumerate(updates)]
         for index, tensors in enumerate(updates):
             file = put(f"update-{index}", tensors, is_strange=strange and not index)
             members.append(
@@ -106,13 +139,14 @@ def run(
                     file=file,
                     weight=weights[index] if weights else 1.0,
                     norm=distance(file, origin) if file.shapes == origin.shapes else 0.0,
+                    moments=put(f"moments-{index}", own[index]) if own else None,
                 )
             )
         task = Task(
             start=origin,
             frozen=put("frozen", frozen) if frozen else None,
             updates=members,
-            settings=Aggregation(**settings),
+            settings=told,
             round=round_,
             seed=7,
             state=put("state", state) if state else None,
@@ -125,7 +159,7 @@ def run(
 def write(path: Path, tensors: Tensors) -> None:
     from hansa.tensorfile import TensorWriter
 
-    with TensorWriter(path, adapter.shapes(tensors)) as writer:
+    with TensorWriter(path, {name: array.shape for name, array in tensors.items()}) as writer:
         for name, array in tensors.items():
             writer.write(name, array)
 

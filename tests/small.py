@@ -24,7 +24,7 @@ SPEC: dict[str, Any] = {
     "seed": 7,
     "model": {"source": "builtin:tiny"},
     "exploration": {"tasksPerRound": 8, "batchEpisodes": 32, "maxNewTokens": 64},
-    "experience": {"demonstrations": 6, "thoughts": False},
+    "experience": {"demonstrations": 6, "thoughts": False, "circles": "skip"},
     "training": {
         "epochs": 1,
         "learningRate": 5.0e-3,
@@ -33,7 +33,7 @@ SPEC: dict[str, Any] = {
         "maxSteps": 6,
     },
     "evaluation": {"tasks": 8},
-    "aggregation": {"strategy": "mean", "serverStep": 3.0},
+    "aggregation": {"strategy": "mean", "serverStep": "auto"},
     "participation": {"retries": 100},
     "environments": [
         {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hansa import adapter, keys
+from hansa import adapter, keys, moments
 from hansa.spec import Adapter
 from hansa.tensorfile import Shapes, TensorWriter
 
@@ -25,6 +25,14 @@ LINEAR = {
     "mlp.down_proj": (HIDDEN, INNER),
 }
 """Outputs and inputs of the linear layers of Llama-2-7B."""
+SHARED = (
+    ("self_attn.k_proj", "self_attn.q_proj", "self_attn.v_proj"),
+    ("self_attn.o_proj",),
+    ("mlp.gate_proj", "mlp.up_proj"),
+    ("mlp.down_proj",),
+)
+"""Layers that read one input."""
+MOMENTS_RANK = 64
 
 
 def shapes(layers: int, only: str = "") -> Shapes:
@@ -52,6 +60,29 @@ def make(folder: Path, seed: int, layers: int = 32, only: str = "") -> Path:
     config = adapter.config(Adapter(rank=RANK, alpha=16), "hf:a/b", adapter.target_names(sizes))
     (folder / keys.CONFIG).write_bytes(config)
     return folder
+
+
+def add_moments(folder: Path, seed: int, layers: int = 32) -> None:
+    """Write moments of rank 64 beside an adapter on all linear layers, unless they are there."""
+    if (folder / keys.MOMENTS).exists():
+        return
+    random = np.random.default_rng(seed)
+    inputs = [
+        tuple(f"model.layers.{layer}.{module}" for module in group)
+        for layer in range(layers)
+        for group in SHARED
+    ]
+    widths = moments.widths(shapes(layers))
+    sizes = moments.shapes(inputs, widths, MOMENTS_RANK)
+    making = folder / "moments"
+    with TensorWriter(making, sizes) as writer:
+        for group in inputs:
+            names, width = moments.names(group), widths[group[0]]
+            drawn = random.standard_normal((width, MOMENTS_RANK))
+            writer.write(names.vectors, np.linalg.qr(drawn)[0].T)
+            writer.write(names.values, np.sort(random.exponential(9.0, MOMENTS_RANK) + 1.0))
+            writer.write(names.rest, np.array([0.5]))
+    making.rename(folder / keys.MOMENTS)
 
 
 def folders(root: Path, count: int, layers: int = 32, only: str = "") -> Iterator[Path]:

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from adapters import folders
+from adapters import add_moments, folders
 
 HERE = Path(__file__).parent
 WAYS = [
@@ -37,13 +37,14 @@ WAYS = [
     "hansa:svd",
     "hansa:flora",
     "hansa:fedex",
+    "hansa:regmean",
 ]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def measure(python: str, way: str, given: list[Path], times: int) -> dict[str, Any]:
     """The fastest of several runs."""
-    threads = {} if way.startswith("peft:") else ONE_THREAD
+    threads = {} if way.startswith(("peft:", "dense:")) else ONE_THREAD
     runs = []
     for _ in range(times):
         ended = subprocess.run(
@@ -73,8 +74,11 @@ def main() -> None:
     rows = []
     for count in map(int, told.counts.split(",")):
         given = list(folders(told.adapters, count, told.layers, told.only))
+        if ":regmean" in told.ways and not told.only:
+            for seed, folder in enumerate(given):
+                add_moments(folder, seed, told.layers)
         for way in told.ways.split(","):
-            own = way.startswith(("command:", "hansa:", "peft:"))
+            own = way.startswith(("command:", "hansa:", "peft:", "dense:"))
             found = measure(sys.executable if own else told.peers, way, given, told.times)
             rows.append({"count": count, "way": way, **found, "load": os.getloadavg()[0]})
             print(json.dumps(rows[-1]), flush=True)

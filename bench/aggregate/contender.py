@@ -28,11 +28,14 @@ def hansa(strategy: str, folders: list[Path]) -> Callable[[], None]:
     strategy, _, extra = strategy.partition("+")
     told = {"strategy": strategy, "diagnostics": extra == "diagnostics"}
     settings = Aggregation.model_validate({**told, "max_rank": 4096})
+    rank = 64 if strategy == "regmean" else None  # as a round folds it
 
     def work() -> None:
         with TemporaryDirectory() as made:
             out = Path(made) / "out"
-            order = offline.Order(folders=folders, weights=[], settings=settings, out=out)
+            order = offline.Order(
+                folders=folders, weights=[], settings=settings, rank=rank, out=out
+            )
             offline.combine(order)
 
     return work
@@ -134,6 +137,37 @@ def peft(strategy: str, folders: list[Path]) -> Callable[[], None]:
     return work
 
 
+def dense(strategy: str, folders: list[Path]) -> Callable[[], None]:
+    """regmean as its formula is written, with whole matrices, by numpy; nothing is compressed."""
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    def work() -> None:
+        given = [(load_file(f / FILE), load_file(f / "moments.safetensors")) for f in folders]
+        made: dict[str, Any] = {}
+        for name in (name for name in given[0][1] if name.endswith(".vectors")):
+            matrices = []
+            for _, own in given:
+                stem, vectors = name.removesuffix("vectors"), own[name].astype(np.float64)
+                rest = float(own[stem + "rest"][0])
+                matrix = (vectors.T * (own[stem + "values"] - rest)) @ vectors
+                matrix[np.diag_indices(len(matrix))] += rest
+                matrices.append(matrix)
+            total = np.sum(matrices, axis=0)
+            total[np.diag_indices(len(total))] += 1e-3 * np.trace(total) / len(total)
+            for layer in name.removesuffix(".vectors").split("+"):
+                stem = f"base_model.model.{layer}.lora_"
+                parts = [
+                    t[f"{stem}B.weight"] @ (t[f"{stem}A.weight"].astype(np.float64) @ matrix)
+                    for (t, _), matrix in zip(given, matrices, strict=True)
+                ]
+                change = np.sum(parts, axis=0)
+                made[layer] = np.linalg.solve(total, change.T).T.astype(np.float32)
+        save(made)
+
+    return work
+
+
 def _place(model: Any, name: str, layer: Any) -> None:
     import torch
 
@@ -165,6 +199,7 @@ CONTENDERS = {
     "flower": flower,
     "nvflare": nvflare,
     "peft": peft,
+    "dense": dense,
 }
 
 

@@ -5,6 +5,7 @@ stored: its shard instead of exploring again, its adapter instead of training ag
 """
 
 from dataclasses import replace
+from functools import partial
 
 from hansa import adapter, keys, program
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
@@ -238,13 +239,18 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
     if not stored:
         stored, trained = _train(silo, agent, lesson)
         loss, learning = trained.loss, _with_memory(learning, trained)
+    own = adapter.decode(stored)
+    files = {keys.ADAPTER: stored}
+    if assignment.settings.aggregation.needs_moments:
+        make = partial(silo.moments, agent, lesson, own)
+        files[keys.MOMENTS] = send.store_moments(silo.exchange, assignment, make)
     silo.watch.lap("train")
-    files = send.store_config(silo.exchange, assignment, stored)
-    norm = adapter.distance(adapter.decode(stored), agent.start)
+    files[keys.CONFIG] = send.store_config(silo.exchange, assignment, stored)
+    norm = adapter.distance(own, agent.start)
     silo.watch.lap("send")
     update = Update(
         base_model=agent.base_model,
-        files=files,
+        files=send.describe(files),
         counts=counts,
         learning=learning,
         norm=norm,

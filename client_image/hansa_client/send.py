@@ -1,5 +1,6 @@
 """Sending an update: adapter, config, and last the manifest that commits them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -71,16 +72,27 @@ def store_adapter(store: ObjectStore, assignment: Assignment, tensors: Tensors) 
     return put_once(store, _folder(assignment) + keys.ADAPTER, adapter.encode(tensors))
 
 
-def store_config(
-    store: ObjectStore, assignment: Assignment, stored_adapter: bytes
-) -> dict[str, FileEntry]:
-    """Store the PEFT config beside the adapter; both files as the manifest describes them."""
+def store_moments(store: ObjectStore, assignment: Assignment, make: Callable[[], bytes]) -> bytes:
+    """The moments that an earlier attempt stored, or else those made now."""
+    key = _folder(assignment) + keys.MOMENTS
+    try:
+        return store.get(key)
+    except NotFound:
+        return put_once(store, key, make())
+
+
+def store_config(store: ObjectStore, assignment: Assignment, stored_adapter: bytes) -> bytes:
+    """Store the PEFT config beside the adapter."""
     targets = adapter.target_names(adapter.shapes(stored_adapter))
     own = adapter.config(assignment.adapter, assignment.model.source, targets)
-    config = put_once(store, _folder(assignment) + keys.CONFIG, own)
+    return put_once(store, _folder(assignment) + keys.CONFIG, own)
+
+
+def describe(files: dict[str, bytes]) -> dict[str, FileEntry]:
+    """Stored files as the manifest describes them."""
     return {
         name: FileEntry(sha256=manifest.sha256(data), size=len(data))
-        for name, data in ((keys.ADAPTER, stored_adapter), (keys.CONFIG, config))
+        for name, data in files.items()
     }
 
 

@@ -1,5 +1,6 @@
 """One silo at work: its stores, its clock, and the steps that its Jobs are made of."""
 
+import random
 import time
 from collections.abc import Sequence
 from typing import Literal
@@ -9,6 +10,7 @@ from hansa.assignment import Assignment
 from hansa.errors import Diverged
 from hansa.logs import Log
 from hansa.manifest import FederationDocument
+from hansa.moments import encode
 from hansa.owner import read_owner
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore
@@ -20,6 +22,9 @@ from hansa_client.learners import Lesson, Trained
 from hansa_client.rollout import faults, mixed_silo, tasks
 from hansa_client.rollout.episodes import EpisodeJob, Play, Played
 from hansa_worlds import Task
+
+MOMENTS_OF = 96
+"""Trajectories, of those that a silo has trained on, whose tokens its moments are of."""
 
 
 class Silo:
@@ -137,6 +142,19 @@ class Silo:
             training=settings.training,
             seed=seeds.derive(assignment.seed, assignment.environment, round_, "train"),
         )
+
+    def moments(self, agent: Agent, lesson: Lesson, own: adapter.Tensors) -> bytes:
+        """Of a sample of what was trained on, by the model that came of it."""
+        from hansa_client.training import moments
+
+        assignment = self.assignment
+        seed = seeds.derive(assignment.seed, assignment.environment, assignment.round, "moments")
+        count = min(MOMENTS_OF, len(lesson.sequences))
+        chosen = sorted(random.Random(seed).sample(range(len(lesson.sequences)), count))
+        rank = assignment.settings.aggregation.moments_rank
+        with agent.playing(adapter.join(agent.frozen, own)) as base:
+            sample = [lesson.sequences[index] for index in chosen]
+            return encode(moments.collect(base, adapter.target_names(own), sample, rank))
 
     def train(self, agent: Agent, lesson: Lesson, phase: str) -> Trained:
         """A trained adapter with finite weights, by all GPUs of this machine."""

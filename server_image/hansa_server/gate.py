@@ -39,6 +39,7 @@ RefusalReason = Literal[
     "not-finite",
     "half",
     "norm",
+    "moments",
 ]
 
 HELP: dict[RefusalReason, str] = {
@@ -61,6 +62,7 @@ HELP: dict[RefusalReason, str] = {
     "not-finite": "a value is infinite or not a number",
     "half": "the update changed the half of LoRA that this round leaves as it is",
     "norm": "the update moved further than aggregation.maxUpdateNorm or maxNormRatio allows",
+    "moments": "the moments of its inputs are missing, broken, or of other layers",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
 
@@ -106,7 +108,7 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
     check_run(document, member, assignment)
     check_start(document, assignment)
     check_trained(document)
-    check_files(document)
+    check_files(document, assignment)
     return Offer(member=member, manifest=document)
 
 
@@ -172,10 +174,12 @@ def check_trained(document: UpdateManifest) -> None:
         raise Refused("untrained")
 
 
-def check_files(document: UpdateManifest) -> None:
-    """The manifest must describe the one file that is aggregated."""
+def check_files(document: UpdateManifest, assignment: Assignment) -> None:
+    """The manifest must describe the files that are aggregated."""
     if keys.ADAPTER not in document.files:
         raise Refused("manifest-malformed", f"files has no {keys.ADAPTER}")
+    if assignment.settings.aggregation.needs_moments and keys.MOMENTS not in document.files:
+        raise Refused("moments", f"files has no {keys.MOMENTS}")
 
 
 def check_base_model(offer: Offer, expected: str) -> None:
@@ -184,18 +188,18 @@ def check_base_model(offer: Offer, expected: str) -> None:
         raise Refused("base-model", f"got {offer.manifest.base_model}, expected {expected}")
 
 
-def check_size(offer: Offer, stored: int, limit: int) -> None:
+def check_size(entry: FileEntry, stored: int, limit: int) -> None:
     """Checked before the bytes are read, so that a huge file costs nothing."""
-    if stored != offer.entry.size:
-        raise Refused("size", f"got {stored} bytes, expected {offer.entry.size}")
+    if stored != entry.size:
+        raise Refused("size", f"got {stored} bytes, expected {entry.size}")
     if stored > limit:
         raise Refused("size", f"got {stored} bytes, expected at most {limit}")
 
 
-def check_sha256(offer: Offer, got: str) -> None:
+def check_sha256(entry: FileEntry, got: str) -> None:
     """The bytes are those that the manifest, and so the client's report, stands for."""
-    if got != offer.entry.sha256:
-        raise Refused("sha256", f"got {got}, expected {offer.entry.sha256}")
+    if got != entry.sha256:
+        raise Refused("sha256", f"got {got}, expected {entry.sha256}")
 
 
 def check_shapes(shapes: adapter.Shapes, assignment: Assignment) -> None:
@@ -245,6 +249,12 @@ def check_norm_ratio(norm: float, median: float, ratio: float | None) -> None:
     if ratio is not None and norm > ratio * median:
         limit = f"{ratio:g} times the median {median:.6g}"
         raise Refused("norm", f"got {norm:.6g}, expected at most {limit}")
+
+
+def check_inputs(as_usual: bool) -> None:
+    """Moments are compared input by input: all members must mean the same ones."""
+    if not as_usual:
+        raise Refused("moments", "got other layers for an input than most members have")
 
 
 def open_update(path: Path) -> TensorFile:

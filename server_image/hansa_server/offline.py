@@ -11,15 +11,20 @@ from hansa import adapter, keys
 from hansa.aggregation import Aggregation, Strategy
 from hansa.diagnostics import Diagnostics
 from hansa.errors import InputError, PermanentError
+from hansa.moments import widths
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa_server import measure
 from hansa_server.diagnostics import diagnose
+from hansa_server.gate import Refused
 from hansa_server.measure import distance
 from hansa_server.merge import WORKERS, Result, merge
+from hansa_server.moments import open_checked
 from hansa_server.peftfolder import Folder, at_scale, open_folder, open_tensors, write_config
 from hansa_server.strategies.flora import stacked
+from hansa_server.strategies.regmean import regmean_stacked
 from hansa_server.task import Task, Update
 
-UNEQUAL = frozenset({"svd", "flora"})
+UNEQUAL = frozenset({"svd", "flora", "regmean"})
 """Strategies that take adapters of unequal ranks and make one of any rank."""
 WEIGHED = frozenset({"mean", "weighted-mean", "svd", "flora", "fedex", "norm-balanced"})
 """Strategies that weights mean something to."""
@@ -31,6 +36,7 @@ OFFLINE: tuple[Strategy, ...] = (
     "svd",
     "flora",
     "fedex",
+    "regmean",
     "trimmed-mean",
     "median",
     "krum",
@@ -38,6 +44,8 @@ OFFLINE: tuple[Strategy, ...] = (
     "norm-balanced",
 )
 """The others need what only a federation has: rounds, and a start that all adapters share."""
+STACKED = {"flora": stacked, "regmean": regmean_stacked}
+"""Strategies that add to a frozen part in a federation: here all is one adapter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +93,7 @@ def combine(order: Order, progress: Callable[[int, int], None] | None = None) ->
         task = _task(order, opened, [weight for _, weight in pairs], scratch, files)
         order.out.mkdir(parents=True, exist_ok=True)
         path = order.out / keys.ADAPTER
-        strategy = stacked if order.settings.strategy == "flora" else None
+        strategy = STACKED.get(order.settings.strategy)
         try:
             result = merge(task, path, scratch / "state", progress, strategy)
         except PermanentError:  # only what is not finite makes a merge fail
@@ -113,7 +121,7 @@ def check_order(order: Order) -> None:
     ):
         raise InputError("--weights: expected numbers of 0 or more, and one above 0")
     if order.rank is not None and strategy not in UNEQUAL:
-        raise InputError(f"--rank: got it with {strategy}, expected svd or flora")
+        raise InputError(f"--rank: got it with {strategy}, expected svd, flora or regmean")
     if order.out.exists() and (not order.out.is_dir() or any(order.out.iterdir())):
         raise InputError(f"--out: got {order.out}, which is not empty, expected a new folder")
 
@@ -132,7 +140,7 @@ def check_fit(order: Order, opened: Sequence[Folder]) -> None:
         if strategy not in UNEQUAL and other.rank != first.rank:
             raise InputError(
                 f"--strategy: got {strategy}, which needs equal ranks, and {first.path} has "
-                f"{first.rank}, {other.path} {other.rank}; svd and flora take unequal ones"
+                f"{first.rank}, {other.path} {other.rank}; svd, flora and regmean take unequal ones"
             )
 
 
@@ -160,13 +168,47 @@ def _task(
         files.callback(file.close)
         norm = distance(file, start) if order.settings.strategy == "norm-balanced" else 0.0
         name = str(folder.path)
-        updates.append(Update(environment=name, file=file, weight=weight, norm=norm))
+        moments = _moments(folder, files) if order.settings.needs_moments else None
+        updates.append(
+            Update(environment=name, file=file, weight=weight, norm=norm, moments=moments)
+        )
+    _check_inputs(updates)
     return Task(start=start, updates=updates, settings=order.settings, round=1, seed=0)
+
+
+def _moments(folder: Folder, files: ExitStack) -> TensorFile:
+    """The file beside an adapter, which a federation's client writes."""
+    path = folder.path / keys.MOMENTS
+    try:
+        with TensorFile(path) as file:
+            is_sound = measure.is_finite(file)
+            rank = max((entry.shape[0] for entry in file.layout.values()), default=1)
+        made = open_checked(path, widths(folder.file.shapes), rank, is_finite=is_sound)
+    except OSError as error:
+        raise InputError(
+            f"{folder.path}: got no {keys.MOMENTS} ({error.strerror}), expected the moments that "
+            "a silo sends with regmean"
+        ) from None
+    except adapter.AdapterError as error:
+        raise InputError(f"{path}: {error.message}") from None
+    except Refused as refused:
+        raise InputError(f"{path}: {refused.detail}") from None
+    files.callback(made.close)
+    return made
+
+
+def _check_inputs(updates: Sequence[Update]) -> None:
+    """Refuse moments of other inputs than the first's."""
+    files = [update.moments for update in updates if update.moments]
+    for update, file in zip(updates, files, strict=False):
+        if file.shapes != files[0].shapes:
+            got, first = update.environment, updates[0].environment
+            raise InputError(f"{got}: got moments of other inputs than {first} has")
 
 
 def _rank(order: Order, opened: Sequence[Folder]) -> int:
     ranks = [folder.rank for folder in opened]
-    if order.settings.strategy == "flora":
+    if order.settings.strategy in STACKED:
         return min(sum(ranks), order.rank or sum(ranks))
     return order.rank or max(ranks)
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from hansa import adapter
 from hansa.errors import Corrupt, NotFound
+from hansa.manifest import FileEntry
 from hansa.store.base import ObjectStore
 from hansa_server import elementwise, gate
-from hansa_server.gate import Offer, Refused
+from hansa_server.gate import Refused
 
 FIRST_READ = 64 * 2**10
 """Bytes of an adapter read to learn its shapes; most headers fit."""
@@ -59,7 +60,7 @@ def read_head(store: ObjectStore, key: str) -> bytes:
     return head[:needed]  # without values: equal heads are parsed once
 
 
-def copy(store: ObjectStore, key: str, offer: Offer, path: Path) -> bool:
+def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> bool:
     """Copy an update's file to `path`; whether all its values are numbers.
 
     Only the bytes that its manifest names are left there. A copy of another digest is made once
@@ -67,12 +68,12 @@ def copy(store: ObjectStore, key: str, offer: Offer, path: Path) -> bool:
     """
     glance = Glance()
     try:
-        got = store.download(key, path, offer.entry.size, glance)
-        if got != offer.entry.sha256:
-            got = store.download(key, path, offer.entry.size, glance)
+        got = store.download(key, path, entry.size, glance)
+        if got != entry.sha256:
+            got = store.download(key, path, entry.size, glance)
     except NotFound:
         raise Refused("file-missing", key) from None
     except Corrupt as error:
         raise Refused("size", error.message) from None
-    gate.check_sha256(offer, got)
+    gate.check_sha256(entry, got)
     return glance.is_finite

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from hansa import adapter, keys
+from hansa import moments as moments_of
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.errors import NotFound, TooFewUpdates
 from hansa.logs import Log
 from hansa.manifest import Member, sha256
+from hansa.moments import Widths
 from hansa.processes.capacity import usable_cores
 from hansa.spec import Aggregation
 from hansa.store.base import ObjectStore
 from hansa.tensorfile import Shapes, TensorFile, data_size
-from hansa_server import gate, measure, scratch
+from hansa_server import gate, measure, moments, scratch
 from hansa_server.gate import Offer, RefusalReason, Refused
 from hansa_server.merge import Parts
 from hansa_server.task import Update
@@ -54,6 +56,7 @@ class Members:
         self._log = log
         self._files: dict[str, TensorFile] = {}
         self._norms: dict[str, float] = {}
+        self._moments: dict[str, TensorFile] = {}
         self._measures = _needs_norms(assignment.settings.aggregation)
         self._half = assignment.settings.aggregation.half(assignment.round)
         self.offers: dict[str, Offer] = {}
@@ -101,8 +104,8 @@ class Members:
 
             def work(name: str) -> tuple[TensorFile, float]:
                 offer, path = self.offers[name], folder / f"{name}.safetensors"
-                gate.check_size(offer, offer.entry.size, limit)
-                finite = scratch.copy(self._store, self._adapter_key(offer), offer, path)
+                gate.check_size(offer.entry, offer.entry.size, limit)
+                finite = scratch.copy(self._store, self._adapter_key(offer), offer.entry, path)
                 return self._examine(path, ready, finite)
 
             for name, (file, norm) in self._each(pool, self.offers, work).items():
@@ -110,7 +113,33 @@ class Members:
         parts = ready.result()  # without a start no update is to blame for the round's end
         self.require_enough()
         self._check_norms()
+        if self._assignment.settings.aggregation.needs_moments:
+            self._fetch_moments(moments_of.widths(parts[0].shapes), folder)
         return parts
+
+    def _fetch_moments(self, widths: Widths, folder: Path) -> None:
+        """Copy the moments of those whose updates count; most must agree on who reads what."""
+        rank = self._assignment.settings.aggregation.moments_rank
+        limit = moments_of.most_bytes(widths, rank) + adapter.MAX_HEADER
+
+        def work(name: str) -> TensorFile:
+            entry, path = self.offers[name].manifest.files[keys.MOMENTS], folder / name
+            gate.check_size(entry, entry.size, limit)
+            finite = scratch.copy(self._store, self._folder(name) + keys.MOMENTS, entry, path)
+            try:
+                return moments.open_checked(path, widths, rank, is_finite=finite)
+            finally:
+                path.unlink()
+
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            self._moments = self._each(pool, list(self.offers), work)
+        self.require_enough()
+        heads = {name: json.dumps(file.shapes) for name, file in self._moments.items()}
+        usual = gate.most_common(list(heads.values()))
+        for name, head in heads.items():
+            with self._gated(name):
+                gate.check_inputs(head == usual)
+        self.require_enough()
 
     def _check_norms(self) -> None:
         """Refuse updates that moved too far, by the spec's bound and then by the others' median."""
@@ -132,13 +161,19 @@ class Members:
         """What is merged, sorted by environment."""
         weights = _weights(self._assignment.settings.aggregation, self.offers.values())
         return [
-            Update(environment=name, file=self._files[name], weight=weight, norm=self._norms[name])
+            Update(
+                environment=name,
+                file=self._files[name],
+                weight=weight,
+                norm=self._norms[name],
+                moments=self._moments.get(name),
+            )
             for name, weight in zip(self.offers, weights, strict=True)
         ]
 
     def close(self) -> None:
         """Give the files back."""
-        for file in self._files.values():
+        for file in (*self._files.values(), *self._moments.values()):
             file.close()
 
     def require_enough(self) -> None:

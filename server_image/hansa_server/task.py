@@ -42,6 +42,8 @@ class Update:
     """What it counts; the shares of all members are made from these."""
     norm: float = 0.0
     """Frobenius norm of its change of the start adapter's tensors."""
+    moments: TensorFile | None = None
+    """Moments of its silo's inputs, where the strategy needs them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 CASES: dict[str, dict[str, Any]] = {
     "flora": {"maxRank": 24},
     "fedex": {"maxRank": 12},
+    "regmean": {"maxRank": 24, "momentsRank": 8},
     "rolora": {},
     "fedadam": {"serverLearningRate": 0.01},
     "none": {},
@@ -41,7 +42,7 @@ def test_a_federation_runs_to_its_end(strategy: str, tmp_path: Path) -> None:
         assert not (out / "adapter").exists()
         return
     tensors = adapter.decode((out / "adapter" / keys.ADAPTER).read_bytes())
-    rank = {"flora": 8 + 24, "fedex": 8 + 12}.get(strategy, 8)
+    rank = {"flora": 8 + 24, "regmean": 8 + 24, "fedex": 8 + 12}.get(strategy, 8)
     assert config(out)["r"] == rank
     assert config(out)["lora_alpha"] / rank == 2
     assert adapter.is_finite(tensors)

@@ -21,13 +21,13 @@ def aggregate(
     ],
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
     strategy: Annotated[
-        str, typer.Option(help="Rule: mean, svd, flora, fedex, trimmed-mean, median, krum, ...")
+        str, typer.Option(help="Rule: mean, svd, flora, fedex, regmean, trimmed-mean, median, ...")
     ] = "mean",
     weights: Annotated[
         str, typer.Option(help="Weight of each adapter, as 1,2,3 in their order; default: equal.")
     ] = "",
     rank: Annotated[
-        int | None, typer.Option(min=1, help="Rank of the result, for svd and flora.")
+        int | None, typer.Option(min=1, help="Rank of the result, for svd, flora and regmean.")
     ] = None,
     trim: Annotated[
         float, typer.Option(min=0, max=0.49, help="For trimmed-mean: share left out at each end.")
@@ -43,7 +43,8 @@ def aggregate(
 ) -> None:
     """Merge adapters of one base model; PeftModel.from_pretrained loads the folder.
 
-    svd and flora take adapters of different ranks.
+    svd, flora and regmean take adapters of different ranks; regmean needs the moments.safetensors
+    that a federation with this strategy keeps beside each update.
     """
     from hansa.aggregation import Aggregation
     from hansa_server.offline import OFFLINE, Order, combine

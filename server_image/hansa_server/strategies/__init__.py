@@ -7,6 +7,7 @@ from hansa_server.strategies.half import half
 from hansa_server.strategies.krum import krum, multi_krum
 from hansa_server.strategies.mean import mean
 from hansa_server.strategies.norm_balanced import norm_balanced
+from hansa_server.strategies.regmean import regmean
 from hansa_server.strategies.robust import median, trimmed_mean
 from hansa_server.strategies.svd import svd
 from hansa_server.task import Strategy
@@ -17,6 +18,7 @@ STRATEGIES: dict[str, Strategy] = {
     "svd": svd,
     "flora": flora,
     "fedex": fedex,
+    "regmean": regmean,
     "ffa": half,
     "rolora": half,
     "fedavgm": optimizers.fedavgm,

@@ -4,13 +4,24 @@ The sum is exact until the frozen part exceeds aggregation.maxRank; then it is r
 diagnostics say what that cost. Clients carry the frozen part along: it costs them its rank.
 """
 
+from collections.abc import Callable
+
 from hansa import adapter
+from hansa_server.factors import Term
 from hansa_server.strategies.terms import bounded, frozen_terms, keeps_old, mean_terms
 from hansa_server.task import Merge, Merged, Pair, Task
 
+Terms = Callable[[Task, str], list[Term]]
+"""What is stacked of a layer."""
+
 
 def flora(task: Task) -> Merge:
-    """The frozen part with all updates stacked onto it, and an untrained part beside it."""
+    """The frozen part with the mean of all updates stacked onto it."""
+    return folded(task, mean_terms)
+
+
+def folded(task: Task, terms_of: Terms) -> Merge:
+    """The frozen part with these terms stacked onto it, and an untrained part beside it."""
     ranks = [
         update.file.layout[adapter.names(task.modules[0]).a].shape[0] for update in task.updates
     ]
@@ -18,18 +29,18 @@ def flora(task: Task) -> Merge:
     rank = min(grown, task.settings.max_rank)
 
     def layer(module: str) -> Merged:
-        terms = [*frozen_terms(task, module), *mean_terms(task, module)]
+        terms = [*frozen_terms(task, module), *terms_of(task, module)]
         frozen, squares = bounded(terms, rank)
         return Merged(trained=_fresh(task, module), frozen=frozen, **squares._asdict())
 
     return Merge(layer=layer, frozen_rank=rank)
 
 
-def stacked(task: Task) -> Merge:
+def stacked(task: Task, terms_of: Terms = mean_terms) -> Merge:
     """All updates side by side as one adapter of the task's rank, which nobody trains on from."""
 
     def layer(module: str) -> Merged:
-        trained, squares = bounded(mean_terms(task, module), task.rank)
+        trained, squares = bounded(terms_of(task, module), task.rank)
         return Merged(trained=trained, **squares._asdict())
 
     return Merge(layer=layer, frozen_rank=task.frozen_rank)

@@ -11,10 +11,12 @@ from hansa import adapter, keys, manifest
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.logs import Log
 from hansa.manifest import Counts, FileEntry, Member, StartAdapter, UpdateManifest
+from hansa.moments import encode
 from hansa.spec import S3, Adapter, Aggregation, ModelSource
 from hansa.status import RoundSettings
 from hansa_server.round import aggregate
 from tests.memory_store import MemoryStore
+from tests.merging import draw_moments
 
 RANK = 2
 MODULES = ("model.layers.0.mlp.up_proj", "model.layers.0.self_attn.q_proj")
@@ -78,10 +80,22 @@ class Round:
             role="client", environment=environment, world="maze", members=[]
         ).inputs()
 
-    def send(self, environment: str, data: bytes | adapter.Tensors, /, **changes: Any) -> None:
+    def send(
+        self,
+        environment: str,
+        data: bytes | adapter.Tensors,
+        /,
+        moments: bytes | None = None,
+        **changes: Any,
+    ) -> None:
         """Commit an update and make it a member; changes go into its manifest as they are."""
         content = data if isinstance(data, bytes) else adapter.encode(data)
         self.store.objects[self.key(environment, keys.ADAPTER)] = content
+        files = {keys.ADAPTER: content}
+        if Aggregation(**self.aggregation).needs_moments:
+            seed = sorted(self.environments).index(environment)
+            files[keys.MOMENTS] = moments or encode(draw_moments(seed, SHAPES))
+            self.store.objects[self.key(environment, keys.MOMENTS)] = files[keys.MOMENTS]
         inputs = changes.get("inputs", self.client_inputs(environment))
         document = UpdateManifest(
             program="0",
@@ -92,7 +106,10 @@ class Round:
             base_model=BASE_MODEL,
             start=self.start,
             trained=True,
-            files={keys.ADAPTER: FileEntry(sha256=manifest.sha256(content), size=len(content))},
+            files={
+                name: FileEntry(sha256=manifest.sha256(stored), size=len(stored))
+                for name, stored in files.items()
+            },
             counts=Counts(explored=4, succeeded=3),
             norm=0.5,
             loss=1.5,

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys
+from hansa import adapter, keys, moments
 from hansa.cli.main import main as hansa
 from hansa.spec import Adapter
 from hansa_server.offline import OFFLINE
 from tests import dense
-from tests.merging import draw, read, shapes_of
+from tests.merging import draw, draw_moments, read, shapes_of
 
 SIZES = (30, 40), (64, 20)
 
@@ -35,7 +35,11 @@ def folder(path: Path, rank: int, seed: int, alpha: int = 16, **config: Any) -> 
 
 @pytest.fixture
 def five(tmp_path: Path) -> list[Path]:
-    return [folder(tmp_path / f"adapter-{seed}", 4, seed) for seed in range(5)]
+    made = [folder(tmp_path / f"adapter-{seed}", 4, seed) for seed in range(5)]
+    for seed, path in enumerate(made):
+        own = draw_moments(seed, shapes_of(4, *SIZES))
+        (path / keys.MOMENTS).write_bytes(moments.encode(own))
+    return made
 
 
 def weights_of(path: Path) -> dict[str, Any]:
@@ -163,3 +167,32 @@ def test_inspect_tells_rank_layers_norm_and_digest(five, capsys):
     assert main("inspect", five[0]) == 0
     assert printed["sha256"] in capsys.readouterr().out
     assert main("inspect", five[0] / "nowhere") == 2
+
+
+def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
+    given = [folder(tmp_path / "a", 4, 1), folder(tmp_path / "b", 8, 2)]
+    own = []
+    for seed, path in enumerate(given):
+        shapes = adapter.shapes(read(path / keys.ADAPTER))
+        own.append(draw_moments(seed, shapes, 16))
+        (path / keys.MOMENTS).write_bytes(moments.encode(own[-1]))
+    out = tmp_path / "out"
+    arguments = ["aggregate", "--strategy", "regmean", "-o", "json", *given]
+    assert main(*arguments, "--out", out) == 0
+    assert json.loads(capsys.readouterr().out)["rank"] == 12
+    tensors = [read(path / keys.ADAPTER) for path in given]
+    halved = {n: a * (0.5 if "lora_B" in n else 1.0) for n, a in tensors[1].items()}  # 16 / 8
+    merged = read(out / keys.ADAPTER)
+    for module in dense.modules(merged):
+        expected = dense.regmean([tensors[0], halved], own, module)
+        got = dense.product(merged, module)
+        assert np.linalg.norm(got - expected) < 1e-5 * np.linalg.norm(expected)
+
+
+def test_regmean_without_moments_says_which_are_missing(five, tmp_path, capsys):
+    (five[0] / keys.MOMENTS).unlink()
+    assert main("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
+    assert "moments.safetensors" in capsys.readouterr().err
+    (five[0] / keys.MOMENTS).write_bytes(b"broken")
+    assert main("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
+    assert str(five[0] / keys.MOMENTS) in capsys.readouterr().err

@@ -1,0 +1,159 @@
+"""Second moments of what adapted layers are given: the mean of x·xᵀ over trajectories' tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from hansa import moments
+from hansa.adapter import Tensors
+from hansa_client import trajectory
+from hansa_client.models.base_model import Base
+from hansa_client.training import batches
+
+KEPT = 0.9
+"""Share of the off-diagonals that is kept: what two inputs have in common is known less well."""
+READ_TOKENS = 4096
+"""Tokens of one forward pass, padding included."""
+MOST_BYTES = 2**30
+"""What sums may take at a time on a CPU; on a GPU it is half of what is free."""
+_SPARE = 32
+"""Directions beside the wanted ones in which those are looked for."""
+
+
+@torch.no_grad()
+def collect(
+    base: Base, modules: Sequence[str], sequences: Sequence[trajectory.Sequence], rank: int
+) -> Tensors:
+    """One pass of the model as it is now over all tokens of the trajectories, or as many as needed.
+
+    Where the sums of all layers are more than there is room for, each pass takes some layers; that
+    changes no value. Rows are padded on the right, where no real token sees the padding.
+    """
+    made: Tensors = {}
+    for part in _parts(base, sorted(modules)):
+        sums = _Sums()
+        with ExitStack() as hooks:
+            for name in part:
+                layer = base.model.get_submodule(name)
+                hooks.callback(layer.register_forward_pre_hook(sums.hook(name)).remove)
+            _read(base, sequences, sums)
+        made |= _described(sums, sum(map(len, sequences)), rank)
+    return made
+
+
+def _parts(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
+    """Layers side by side whose sums fit; those of one block stay together: they share inputs."""
+    room, part, used = _room(base), list[str](), 0
+    blocks: dict[str, list[str]] = {}
+    for name in modules:
+        blocks.setdefault(name.rpartition(".")[0], []).append(name)
+    for block in blocks.values():
+        widths = [base.model.get_submodule(name).weight.shape[1] for name in block]
+        size = 4 * sum(int(width) ** 2 for width in widths)
+        if part and used + size > room:
+            yield part
+            part, used = [], 0
+        part, used = [*part, *block], used + size
+    if part:
+        yield part
+
+
+def _room(base: Base) -> int:
+    if base.device.type != "cuda":
+        return MOST_BYTES
+    return int(torch.cuda.mem_get_info(base.device)[0]) // 2
+
+
+def _read(base: Base, sequences: Sequence[trajectory.Sequence], sums: _Sums) -> None:
+    lengths = [len(sequence) for sequence in sequences]
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    for part in batches.filled(order, lengths, READ_TOKENS):
+        width = max(lengths[index] for index in part)
+        rows = [sequences[index].tokens for index in part]
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+        ends = torch.tensor([len(row) for row in rows])
+        sums.begin((torch.arange(width) < ends[:, None]).to(base.device))
+        base.model(input_ids=ids.to(base.device), use_cache=False, logits_to_keep=1)
+
+
+class _Sums:
+    """The sums over what layers were given so far."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, torch.Tensor] = {}
+        self.readers: dict[str, list[str]] = {}
+        """Layers that read an input, by the first of them."""
+        self._real = torch.empty(0)
+        self._last: tuple[torch.Tensor, str] | None = None
+
+    def begin(self, real: torch.Tensor) -> None:
+        """The next batch, of which only these tokens count."""
+        self._real, self._last = real.flatten().nonzero()[:, 0], None
+
+    def hook(self, name: str) -> Callable[[Any, tuple[torch.Tensor, ...]], None]:
+        """What a layer of this name is to call before each pass."""
+
+        def look(layer: Any, arguments: tuple[torch.Tensor, ...]) -> None:
+            states, last = arguments[0], self._last
+            if last is None or last[0] is not states or not _are_near(name, last[1]):
+                last = self._last = (states, name)
+                self._add(name, states.flatten(0, 1)[self._real].float())
+            readers = self.readers.setdefault(last[1], [])
+            if name not in readers:
+                readers.append(name)
+
+        return look
+
+    def _add(self, name: str, rows: torch.Tensor) -> None:
+        if name not in self.totals:
+            self.totals[name] = rows.new_zeros((rows.shape[1], rows.shape[1]))
+        self.totals[name].addmm_(rows.T, rows)
+
+
+def _are_near(name: str, other: str) -> bool:
+    """Whether two layers are of one block: only those are looked at in one pass for certain."""
+    return name.rpartition(".")[0] == other.rpartition(".")[0]
+
+
+def _described(sums: _Sums, tokens: int, rank: int) -> Tensors:
+    """The largest directions of each input, their sizes and the rest, as they are sent."""
+    made: Tensors = {}
+    for first, readers in sums.readers.items():
+        names = moments.names(readers)
+        matrix = damped(sums.totals.pop(first) / tokens)
+        vectors, values, rest = largest(matrix, moments.directions(len(matrix), rank))
+        made[names.vectors] = vectors.float().cpu().numpy()
+        made[names.values] = values.clamp(min=rest).float().cpu().numpy()
+        made[names.rest] = torch.tensor([rest]).float().numpy()
+    return made
+
+
+def damped(matrix: torch.Tensor) -> torch.Tensor:
+    """Off-diagonals times KEPT."""
+    made = KEPT * matrix
+    made.diagonal().copy_(matrix.diagonal())
+    return made
+
+
+def largest(matrix: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """So many eigenvectors as rows, the largest first, their eigenvalues, and the others' mean.
+
+    They are looked for in a random subspace, which is faster by far than all of them; where it is
+    the whole space they are exact.
+    """
+    wide, size = matrix.double(), len(matrix)
+    basis = torch.eye(size, dtype=torch.float64, device=matrix.device)
+    if count + _SPARE < size:
+        draw = torch.Generator().manual_seed(size)
+        start = torch.randn(size, count + _SPARE, generator=draw, dtype=torch.float64)
+        basis, _ = torch.linalg.qr(wide @ start.to(wide.device))
+        basis, _ = torch.linalg.qr(wide @ (wide @ (wide @ basis)))
+    values, vectors = torch.linalg.eigh(basis.T @ wide @ basis)
+    kept = values[-count:].flip(0).clamp(min=0.0)
+    rows = (basis @ vectors[:, -count:]).T.flip(0).contiguous()
+    rest = float(wide.trace() - kept.sum()) / (size - count) if count < size else 0.0
+    return rows, kept, max(0.0, rest)

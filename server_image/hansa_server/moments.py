@@ -1,0 +1,82 @@
+"""The moments that come with updates: copied and checked like these, and read input by input."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hansa import moments
+from hansa.moments import Widths
+from hansa.tensorfile import AdapterError, Float32, TensorFile
+from hansa_server.gate import Refused
+from hansa_server.task import Array
+
+TOLERANCE = 1e-3
+"""How far from right angles, and from length 1, directions may be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """One member's, of one input: values along some directions, and one size for all others."""
+
+    vectors: Array
+    """Directions, one a row."""
+    values: Array
+    """What the input has along each beyond the rest."""
+    rest: float
+    """What it has along every direction."""
+
+    @property
+    def trace(self) -> float:
+        """The mean squared length of the input."""
+        return float(self.values.sum() + self.rest * self.vectors.shape[1])
+
+
+def open_checked(path: Path, known: Widths, rank: int, *, is_finite: bool) -> TensorFile:
+    """A member's file, or Refused where it holds no moments of these layers' inputs."""
+    try:
+        file = TensorFile(path)
+    except AdapterError as error:
+        raise Refused("moments", error.message) from None
+    try:
+        moments.check_layout(file.layout, known, rank)
+        if not is_finite:
+            raise Refused("moments", "a value is infinite or not a number")
+        for layers in moments.inputs(file.layout):
+            check_input(file, layers)
+    except AdapterError as error:
+        file.close()
+        raise Refused("moments", error.message) from None
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def check_input(file: TensorFile, layers: Sequence[str]) -> None:
+    """Sizes from 0 on, no direction smaller than the rest, directions at right angles."""
+    names = moments.names(layers)
+    values, rest = file.read(names.values), float(file.read(names.rest)[0])
+    smallest = float(values.min(initial=np.inf))
+    if rest < 0 or smallest < rest or not float(values.sum()) + rest > 0:
+        detail = f"got {smallest:g} along a direction and {rest:g} along the rest"
+        raise Refused("moments", f"{names.values}: {detail}, expected no less than that, and 0")
+    vectors: Float32 = file.read(names.vectors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = vectors @ vectors.T
+        off[np.diag_indices(len(off))] -= 1.0
+        worst = float(np.abs(off).max(initial=0.0))
+    if not worst <= TOLERANCE:
+        raise Refused("moments", f"{names.vectors}: got directions that are {worst:g} off")
+
+
+def read(file: TensorFile, layers: Sequence[str]) -> Moments:
+    """One input's."""
+    names = moments.names(layers)
+    rest = float(file.read(names.rest)[0])
+    return Moments(
+        vectors=file.read(names.vectors).astype(np.float64),
+        values=file.read(names.values).astype(np.float64) - rest,
+        rest=rest,
+    )

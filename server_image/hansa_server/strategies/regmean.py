@@ -1,0 +1,130 @@
+"""Each update where its own silo's inputs are, by second moments of every layer's inputs (RegMean).
+
+The change of a layer is the one whose outputs, on all silos' inputs, are nearest to those of each
+silo's own change: sum of B·A·P with P = G·(sum of all G)⁻¹, where G is the mean of x·xᵀ over a
+silo's tokens. All P together are the identity: silos with equal inputs share alike, which is the
+mean of `flora`, and silos whose inputs have nothing in common each keep their own change whole.
+The sum joins the frozen part as by `flora`, and training starts afresh.
+"""
+
+import statistics
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from hansa import adapter
+from hansa import moments as contract
+from hansa_server import moments
+from hansa_server.factors import Term, of_file
+from hansa_server.moments import Moments
+from hansa_server.strategies.flora import folded, stacked
+from hansa_server.strategies.terms import keeps_old
+from hansa_server.task import Array, Merge, Task
+
+RIDGE = 1e-3
+"""What all silos together have along every direction, as a share of the mean of all directions:
+where nobody's inputs are, they share alike."""
+
+
+def regmean(task: Task) -> Merge:
+    """The frozen part with every update where its inputs are."""
+    return folded(task, _Turned(task).terms)
+
+
+def regmean_stacked(task: Task) -> Merge:
+    """The same as one adapter, which nobody trains on from."""
+    return stacked(task, _Turned(task).terms)
+
+
+class _Turned:
+    """A·P of all members, made for all layers of an input at once and kept until they are taken."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        files = [update.moments for update in task.updates if update.moments]
+        inputs = contract.inputs(files[0].layout)
+        self._inputs = {layer: layers for layers in inputs for layer in layers}
+        self._files = files
+        self._made: dict[str, list[Array]] = {}
+        self._locks = {layers: threading.Lock() for layers in self._inputs.values()}
+
+    def terms(self, task: Task, module: str) -> list[Term]:
+        """old + serverStep·(sum of B·A·P - old) of one layer, as terms."""
+        terms = [of_file(task.start, module, 1.0 - task.step)] if keeps_old(task) else []
+        for update, rows in zip(task.updates, self._rows(module), strict=True):
+            term = of_file(update.file, module, task.step)
+            terms.append(replace(term, columns=partial(_columns, rows)))
+        return terms
+
+    def _rows(self, module: str) -> list[Array]:
+        layers = self._inputs[module]
+        with self._locks[layers]:
+            if module not in self._made:
+                self._made |= self._turn(layers)
+            return self._made.pop(module)
+
+    def _turn(self, layers: Sequence[str]) -> dict[str, list[Array]]:
+        """A·P of each layer that reads this input, and of each member."""
+        names = [adapter.names(layer).a for layer in layers]
+        own = balanced([moments.read(file, layers) for file in self._files])
+        rows = [
+            np.concatenate([update.file.read(name).astype(np.float64) for name in names])
+            for update in self._task.updates
+        ]
+        made: dict[str, list[Array]] = {layer: [] for layer in layers}
+        for turned in projected(rows, own):
+            for layer, part in zip(layers, np.split(turned, len(layers)), strict=True):
+                made[layer].append(part)
+        return made
+
+
+def _columns(rows: Array, begin: int, end: int, _: object) -> Array:
+    return rows[:, begin:end]
+
+
+def balanced(own: Sequence[Moments]) -> list[Moments]:
+    """As they are but for those longer than the median one: nobody counts more by claiming more.
+
+    Of an even number it is the lower one of the two in the middle.
+    """
+    length = statistics.median_low([each.trace for each in own])
+    factors = [min(1.0, length / each.trace) / length for each in own]
+    return [
+        replace(each, values=each.values * factor, rest=each.rest * factor)
+        for each, factor in zip(own, factors, strict=True)
+    ]
+
+
+def projected(rows: Sequence[Array], own: Sequence[Moments]) -> list[Array]:
+    """Rows of each member times its P = G·(sum of all G)⁻¹, in factors.
+
+    With W the directions of all members, each times the root of its size, the sum is WᵀW + s·I, and
+    its inverse needs one of W·Wᵀ + s·I only, which is smaller as long as few directions are sent.
+    """
+    width = own[0].vectors.shape[1]
+    ridge = RIDGE * sum(each.trace for each in own) / width / len(own)
+    rests = [each.rest + ridge for each in own]
+    given = [
+        ((part @ each.vectors.T) * each.values) @ each.vectors + rest * part
+        for part, each, rest in zip(rows, own, rests, strict=True)
+    ]
+    scaled = np.concatenate([np.sqrt(each.values)[:, None] * each.vectors for each in own])
+    solved = _solved(np.concatenate(given), scaled, sum(rests))
+    ends = np.cumsum([len(part) for part in rows])[:-1]
+    return np.split(solved, ends)
+
+
+def _solved(given: Array, scaled: Array, rest: float) -> Array:
+    """given·(scaledᵀ·scaled + rest·I)⁻¹."""
+    count, width = scaled.shape
+    if count >= width:
+        total = scaled.T @ scaled
+        total[np.diag_indices(width)] += rest
+        return np.asarray(np.linalg.solve(total, given.T).T, dtype=np.float64)
+    inner = scaled @ scaled.T
+    inner[np.diag_indices(count)] += rest
+    weights = np.linalg.solve(inner, scaled @ given.T)
+    return np.asarray((given - weights.T @ scaled) / rest, dtype=np.float64)

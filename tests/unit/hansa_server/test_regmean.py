@@ -1,0 +1,148 @@
+"""Strategy `regmean`: each update where its own silo's inputs are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hansa import adapter, moments
+from hansa.adapter import Tensors
+from hansa_server.moments import Moments
+from hansa_server.strategies.regmean import projected
+from tests import dense
+from tests.merging import described, draw, draw_moments, run, shapes_of
+
+SHAPES = {
+    "narrow inputs, all directions": shapes_of(4, (9, 7), (16, 24), (5, 128)),
+    "wide inputs, some directions": shapes_of(4, (9, 129), (12, 300)),
+}
+every_shape = pytest.mark.parametrize("shapes", SHAPES.values(), ids=list(SHAPES))
+
+
+def untrained(shapes: adapter.Shapes) -> Tensors:
+    start = draw(100, shapes)
+    return {n: np.zeros_like(a) if "lora_B" in n else a for n, a in start.items()}
+
+
+def apart(got: NDArray[Any], expected: NDArray[Any]) -> float:
+    return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
+
+
+def scaled(own: Tensors, factor: float) -> Tensors:
+    return {n: a if n.endswith("vectors") else (a * np.float32(factor)) for n, a in own.items()}
+
+
+@every_shape
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+@pytest.mark.parametrize("rank", [1, 8, 64])
+def test_it_is_its_formula_on_whole_matrices(shapes, count: int, rank: int) -> None:
+    updates = [draw(i, shapes) for i in range(count)]
+    own = [draw_moments(i, shapes, rank, scale=0.5 + i) for i in range(count)]
+    got = run(
+        untrained(shapes),
+        updates,
+        own=own,
+        strategy="regmean",
+        moments_rank=rank,
+        max_rank=4096,
+    )
+    for module in dense.modules(updates[0]):
+        expected = dense.regmean(updates, own, module)
+        assert apart(dense.product(got.frozen, module), expected) < 1e-6
+
+
+@every_shape
+def test_silos_with_equal_inputs_get_the_mean_of_flora(shapes) -> None:
+    start, updates = untrained(shapes), [draw(i, shapes) for i in range(4)]
+    own = [draw_moments(1, shapes)] * 4
+    got = run(start, updates, own=own, strategy="regmean", max_rank=4096)
+    mean = run(start, updates, strategy="flora", max_rank=4096)
+    for module in dense.modules(start):
+        made, expected = (dense.product(each.frozen, module) for each in (got, mean))
+        assert apart(made, expected) < 1e-6
+
+
+@every_shape
+def test_a_silo_alone_keeps_its_own_update(shapes) -> None:
+    start, update = untrained(shapes), draw(1, shapes)
+    got = run(start, [update], strategy="regmean", max_rank=4096)
+    for module in dense.modules(start):
+        assert apart(dense.product(got.frozen, module), dense.product(update, module)) < 1e-6
+
+
+@pytest.mark.parametrize("width", [24, 200])
+def test_silos_whose_inputs_have_nothing_in_common_keep_their_own_on_their_inputs(
+    width: int,
+) -> None:
+    shapes = shapes_of(4, (9, width))
+    start, updates = untrained(shapes), [draw(i, shapes) for i in range(3)]
+    basis = np.linalg.qr(np.random.default_rng(3).standard_normal((width, width)))[0]
+    spaces = [basis[:, 6 * i : 6 * i + 6] for i in range(3)]
+    own = [described(["model.layers.0.proj"], space @ space.T) for space in spaces]
+    got = run(start, updates, own=own, strategy="regmean", max_rank=4096)
+    (module,) = dense.modules(start)
+    for update, space in zip(updates, spaces, strict=True):
+        made, expected = dense.product(got.frozen, module), dense.product(update, module)
+        assert apart(made @ space, expected @ space) < 5e-3  # what the ridge costs
+
+
+@every_shape
+def test_the_order_of_the_members_changes_no_bit(shapes) -> None:
+    """Members are sorted by name: the same ones, named alike, come in the same order."""
+    start, updates = untrained(shapes), [draw(i, shapes) for i in range(5)]
+    own = [draw_moments(i, shapes) for i in range(5)]
+    first = run(start, updates, own=own, strategy="regmean")
+    assert first.data == run(start, updates, own=own, strategy="regmean").data
+
+
+@every_shape
+@pytest.mark.parametrize("claim", [1e6, 1e30])
+def test_nobody_counts_more_by_claiming_larger_inputs(shapes, claim: float) -> None:
+    start, updates = untrained(shapes), [draw(i, shapes) for i in range(4)]
+    own = [draw_moments(i, shapes) for i in range(4)]
+    honest: Tensors = {}
+    for layer in moments.widths(shapes):
+        honest |= _lengthened(own[3], layer, sorted(_traces(own[:3], layer))[1])
+    loud = run(start, updates, own=[*own[:3], scaled(honest, claim)], strategy="regmean")
+    quiet = run(start, updates, own=[*own[:3], honest], strategy="regmean")
+    for module in dense.modules(start):
+        made, expected = (dense.product(each.frozen, module) for each in (loud, quiet))
+        assert apart(made, expected) < 1e-5
+
+
+def _traces(own: list[Tensors], layer: str) -> list[float]:
+    return [float(np.trace(dense.moments(each, layer))) for each in own]
+
+
+def _lengthened(own: Tensors, layer: str, length: float) -> Tensors:
+    named = {n: a for n, a in own.items() if n.startswith(f"{layer}.")}
+    return scaled(named, length / float(np.trace(dense.moments(named, layer))))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_direction_alone_moves_what_others_put_out_no_further_than_its_update(seed) -> None:
+    """On the honest members' own inputs the change stays below the hostile update's own output."""
+    random, width, honest = np.random.default_rng(seed), 40, 4
+    made = []
+    for _ in range(honest):
+        inputs = random.standard_normal((80, width)) * np.exp(random.standard_normal(width))
+        made.append(inputs.T @ inputs / 80)
+    lengths = [np.trace(matrix) for matrix in made]
+    direction = random.standard_normal(width)
+    direction /= np.linalg.norm(direction)
+    hostile = np.outer(direction, direction) * sorted(lengths)[1]
+    rows = [random.standard_normal((3, width)) for _ in range(honest + 1)]
+    without = sum(projected(rows[:honest], [_as_moments(matrix) for matrix in made]))
+    together = [_as_moments(matrix) for matrix in (*made, hostile)]
+    moved = sum(projected(rows, together)) - without
+    inputs = sum(made) / honest
+    output = np.sqrt(np.trace(moved @ inputs @ moved.T))
+    own = np.sqrt(np.trace(rows[-1] @ (inputs + hostile) @ rows[-1].T))
+    others = max(np.sqrt(np.trace(row @ inputs @ row.T)) for row in rows[:honest])
+    assert output <= own + others
+
+
+def _as_moments(matrix: NDArray[np.float64]) -> Moments:
+    values, vectors = np.linalg.eigh(matrix)
+    return Moments(vectors=vectors.T, values=np.maximum(values, 0.0), rest=0.0)
