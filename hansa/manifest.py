@@ -249,6 +249,8 @@ class EvaluationDocument(Figures):
     """Episodes dropped since the world failed in them; not among the episodes."""
     tasks: dict[str, Tally] = Field(default_factory=dict)
     """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    greedy: dict[str, Tally] = Field(default_factory=dict)
+    """The same tasks, played greedily; empty: they were not."""
     validation: Figures | None = None
     """The same on validation tasks, by which adapters are chosen; absent: none were played."""
     seconds: float = 0.0
@@ -285,6 +287,8 @@ class PersonalManifest(Model):
     """Files of the folder; none where the global adapter itself is the choice."""
     tasks: dict[str, Tally] = Field(default_factory=dict)
     """How the choice did on held-out tasks: successes and episodes of each, by its id."""
+    greedy: dict[str, Tally] = Field(default_factory=dict)
+    """The same tasks, played greedily; empty: they were not."""
 
     def figures(self) -> Figures:
         """Its successes among its episodes of held-out tasks."""

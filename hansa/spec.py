@@ -135,6 +135,8 @@ class Evaluation(Model):
     """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard."""
     own_update: bool = False
     """Whether each environment also measures its own update, before it is merged."""
+    greedy: bool = False
+    """Whether it plays the tasks greedily, too: sampling measures sharpness as well as skill."""
 
     def chosen_by(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""

@@ -37,6 +37,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="the result, a JSON file")
     parser.add_argument("--merge", choices=("mean", "auto", "regmean"), default="mean")
     parser.add_argument("--alone", action="store_true", help="no merge: each silo evolves alone")
+    parser.add_argument("--pooled", action="store_true", help="one silo has all worlds")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--epochs", type=int)
@@ -95,6 +96,8 @@ def read_spec(given: argparse.Namespace) -> FederationSpec:
     spec.pop("guard", None)
     for patch in (*patches, _patch(given)):
         spec = methods.merged(spec, patch)
+    if given.pooled:
+        spec = methods.pooled(spec)
     federation = load.build({**document, "spec": spec}, str(path))
     load.check_here(federation)
     if federation.spec.training.optimizer_state != "fresh":

@@ -60,6 +60,7 @@ def commit(
     seconds: float,
     *,
     broken: int = 0,
+    greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if it drew other tokens."""
@@ -75,6 +76,7 @@ def commit(
         successes=sum(episode.success for episode in episodes),
         broken=broken,
         tasks=by_task(episodes),
+        greedy=greedy or {},
         validation=validation,
         seconds=round(seconds, 3),
     )

@@ -86,9 +86,10 @@ def choose(silo: Silo, agent: Agent, evaluation: EvaluationDocument) -> Personal
             trial.see(name, tensors)
     if mode in ("finetune", "best"):
         while_it_helps(trial.see, trial.ratio(GLOBAL), _evolved(silo, agent))
-    tasks = evaluation.tasks
+    tasks, greedy = evaluation.tasks, evaluation.greedy
     if trial.best != GLOBAL:
         tasks = evaluations.by_task(silo.play_held_out(agent, "test", tensors=trial.kept).episodes)
+        greedy = silo.play_greedily(agent, trial.kept)
     silo.watch.lap("personal")
     made = PersonalManifest(
         program=hansa.__version__,
@@ -100,6 +101,7 @@ def choose(silo: Silo, agent: Agent, evaluation: EvaluationDocument) -> Personal
         validation=trial.figures,
         files={} if trial.best == GLOBAL else _store(silo.private, assignment, trial.kept),
         tasks=tasks,
+        greedy=greedy,
     )
     data = put_once(silo.private, _folder(assignment) + keys.MANIFEST, canonical(made.to_json()))
     return _parsed(assignment, data)

@@ -119,6 +119,7 @@ def find_evaluation(silo: Silo) -> EvaluationDocument | None:
 def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
     """Play held-out tasks with the start adapter, and others by which the best is chosen."""
     played = silo.play_held_out(agent, "test")
+    greedy = silo.play_greedily(agent)
     validation = None
     wanted = silo.assignment.settings.evaluation.validation_tasks
     if wanted:
@@ -135,6 +136,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         played.episodes,
         seconds,
         broken=len(played.broken),
+        greedy=greedy,
         validation=validation,
     )
 

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from hansa import adapter, manifest, program
@@ -16,6 +17,7 @@ from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore
 from hansa_client import learners, seeds
 from hansa_client.agent import Agent
+from hansa_client.evaluation import by_task
 from hansa_client.experience import circles
 from hansa_client.experience.shards import Shard, Shards
 from hansa_client.learners import Lesson, Trained
@@ -67,17 +69,33 @@ class Silo:
         wanted: int | None = None,
         tensors: adapter.Tensors | None = None,
         phase: str = "evaluate",
+        *,
+        greedy: bool = False,
     ) -> Played:
-        """Play held-out tasks with the start adapter, or with the one given."""
+        """Play held-out tasks with the start adapter, or with the one given.
+
+        `greedy`: each of them once, with the likeliest tokens, whatever the settings say.
+        """
+        assignment = _greedily(self.assignment) if greedy else self.assignment
 
         def choose(part: Assignment, held_out: Sequence[Task]) -> list[EpisodeJob]:
             return tasks.evaluate_jobs(part, held_out, wanted)
 
-        jobs = mixed_silo.jobs(self.assignment, split, choose)
-        how = self._how(agent, "evaluation", self.assignment.start.round)
+        jobs = mixed_silo.jobs(assignment, split, choose)
+        how = self._how(agent, "evaluation", assignment.start.round)
+        if greedy:
+            how = replace(how, temperature=0.0)
         played = agent.play(jobs, how, phase, tensors)
         self.log_broken(phase, played.broken)
         return played
+
+    def play_greedily(
+        self, agent: Agent, tensors: adapter.Tensors | None = None
+    ) -> dict[str, list[int]]:
+        """The test tasks played greedily, where that is asked for: successes and episodes."""
+        if not self.assignment.settings.evaluation.greedy:
+            return {}
+        return by_task(self.play_held_out(agent, "test", tensors=tensors, greedy=True).episodes)
 
     def play_training(
         self, agent: Agent, shards: Shards, round_: int, tensors: adapter.Tensors | None = None
@@ -171,3 +189,12 @@ class Silo:
         if trained.micro_batch_tokens:
             self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)
         return trained
+
+
+def _greedily(assignment: Assignment) -> Assignment:
+    """The assignment with one episode of each task: greedy ones would all be the same."""
+    settings = assignment.settings
+    once = settings.evaluation.model_copy(update={"samples_per_task": 1})
+    return assignment.model_copy(
+        update={"settings": settings.model_copy(update={"evaluation": once})}
+    )

@@ -48,9 +48,9 @@ class Finished:
             _check_author(key, document.environment, name)
             whose = name if self.is_apart and round_ else ""
             split = results.by_environment(self._run, document, pooled=self._run.kind.pooled)
-            for environment, tasks in split.items():
+            for environment, (tasks, greedy) in split.items():
                 if environment not in self._run.unseen:
-                    yield results.row(self._run, environment, tasks, round_, whose)
+                    yield results.row(self._run, environment, tasks, round_, whose, greedy)
 
     def chosen(self, evaluated: int) -> list[PersonalManifest]:
         """What silos serve themselves, where they choose, after the adapter evaluated last."""
@@ -69,7 +69,7 @@ class Finished:
         """How these do at home, which is all that they are for; a guard may keep another round's
         adapter than the one that they were chosen beside."""
         return [
-            results.row(self._run, one.environment, one.tasks, final, one.environment)
+            results.row(self._run, one.environment, one.tasks, final, one.environment, one.greedy)
             for one in chosen
         ]
 

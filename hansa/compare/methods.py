@@ -14,7 +14,8 @@ CENTRE = "centre"
 """Name of the one environment that a pooled method has."""
 
 _FED_SE: Document = {
-    "experience": {"filter": "success", "history": True},
+    "exploration": {"temperature": 1.0},
+    "experience": {"filter": "success", "history": True, "circles": "keep"},
     "training": {"learner": "success-sft"},
     "aggregation": {"strategy": "mean", "serverStep": 1.0},
     "personalization": "none",

@@ -80,7 +80,9 @@ def _table(shown: Table) -> Section:
     if not shown.lines:
         return section("success", "Success", tag("p", "No run is over yet.", class_="empty"))
     against = [f"against {shown.reference}"] if shown.reference else []
-    heads: list[Child] = ["method", "macro", *against, *shown.environments, "micro", "seeds"]
+    greedy = ["greedy"] if _has_greedy(shown) else []
+    first: list[Child] = ["method", "macro", *greedy, *against]
+    heads = [*first, *shown.environments, "micro", "seeds"]
     rows = [_row(shown, line) for line in shown.lines]
     return section(
         "success",
@@ -92,9 +94,21 @@ def _table(shown: Table) -> Section:
 
 def _row(shown: Table, line: Line) -> list[Child]:
     summary = line.summary
-    against = [_change(line.against)] if shown.reference else []
-    worlds = [_cell(summary.environments[name]) for name in shown.environments]
-    return [line.name, _cell(summary.macro), *against, *worlds, _cell(summary.micro), summary.seeds]
+    cells: list[Child] = [line.name, _cell(summary.macro)]
+    if _has_greedy(shown):
+        cells.append(_greedy(summary.greedy))
+    if shown.reference:
+        cells.append(_change(line.against))
+    cells += [_cell(summary.environments[name]) for name in shown.environments]
+    return [*cells, _cell(summary.micro), summary.seeds]
+
+
+def _greedy(share: float | None) -> str:
+    return "" if share is None else percent(share)
+
+
+def _has_greedy(shown: Table) -> bool:
+    return any(line.summary.greedy is not None for line in shown.lines)
 
 
 def _cell(rate: Interval) -> Html:

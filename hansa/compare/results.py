@@ -1,5 +1,6 @@
 """The result of one run: a small file that is written once, whole, and can be carried anywhere."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,11 @@ from hansa.spec import FederationSpec, differences
 
 RESULTS = "results"
 """Folder of the result files inside that of the comparison."""
+
+
+Tallies = Mapping[str, list[int]]
+"""Successes and episodes of tasks, by their ids."""
+_NONE: Tallies = {}
 
 
 class Row(Model):
@@ -44,6 +50,8 @@ class Row(Model):
     """Independent episodes that these are worth; fewer where tasks were played several times."""
     interval: Annotated[list[float], Field(min_length=2, max_length=2)]
     """Limits of the success, 95 %: Wilson's, clustered by task."""
+    greedy: float | None = None
+    """Share of the tasks that it solves greedily, where they were played so, too."""
 
 
 class Work(Model):
@@ -114,8 +122,10 @@ def file(out: Path, run: Run) -> Path:
     return out / RESULTS / f"{run.id}.json"
 
 
-def row(run: Run, environment: str, tasks: dict[str, list[int]], round_: int, of: str = "") -> Row:
-    """A row from the successes and episodes of each task."""
+def row(
+    run: Run, environment: str, tasks: Tallies, round_: int, of: str = "", greedy: Tallies = _NONE
+) -> Row:
+    """A row from the successes and episodes of each task, sampled and greedy."""
     counts = {name: (each[0], each[1]) for name, each in tasks.items()}
     figure = intervals.clustered(counts)
     return Row(
@@ -131,25 +141,36 @@ def row(run: Run, environment: str, tasks: dict[str, list[int]], round_: int, of
         episodes=sum(played for _, played in counts.values()),
         effective=round(intervals.effective(list(counts.values())) if counts else 0.0, 2),
         interval=[round(figure.low, 6), round(figure.high, 6)],
+        greedy=_share(greedy),
     )
+
+
+def _share(tasks: Tallies) -> float | None:
+    played = sum(each[1] for each in tasks.values())
+    return round(sum(each[0] for each in tasks.values()) / played, 6) if played else None
 
 
 def by_environment(
     run: Run, document: EvaluationDocument, *, pooled: bool
-) -> dict[str, dict[str, list[int]]]:
-    """An evaluation's tasks by environment; pooled ones carry its name.
+) -> dict[str, tuple[Tallies, Tallies]]:
+    """An evaluation's tasks by environment, sampled and greedy; pooled ones carry its name.
 
     By the name of who evaluated that is unclear: a silo may be called as the pool is.
     """
     if not pooled:
-        return {document.environment: document.tasks}
+        return {document.environment: (document.tasks, document.greedy)}
+    sampled, greedy = (_split(run, document, tasks) for tasks in (document.tasks, document.greedy))
+    return {name: (sampled[name], greedy[name]) for name in sampled}
+
+
+def _split(run: Run, document: EvaluationDocument, tasks: Tallies) -> dict[str, Tallies]:
     split: dict[str, dict[str, list[int]]] = {e.name: {} for e in run.silos.spec.environments}
-    for task, counts in document.tasks.items():
+    for task, counts in tasks.items():
         name, _, own = task.partition("/")
         if name not in split:
             raise Garbled(f"evaluation of {document.environment}: tasks: got {task!r}, of no silo")
         split[name][own] = counts
-    return split
+    return dict(split)
 
 
 def write(out: Path, run: Run, result: Result) -> None:

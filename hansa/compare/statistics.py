@@ -30,6 +30,8 @@ class Rate:
     """Independent episodes behind it."""
     weight: float
     """Episodes, by which the micro average counts it."""
+    greedy: float | None = None
+    """Share of the tasks that it solves greedily, where that was played."""
 
 
 Sample = Mapping[str, Rate]
@@ -48,6 +50,8 @@ class Summary:
     """Every episode counts alike."""
     seeds: int
     """Runs behind it."""
+    greedy: float | None = None
+    """Mean over seeds and environments of what is solved greedily; absent where one was not."""
 
 
 def summarize(samples: Mapping[int, Sample]) -> Summary:
@@ -61,7 +65,14 @@ def summarize(samples: Mapping[int, Sample]) -> Summary:
         macro=_interval(means[-2], drawn[:, -2]),
         micro=_interval(means[-1], drawn[:, -1]),
         seeds=len(runs),
+        greedy=mean_of([rate.greedy for run in runs for rate in run.values()]),
     )
+
+
+def mean_of(shares: Sequence[float | None]) -> float | None:
+    """Their mean, where all are known."""
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
 def difference(samples: Mapping[int, Sample], reference: Mapping[int, Sample]) -> Interval | None:

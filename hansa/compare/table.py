@@ -182,6 +182,7 @@ def _rate(rows: Sequence[Row]) -> Rate:
         success=sum(row.success for row in rows) / count,
         effective=sum(row.effective for row in rows) / count,  # all play the same tasks
         weight=sum(row.episodes for row in rows) / count,
+        greedy=statistics.mean_of([row.greedy for row in rows]),
     )
 
 
@@ -228,6 +229,7 @@ def _line_data(line: Line) -> dict[str, Any]:
         "method": line.method,
         "about": line.about,
         "macro": _figures(line.summary.macro),
+        "greedy": None if line.summary.greedy is None else round(line.summary.greedy, 4),
         "against": _figures(line.against) if line.against else None,
         "environments": {n: _figures(f) for n, f in line.summary.environments.items()},
         "micro": _figures(line.summary.micro),

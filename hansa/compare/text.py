@@ -11,16 +11,29 @@ GAP = 2
 def heads(data: Data) -> list[str]:
     """Titles of the columns; what decides comes first, for a narrow screen shows little more."""
     against = [f"against {data['reference']}"] if data["reference"] else []
-    return ["method", "macro", *against, *data["environments"], "micro", "MB", "time", "seeds"]
+    greedy = ["greedy"] if has_greedy(data) else []
+    return [
+        "method",
+        "macro",
+        *greedy,
+        *against,
+        *data["environments"],
+        "micro",
+        "MB",
+        "time",
+        "seeds",
+    ]
 
 
 def cells(data: Data, line: Data) -> list[str]:
     """One line's cells, in per cent."""
     against = [points(line["against"])] if data["reference"] else []
+    greedy = [_share(line.get("greedy"))] if has_greedy(data) else []
     own = bool(line["shares"])
     return [
         line["name"],
         percent(line["macro"]),
+        *greedy,
         *against,
         *(percent(line["environments"][name]) for name in data["environments"]),
         percent(line["micro"]),
@@ -28,6 +41,15 @@ def cells(data: Data, line: Data) -> list[str]:
         span(line["seconds"]) if own else "",
         str(line["seeds"]),
     ]
+
+
+def has_greedy(data: Data) -> bool:
+    """Whether any line says what is solved greedily; results of older versions do not."""
+    return any(line.get("greedy") is not None for line in data["table"])
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
 
 
 def percent(figure: Sequence[float]) -> str:

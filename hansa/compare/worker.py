@@ -104,10 +104,12 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
 def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:
     """Rows of the base, and of adapters in worlds that are not their own."""
     return [
-        results.row(run, environment, tasks, document.adapter.round, whose)
+        results.row(run, environment, tasks, document.adapter.round, whose, greedy)
         for name, document in scored.items()
         for whose in ["" if name in (scoring.BASE, scoring.SHARED) else name]
-        for environment, tasks in results.by_environment(run, document, pooled=True).items()
+        for environment, (tasks, greedy) in results.by_environment(
+            run, document, pooled=True
+        ).items()
         if tasks
     ]
 

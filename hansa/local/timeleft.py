@@ -51,7 +51,8 @@ def _phases(settings: RoundSettings, number: int) -> dict[str, float]:
 def _evaluation(settings: RoundSettings) -> float:
     evaluation = settings.evaluation
     tasks = evaluation.tasks + (evaluation.validation_tasks or 0)
-    return float(tasks * evaluation.samples_per_task)
+    greedy = evaluation.tasks if evaluation.greedy else 0
+    return float(tasks * evaluation.samples_per_task + greedy)
 
 
 def _share(current: CurrentRound, phases: Mapping[str, float], progress: Progress) -> float:

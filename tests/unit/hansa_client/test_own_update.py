@@ -7,8 +7,11 @@ import pytest
 
 from hansa import keys, program
 from hansa.assignment import Assignment
+from hansa.manifest import EvaluationDocument
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.test_round import UPDATE, play, result
+
+EVALUATION = "run/evaluations/maze/00000.json"
 
 
 def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
@@ -40,3 +43,23 @@ def test_the_own_update_is_played_in_a_phase_of_its_own(
     play(MemoryStore(), assign(evaluation={"tasks": 4, "ownUpdate": True}))
     order = [phase for phase, _ in itertools.groupby(said)]
     assert (order.count("evaluate"), order[-1]) == (1, "own")
+
+
+def test_tasks_are_played_greedily_too_once_each_and_the_sampled_ones_stay_the_same(
+    assign: Callable[..., Assignment],
+) -> None:
+    sampled = {"tasks": 3, "samplesPerTask": 2}
+    plain, both = (
+        evaluated(assign(evaluation={**sampled, "greedy": greedy})) for greedy in (False, True)
+    )
+    alone = evaluated(assign(evaluation={"tasks": 3, "temperature": 0}))
+    assert (plain.tasks, plain.greedy) == (both.tasks, {})
+    assert sum(played for _, played in both.tasks.values()) == 6
+    assert both.greedy == alone.tasks, "as by a temperature of 0, though it is 1"
+    assert sum(played for _, played in both.greedy.values()) == 3
+
+
+def evaluated(told: Assignment) -> EvaluationDocument:
+    store = MemoryStore()
+    play(store, told)
+    return EvaluationDocument.model_validate_json(store.objects[EVALUATION])

@@ -229,12 +229,14 @@ def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
             "episodes": 3,
             "successes": 2,
             "tasks": {"maze/a/1": [1, 1], "maze/b": [0, 1], "wordle/c": [1, 1]},
+            "greedy": {"maze/b": [1, 1]},
         }
     )
     found = results.by_environment(run, document, pooled=True)
-    assert found["maze"] == {"a/1": [1, 1], "b": [0, 1]} and found["wordle"] == {"c": [1, 1]}
+    assert found["maze"] == ({"a/1": [1, 1], "b": [0, 1]}, {"b": [1, 1]})
+    assert found["wordle"] == ({"c": [1, 1]}, {})
     alone = results.by_environment(run, document, pooled=False)
-    assert alone == {"centre": document.tasks}, "a silo may have the name of the pool"
+    assert alone == {"centre": (document.tasks, document.greedy)}, "a silo may be called so"
 
 
 # Text and page
@@ -250,6 +252,21 @@ def test_the_markdown_has_every_figure_with_its_limits() -> None:
     assert line.startswith("| fed-se | 25.0 (")
     assert ") |  | 50.0 (40 to 59) | 25.0 (17 to 34) | 0.0 (0 to 2) | 25.0 (" in line
     assert line.endswith(") | 4.00 | 60 s | 1 |")
+
+
+def test_what_is_solved_greedily_has_a_column_where_a_run_has_played_so() -> None:
+    ours, theirs = make_run("fed-se", 1), make_run("fedit", 1)
+    sampled = shared(ours, 50, 25, 0)
+    shares = zip(sampled.rows, (0.9, 0.8, 0.7), strict=True)
+    rows = [row.model_copy(update={"greedy": share}) for row, share in shares]
+    greedy = sampled.model_copy(update={"rows": rows})
+    made = built((ours, greedy), (theirs, shared(theirs, 1, 2, 3)))
+    head, _, line, other = text.markdown(table.to_data(made)).splitlines()
+    assert head.startswith("| method | macro | greedy | against fed-se | babyai |")
+    assert [each.split(" | ")[2] for each in (line, other)] == ["80.0", ""]
+    assert "80.0\u202f%" in page.render(made)
+    one_is_missing = sampled.model_copy(update={"rows": [rows[0], *sampled.rows[1:]]})
+    assert built((ours, one_is_missing)).lines[0].summary.greedy is None
 
 
 def test_a_narrow_terminal_gets_all_columns_in_blocks() -> None:
