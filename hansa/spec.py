@@ -135,6 +135,8 @@ class Evaluation(Model):
     """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard."""
     own_update: bool = False
     """Whether each environment also measures its own update, before it is merged."""
+    alone: bool = False
+    """Whether each silo also evolves alone after the last round, to say what joining brought it."""
 
     def chosen_by(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
@@ -255,6 +257,11 @@ class FederationSpec(Model):
         self.aggregation.check_step()
         self.aggregation.check_members(len(self.environments))
         self._check_guard()
+        if self.evaluation.alone and self.aggregation.strategy == "none":
+            raise ValueError(
+                "evaluation.alone: got true, and with aggregation.strategy none every silo is "
+                "alone already, expected false or another strategy"
+            )
         self.training.check_exploration(
             self.exploration.tasks_per_round,
             self.exploration.samples_per_task,
