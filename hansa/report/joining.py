@@ -40,7 +40,7 @@ def _alone(data: ReportData) -> list[Child]:
             for line in lines
         ],
         caption="Success alone, by the shared adapter, and of what is served",
-        class_="figures",
+        class_="prose",
     )
     return [tag("p", lead, class_="lead"), shown, tag("p", hint, class_="hint")]
 
