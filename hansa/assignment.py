@@ -68,6 +68,8 @@ class Assignment(Model):
     """The silo's private store; absent: `storage`."""
     evaluate: bool = True
     """Whether the client evaluates the start adapter first."""
+    alone_rounds: Count = 0
+    """Rounds that the silo also evolves alone, from the base, to compare; 0: it does not."""
     members: list[Member] = Field(default_factory=list)
     """Updates to aggregate."""
     minimum: Annotated[int, Field(ge=1)] = 1
@@ -133,7 +135,7 @@ class Assignment(Model):
 
 PHASES = frozenset(
     {
-        *("load", "evaluate", "explore", "train", "own", "personal", "send"),
+        *("load", "evaluate", "explore", "train", "own", "alone", "personal", "send"),
         *("read", "aggregate", "write"),
     }
 )
@@ -208,9 +210,11 @@ class EvaluateReport(Model):
     personal: Figures | None = None
     """How what the silo serves itself did on the same tasks, where the spec lets it choose."""
     serves: Annotated[
-        str, Field(pattern=r"^(global|own|mix-[0-9]{1,2}|finetuned-[0-9]{1,5})?$")
+        str, Field(pattern=r"^(global|own|alone|mix-[0-9]{1,2}|finetuned-[0-9]{1,5})?$")
     ] = ""
     """What it chose, as a code."""
+    alone: Figures | None = None
+    """How the silo does on the same tasks after evolving alone, where the spec asks for it."""
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 
@@ -308,6 +312,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     private = federation.spec.environment(name).experience_storage
     every = current.settings.evaluation.every_rounds
     start = frozen.start or current.start
+    is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
     return Assignment(
         **{**_common(federation, current), "start": start},
         own_start=frozen.start is not None,
@@ -320,6 +325,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
         evaluate=current.kind == "evaluate" or start.round % every == 0,
+        alone_rounds=federation.status.completed if is_compared else 0,
     )
 
 

@@ -87,6 +87,11 @@ def finetuned(private_prefix: str, environment: str, round_: int, number: int) -
     return f"{folder}finetuned-{number:05d}.safetensors"
 
 
+def alone_prefix(private_prefix: str, environment: str, round_: int) -> str:
+    """Where the silo evolves alone for comparison after a round, laid out like a federation."""
+    return f"{experience_root(private_prefix, environment)}alone/{round_:05d}"
+
+
 def scores_root(prefix: str, name: str) -> str:
     """A place of its own for scoring one adapter outside any round, laid out like a federation."""
     return _under(prefix, f"scores/{name}")

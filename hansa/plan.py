@@ -124,7 +124,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         opened_at=draft.now,
         start=start,
         settings=RoundSettings.of(spec, status.step_factor),
-        participation=_participation(spec, kind, start.round),
+        participation=_participation(spec, kind, status, start.round),
         guard=spec.guard,
         environments=[
             RoundEnvironment(
@@ -140,12 +140,16 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
     )
 
 
-def _participation(spec: FederationSpec, kind: Kind, newest: int) -> Participation:
-    """Where silos may evolve on alone after the last round, there is time for as many rounds."""
+def _participation(
+    spec: FederationSpec, kind: Kind, status: FederationStatus, newest: int
+) -> Participation:
+    """Where silos evolve alone after the last round, on or anew, there is time for those rounds."""
     rules = spec.participation
-    if kind == "round" or spec.personalization not in ("finetune", "best"):
+    on = newest if spec.personalization in ("finetune", "best") else 0
+    anew = status.completed if spec.evaluation.alone else 0
+    if kind == "round" or not on + anew:
         return rules
-    seconds = min(rules.round_timeout_seconds * (1 + newest), MAX_SECONDS)
+    seconds = min(rules.round_timeout_seconds * (1 + on + anew), MAX_SECONDS)
     return rules.model_copy(update={"round_timeout_seconds": seconds})
 
 

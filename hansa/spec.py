@@ -137,6 +137,8 @@ class Evaluation(Model):
     """Whether each environment also measures its own update, before it is merged."""
     greedy: bool = False
     """Whether it plays the tasks greedily, too: sampling measures sharpness as well as skill."""
+    alone: bool = False
+    """Whether each silo also evolves alone after the last round, to say what joining brought it."""
 
     def chosen_by(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
@@ -257,6 +259,11 @@ class FederationSpec(Model):
         self.aggregation.check_step()
         self.aggregation.check_members(len(self.environments))
         self._check_guard()
+        if self.evaluation.alone and self.aggregation.strategy == "none":
+            raise ValueError(
+                "evaluation.alone: got true, and with aggregation.strategy none every silo is "
+                "alone already, expected false or another strategy"
+            )
         self.training.check_exploration(
             self.exploration.tasks_per_round,
             self.exploration.samples_per_task,

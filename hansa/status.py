@@ -246,7 +246,12 @@ class EnvironmentStatus(Model):
     personal: str = ""
     """Success of what it serves by spec.personalization, on the tasks of `success`."""
     serves: str = ""
-    """What that is: global, own, mix-25 to mix-75 (per cent of its own), finetuned-N (rounds)."""
+    """What that is: global, own, mix-25 to mix-75 (per cent of its own), finetuned-N (rounds) or
+    alone."""
+    alone: str = ""
+    """Success after evolving alone (spec.evaluation.alone), on the tasks of `success`."""
+    joined: str = ""
+    """What joining brought: what it serves less what it had alone, with 95 % limits."""
     explored: Count = 0
     """Episodes played in its last finished round."""
     succeeded: Count = 0

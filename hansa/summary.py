@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hansa import keys, names
 from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
-from hansa.policy import apart, guard
+from hansa.policy import apart, guard, joined
 from hansa.status import (
     AdapterStatus,
     BestAdapter,
@@ -88,16 +88,22 @@ def record_evaluation(
 def record_personal(
     status: FederationStatus, name: str, report: EvaluateReport
 ) -> FederationStatus:
-    """What an environment serves itself, and how that does."""
+    """What an environment serves itself, what it would have had alone, and how both do."""
     ratio = report.personal.ratio if report.personal else None
-    if ratio is None:
+    if ratio is not None:
+        status = _change_environment(status, name, personal=f"{ratio:.3f}", serves=report.serves)
+    alone = report.alone.ratio if report.alone else None
+    if report.alone is None or alone is None:
         return status
-    return _change_environment(status, name, personal=f"{ratio:.3f}", serves=report.serves)
+    served = report.evaluation if ratio is None or report.personal is None else report.personal
+    sentence = joined.sentence(served, report.alone, report.evaluation.effective)
+    return _change_environment(status, name, alone=f"{alone:.3f}", joined=sentence)
 
 
 def forget_personal(status: FederationStatus) -> FederationStatus:
     """The status while what silos serve is chosen anew; they may have stopped choosing."""
-    lines = [e.model_copy(update={"personal": "", "serves": ""}) for e in status.environments]
+    nothing = dict.fromkeys(("personal", "serves", "alone", "joined"), "")
+    lines = [e.model_copy(update=nothing) for e in status.environments]
     return status.model_copy(update={"environments": lines})
 
 

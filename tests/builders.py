@@ -81,6 +81,7 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
             evaluation=evaluation,
             personal=Figures(episodes=10, successes=8) if chooses else None,
             serves="mix-50" if chooses else "",
+            alone=Figures(episodes=10, successes=1) if told.alone_rounds else None,
         )
     return ClientReport(
         environment=index,

@@ -29,6 +29,7 @@ LONGEST_FIRST = (
     "tests/local/test_strange_world.py",
     "tests/crash/test_random_kills.py",
     "tests/crash/test_aggregator.py",
+    "tests/crash/test_alone.py",
     "tests/crash/test_twin.py",
     "tests/local/test_guard.py",
     "tests/local/test_personal.py",

@@ -21,7 +21,7 @@ PROGRAM = "client"
 BUILTIN = "builtin:"
 """Sources of models that need torch alone."""
 SLOW_IMPORTS = (
-    "hansa_client.round",
+    "hansa_client.last",
     "torch",
     "hansa_client.decoding.protocol",
     "hansa_client.models.builtin.lora",
@@ -43,7 +43,7 @@ BABYAI = "babyai"
 
 def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     """The assignment's round, in its own object stores."""
-    from hansa_client import round  # numpy comes with it: `warm` must go first
+    from hansa_client import last, round  # numpy comes with it: `warm` must go first
     from hansa_client.silo import Silo
 
     if assignment.role == "aggregator":
@@ -53,7 +53,7 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     if assignment.experience_storage:
         private = S3Store(assignment.experience_storage, path="experienceStorage.s3")
     silo = Silo(assignment, exchange, private, logs.get(PROGRAM))
-    play = round.play_round if assignment.role == "client" else round.evaluate_only
+    play = round.play_round if assignment.role == "client" else last.evaluate_only
     return play(silo)
 
 

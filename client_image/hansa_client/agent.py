@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from pathlib import Path
 
 from hansa import adapter, keys, manifest, program
 from hansa.adapter import Tensors
@@ -20,19 +21,27 @@ from hansa_client.rollout import episodes, tasks
 class Agent:
     """Plays and learns; nothing is loaded before it is needed."""
 
-    def __init__(self, assignment: Assignment, store: ObjectStore) -> None:
+    def __init__(
+        self, assignment: Assignment, store: ObjectStore, twin: Agent | None = None
+    ) -> None:
+        """A twin is an agent with other adapters, whose base model this one uses, too."""
         self._assignment = assignment
         self._store = store
-        self._folder = model.resolve(assignment.model.source, assignment.storage)
+        self._twin = twin
+        self._folder: Path = (
+            twin._folder if twin else model.resolve(assignment.model.source, assignment.storage)
+        )
 
     @cached_property
     def base_model(self) -> str:
         """Digest of the base model's files."""
-        return model.digest(self._folder)
+        return self._twin.base_model if self._twin else model.digest(self._folder)
 
     @cached_property
     def base(self) -> Base:
         """The loaded base model."""
+        if self._twin:
+            return self._twin.base
         threads = self._assignment.settings.training.cpu_threads
         return model.load(self._assignment.model.source, self._folder, threads)
 

@@ -57,6 +57,8 @@ SHARES = (25, 50, 75)
 """Per cent of the silo's own update in a mix."""
 GLOBAL = "global"
 """The candidate that is always there."""
+ALONE = "alone"
+"""What the silo would have had without the others; there where evaluation.alone asks for it."""
 PATIENCE = 2
 """Rounds alone in a row that may bring nothing; the last of them cost time, and no success."""
 _PURPOSE = "personal"
@@ -77,8 +79,13 @@ def find(private: ObjectStore, assignment: Assignment) -> PersonalManifest | Non
         return None
 
 
-def choose(silo: Silo, agent: Agent, evaluation: EvaluationDocument) -> PersonalManifest:
-    """Try all candidates on validation tasks, keep the best one, and measure it."""
+def choose(
+    silo: Silo, agent: Agent, evaluation: EvaluationDocument, alone: Tensors | None = None
+) -> PersonalManifest:
+    """Try all candidates on validation tasks, keep the best one, and measure it.
+
+    What the silo evolved alone from the base is one of them, where it is known.
+    """
     assignment, trial = silo.assignment, Trial(silo, agent)
     mode = assignment.settings.personalization
     if mode in ("interpolate", "best"):
@@ -86,6 +93,8 @@ def choose(silo: Silo, agent: Agent, evaluation: EvaluationDocument) -> Personal
             trial.see(name, tensors)
     if mode in ("finetune", "best"):
         while_it_helps(trial.see, trial.ratio(GLOBAL), _evolved(silo, agent))
+    if alone:
+        trial.see(ALONE, alone)
     tasks, greedy = evaluation.tasks, evaluation.greedy
     if trial.best != GLOBAL:
         tasks = evaluations.by_task(silo.play_held_out(agent, "test", tensors=trial.kept).episodes)
@@ -271,7 +280,8 @@ def _folder(assignment: Assignment) -> str:
 def _inputs(assignment: Assignment) -> dict[str, object]:
     mode = assignment.settings.personalization
     own = {"adapter_sha256": assignment.start.sha256, "personalization": mode}
-    return {**assignment.evaluation_inputs(), **own}
+    more = {"aloneRounds": assignment.alone_rounds} if assignment.alone_rounds else {}
+    return {**assignment.evaluation_inputs(), **own, **more}
 
 
 def _parsed(assignment: Assignment, data: bytes) -> PersonalManifest:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from hansa import adapter, keys, program
-from hansa.assignment import Assignment, ClientReport, EvaluateReport
+from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import EvaluationDocument, Figures, Learning
 from hansa_client import evaluation as evaluations
 from hansa_client import figures, personalize, send
@@ -50,27 +50,6 @@ def play_round(silo: Silo) -> ClientReport:
     if not own and is_own_wanted(silo, committed):
         own = evaluate_own(silo, agent, committed)
     return report(silo, committed, start, own)
-
-
-def evaluate_only(silo: Silo) -> EvaluateReport:
-    """Measure the start adapter, or find it measured already, and report it."""
-    assignment = silo.assignment
-    owner = silo.owner()
-    start = find_evaluation(silo)
-    served = personalize.find(silo.private, assignment)
-    is_choice_open = personalize.is_wanted(assignment) and not served
-    if not start or is_choice_open:
-        check_world(silo)
-        agent = silo.load(owner)
-        start = start or evaluate(silo, agent)
-        served = personalize.choose(silo, agent, start) if is_choice_open else served
-    return EvaluateReport(
-        environment=assignment.environments.index(assignment.environment),
-        evaluation=evaluations.report(start),
-        personal=served.figures() if served else None,
-        serves=served.choice if served else "",
-        seconds=silo.watch.seconds,
-    )
 
 
 def check_world(silo: Silo) -> DemonstrationFiles:

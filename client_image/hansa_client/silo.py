@@ -1,5 +1,7 @@
 """One silo at work: its stores, its clock, and the steps that its Jobs are made of."""
 
+from __future__ import annotations
+
 import random
 import time
 from collections.abc import Sequence
@@ -45,11 +47,26 @@ class Silo:
         self.private = private
         self.log = log
         self.watch = Stopwatch(clock)
+        self._clock = clock
+        self._agent: Agent | None = None
+        self._host: Silo | None = None
+
+    def alone(self, assignment: Assignment) -> Silo:
+        """This silo with an assignment of its own making: all of it is in the private store."""
+        silo = Silo(assignment, self.private, self.private, self.log, self._clock)
+        silo._host = self  # whose base model it plays and trains, loaded once
+        return silo
 
     def load(self, owner: FederationDocument | None) -> Agent:
-        """The agent, with the same base model as the others have."""
+        """The agent, with the same base model as the others have; loaded once."""
+        if self._agent is None:
+            self._agent = self._loaded(owner)
+        return self._agent
+
+    def _loaded(self, owner: FederationDocument | None) -> Agent:
         assignment = self.assignment
-        agent = Agent(assignment, self.exchange)
+        twin = self._host.load(self._host.owner()) if self._host else None
+        agent = Agent(assignment, self.exchange, twin)
         if owner and owner.base_model != agent.base_model:
             theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
             manifest.check_same_run(assignment.storage.prefix, theirs, ours)

@@ -116,6 +116,7 @@ def after_failure(folder: "RunDir") -> str:
 
 
 def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
+    from hansa.cli.runscreen import in_one_line
     from hansa.local.display import mean
     from hansa.words import count
 
@@ -135,6 +136,8 @@ def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
     for line in status.environments:
         if line.serves and line.personal:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
+        if line.joined:
+            say(in_one_line(line))
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansa.status import Federation
+from hansa.policy import joined
+from hansa.status import EnvironmentStatus, Federation
 from hansa.words import count
 
 
@@ -31,10 +32,27 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
     for line in status.environments:
         if line.gain:
             gain = 100 * float(line.gain)
-            pays = f"{float(line.own):.1%} alone, merging brought {gain:+.1f} points"
+            pays = f"{float(line.own):.1%} before merging, which brought {gain:+.1f} points"
             yield Text(f"  {line.name}: {pays}")
         if line.serves:
             yield Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
+        if line.joined:
+            yield Text(f"  {in_one_line(line)}")
+
+
+def in_one_line(line: EnvironmentStatus) -> str:
+    """What an environment had alone, has and serves, and what joining brought it."""
+    return joined.line(
+        line.name,
+        alone=_percent(line.alone),
+        shared=_percent(line.success),
+        served=_percent(line.personal),
+        sentence=line.joined,
+    )
+
+
+def _percent(ratio: str) -> str:
+    return f"{float(ratio):.1%}" if ratio else ""
 
 
 def _history(federation: Federation) -> Table:

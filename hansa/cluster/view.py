@@ -18,6 +18,7 @@ from hansa.cluster.state import (
     status,
 )
 from hansa.cluster.words import ago, ahead, clock, ratio
+from hansa.policy import joined
 from hansa.words import count
 
 SHOWN_EVENTS = 8
@@ -54,7 +55,7 @@ class Screen:
     tables: list[Table]
     """Conditions, environments, history, events; those without rows are left out."""
     footer: list[str]
-    """The adapter, and what could not be read."""
+    """What joining brought, the adapter, and what could not be read."""
 
 
 def listing(federations: Iterable[Data], now: datetime, *, wide: bool, spaces: bool) -> Table:
@@ -96,7 +97,7 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
         lines=waits(federation, now),
         warnings=[*warnings, *([CHECK] if warnings else [])],
         tables=[table for table in tables if table.rows],
-        footer=_footer(look),
+        footer=[*_joined(federation, wide=wide), *_footer(look)],
     )
 
 
@@ -171,7 +172,8 @@ def _environments(look: Look, now: datetime, *, wide: bool) -> Table:
     lines = list(status(federation).get("environments") or ())
     lines.sort(key=lambda e: ORDER.index(e["state"]) if e.get("state") in ORDER else 0)
     limit = len(lines) if wide else SHOWN_ENVIRONMENTS
-    more = ("EXPLORED", "EXPERIENCE", "OWN", "GAIN", "POD") if wide else ()
+    measured = ("OWN", "GAIN", "ALONE", "SERVED")
+    more = ("EXPLORED", "EXPERIENCE", *measured, "POD") if wide else ()
     return Table(
         titles=("ENVIRONMENT", "STATE", "ATTEMPT", "SUCCESS", "UNTIL", *more, "JOB", "MESSAGE"),
         rows=[_environment(look, line, now, wide=wide) for line in lines[:limit]],
@@ -186,8 +188,13 @@ def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[
     wait = environment_wait(open_, environment, _created(look, line.get("job") or "", pod))
     explored = f"{line.get('succeeded', 0)}/{line['explored']}" if line.get("explored") else ""
     explored += f" ({line['broken']} broken)" if line.get("broken") else ""
-    alone = ratio(line.get("own")), str(line.get("gain") or "")
-    more = (explored, str(line.get("experience") or ""), *alone, pod_state(pod)) if wide else ()
+    measured = (
+        ratio(line.get("own")),
+        str(line.get("gain") or ""),
+        ratio(line.get("alone")),
+        ratio(line.get("personal")),
+    )
+    more = (explored, str(line.get("experience") or ""), *measured, pod_state(pod)) if wide else ()
     return (
         str(line["name"]),
         str(line.get("state") or ""),
@@ -269,6 +276,24 @@ def event_time(event: Data) -> datetime | None:
         if moment := parse_time(text):
             return moment
     return parse_time((event.get("metadata") or {}).get("creationTimestamp"))
+
+
+def _joined(federation: Data, *, wide: bool) -> list[str]:
+    """What joining brought each environment, where that was measured."""
+    lines = [line for line in status(federation).get("environments") or () if line.get("joined")]
+    shown = lines if wide else lines[:SHOWN_ENVIRONMENTS]
+    more = [f"and {len(lines) - len(shown)} more: -o wide"] if len(lines) > len(shown) else []
+    return [*(_joined_line(line) for line in shown), *more]
+
+
+def _joined_line(line: Data) -> str:
+    return joined.line(
+        line["name"],
+        alone=ratio(line.get("alone")),
+        shared=ratio(line.get("success")),
+        served=ratio(line.get("personal")),
+        sentence=line["joined"],
+    )
 
 
 def _footer(look: Look) -> list[str]:

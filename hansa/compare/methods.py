@@ -19,6 +19,7 @@ _FED_SE: Document = {
     "training": {"learner": "success-sft"},
     "aggregation": {"strategy": "mean", "serverStep": 1.0},
     "personalization": "none",
+    "evaluation": {"alone": False},  # local-evolution is that, once for all methods
 }
 _SHOWN_ONLY: Document = {"exploration": {"tasksPerRound": 0}}
 _APART: Document = {"aggregation": {"strategy": "none"}}

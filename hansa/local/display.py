@@ -117,8 +117,8 @@ class LiveDisplay:
     def _left(self, federation: Federation, progress: dict[str, dict[str, Any]]) -> str:
         if federation.status.phase != "Running":
             return ""
-        if _is_choosing(federation):
-            return ", silos choose what they serve"
+        if unknown := _unknown(federation):
+            return f", {unknown}"
         done, whole = timeleft.work(federation, progress)
         if self._done_before is None:  # what an earlier command did says nothing about the pace
             self._done_before = done
@@ -141,12 +141,14 @@ class LiveDisplay:
         )
 
 
-def _is_choosing(federation: Federation) -> bool:
-    """Whether silos personalize, which takes as many rounds as it takes."""
+def _unknown(federation: Federation) -> str:
+    """What silos do after the last round, which takes as many rounds as it takes."""
     current = federation.status.current
-    return federation.spec.personalization != "none" and (
-        current is not None and current.kind == "evaluate"
-    )
+    if current is None or current.kind == "round":
+        return ""
+    if federation.spec.personalization != "none":
+        return "silos choose what they serve"
+    return "silos evolve alone, to compare" if federation.spec.evaluation.alone else ""
 
 
 def _table(federation: Federation, progress: dict[str, dict[str, Any]]) -> Table:

@@ -21,7 +21,7 @@ def work(federation: Federation, progress: Progress) -> tuple[float, float]:
     status, spec = federation.status, federation.spec
     settings = RoundSettings.of(spec)
     rounds = [sum(_phases(settings, number).values()) for number in range(1, spec.rounds + 1)]
-    last = _evaluation(settings)
+    last = _evaluation(settings) + _alone(settings, spec.rounds)
     done = sum(rounds[: status.completed])
     current = status.current
     if status.completed >= spec.rounds and (current is None or current.kind == "round"):
@@ -46,6 +46,14 @@ def _phases(settings: RoundSettings, number: int) -> dict[str, float]:
     evaluate = _evaluation(settings) if is_due else 0.0
     explore = float(exploration.tasks_per_round * exploration.samples_per_task)
     return {"evaluate": evaluate, "explore": explore, "train": TRAINING * (evaluate + explore)}
+
+
+def _alone(settings: RoundSettings, rounds: int) -> float:
+    """Work of a silo that evolves alone after the last round, to compare."""
+    if not settings.evaluation.alone:
+        return 0.0
+    evolving = [_phases(settings, number) for number in range(1, rounds + 1)]
+    return sum(one["explore"] + one["train"] for one in evolving) + _evaluation(settings)
 
 
 def _evaluation(settings: RoundSettings) -> float:

@@ -12,7 +12,40 @@ def sections(data: ReportData) -> list[Section]:
 
 
 def _joining(data: ReportData) -> list[Section]:
-    """The comparison, where environments measured their own updates (evaluation.ownUpdate)."""
+    """By evolving alone (evaluation.alone), and by own updates (evaluation.ownUpdate)."""
+    parts = [*_alone(data), *_merging(data)]
+    return [section("joining", "Does joining pay?", *parts)] if parts else []
+
+
+def _alone(data: ReportData) -> list[Child]:
+    """What each silo would have had alone, the shared adapter, and what it serves."""
+    lines = [line for line in data.federation.status.environments if line.joined]
+    if not lines:
+        return []
+    lead = (
+        "After the last round each silo also evolved alone, from the base, for as many rounds with "
+        "the same settings. All adapters played the same held-out tasks."
+    )
+    hint = "In brackets: 95\u202f% limits of what is served less what was had alone (Newcombe)."
+    shown = table(
+        ["environment", "alone", "shared", "served", "what joining brought"],
+        [
+            [
+                line.name,
+                percent(float(line.alone)),
+                percent(float(line.success)) if line.success else "",
+                percent(float(line.personal or line.success)) if line.success else "",
+                line.joined,
+            ]
+            for line in lines
+        ],
+        caption="Success alone, by the shared adapter, and of what is served",
+        class_="prose",
+    )
+    return [tag("p", lead, class_="lead"), shown, tag("p", hint, class_="hint")]
+
+
+def _merging(data: ReportData) -> list[Child]:
     rows = [row for name in data.environments if (row := _row(data, name))]
     if not rows:
         return []
@@ -27,7 +60,7 @@ def _joining(data: ReportData) -> list[Section]:
     )
     below = tag("p", hint, class_="hint")
     above = tag("p", lead, class_="lead")
-    return [section("joining", "Does joining pay?", above, shown, below)]
+    return [above, shown, below]
 
 
 def _row(data: ReportData, name: str) -> list[Child] | None:
@@ -89,4 +122,9 @@ def in_words(choice: str) -> str:
         return f"a mix with {number}\u202f% of its own update"
     if kind == "finetuned":
         return f"evolved alone for {number} more round{'' if number == '1' else 's'}"
-    return {"global": "the global adapter", "own": "its own last update"}.get(choice, choice)
+    words = {
+        "global": "the global adapter",
+        "own": "its own last update",
+        "alone": "what it evolved alone",
+    }
+    return words.get(choice, choice)

@@ -60,6 +60,12 @@ OWN_SUCCESS = Metric(
     labels=_with("environment"),
     help="Success of an environment's own newest update before it was merged, on the same tasks.",
 )
+ALONE_SUCCESS = Metric(
+    name="hansa_alone_success_ratio",
+    type="gauge",
+    labels=_with("environment"),
+    help="Success of an environment that evolved alone after the last round, on the same tasks.",
+)
 JOINING_GAIN = Metric(
     name="hansa_joining_gain_ratio",
     type="gauge",
@@ -177,6 +183,7 @@ METRICS: tuple[Metric, ...] = (
     ROUNDS_COMPLETED,
     SUCCESS,
     OWN_SUCCESS,
+    ALONE_SUCCESS,
     JOINING_GAIN,
     ROLLBACKS,
     ROUND_SECONDS,

@@ -36,6 +36,7 @@ PER_ENVIRONMENT = (
     table.EXPERIENCE,
     table.SUCCESS,
     table.OWN_SUCCESS,
+    table.ALONE_SUCCESS,
     table.JOINING_GAIN,
     table.TASKS_SOLVED,
     table.POLICY_ENTROPY,
@@ -114,6 +115,7 @@ class Recorder:
             for metric, ratio in (
                 (table.SUCCESS, environment.success),
                 (table.OWN_SUCCESS, environment.own),
+                (table.ALONE_SUCCESS, environment.alone),
                 (table.JOINING_GAIN, environment.gain),
             ):
                 if ratio:

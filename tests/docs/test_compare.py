@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from hansa.compare import comparison
+from hansa.manifest import Figures
+from hansa.policy import joined
 from hansa.spec import PersonalizationMode, differences
 from tests import small
 from tests.small import hansa
@@ -141,6 +143,12 @@ def test_the_pictures_are_generated(name: str) -> None:
 def test_every_way_to_personalize_is_explained() -> None:
     modes = PersonalizationMode.__args__  # type: ignore[attr-defined]
     assert [mode for mode in modes if f"| `{mode}` |" not in PAGE] == []
+
+
+@pytest.mark.parametrize("served, alone", [(68, 50), (53, 50), (50, 68)])
+def test_what_joining_may_bring_is_shown_as_it_is_said(served: int, alone: int) -> None:
+    figures = [Figures(episodes=100, successes=successes) for successes in (served, alone)]
+    assert f"\n{joined.sentence(*figures)}\n" in PAGE
 
 
 def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:

@@ -26,6 +26,8 @@ LAYERS = (
     ("silo",),
     ("personalize",),
     ("round",),
+    ("alone",),
+    ("last",),
     ("commands", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

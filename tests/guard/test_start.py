@@ -18,7 +18,8 @@ from hansa import logs
 from hansa.assignment import Assignment
 from hansa.store.s3 import preload
 from hansa_client import __main__
-from hansa_client.round import evaluate_only, play_round
+from hansa_client.last import evaluate_only
+from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.memory_store import MemoryStore
 preload()

@@ -1,4 +1,4 @@
-"""What silos serve themselves: chosen at the end of a run, kept with them, pulled by name."""
+"""What silos serve themselves, and what joining brought them: said at the end of a run."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("personal")
     manifest = small.write_manifest(
-        folder, rounds=1, evaluation={"tasks": 4}, personalization="interpolate"
+        folder, rounds=1, evaluation={"tasks": 4, "alone": True}, personalization="interpolate"
     )
     with small.Run(manifest, folder / "run") as begun:
         begun.finish()
@@ -34,6 +34,19 @@ def test_the_status_says_what_each_silo_serves(run: Path) -> None:
     page = (run / "report.html").read_text()  # its contents name the section, too
     told = page[page.rindex("What each silo serves") :].partition("</section>")[0]
     assert all(in_words(choice) in told for choice in serves.values())
+
+
+def test_what_joining_brought_is_said_wherever_one_looks(run: Path) -> None:
+    shown = hansa("status", "--out", run).stdout
+    said = run.with_name("run.stderr").read_text()
+    page = (run / "report.html").read_text()
+    for line in small.status(run)["environments"]:
+        ratios = {"alone": line["alone"], "shared": line["success"], "served": line["personal"]}
+        figures = ", ".join(f"{title} {float(ratio):.1%}" for title, ratio in ratios.items())
+        sentence = f"{line['name']}: {figures}: {line['joined']}"
+        assert line["joined"].startswith("joining ")
+        assert sentence in " ".join(shown.split()) and sentence in said
+        assert line["joined"] in page
 
 
 @pytest.mark.parametrize("environment", small.ENVIRONMENTS)

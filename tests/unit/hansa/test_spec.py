@@ -167,3 +167,9 @@ def test_an_assignment_says_where_experience_goes(given: dict[str, Any], bucket:
 def test_a_step_that_fits_a_mean_is_refused_where_none_is_taken(strategy: str) -> None:
     with pytest.raises(ValidationError, match=f"serverStep: got auto with {strategy}"):
         make(aggregation={"serverStep": "auto", "strategy": strategy, "faulty": 0})
+
+
+def test_a_silo_that_shares_nothing_cannot_be_compared_with_itself_alone() -> None:
+    sentence = "evaluation.alone: got true, and with aggregation.strategy none every silo is alone"
+    with pytest.raises(ValidationError, match=sentence):
+        make(aggregation={"strategy": "none"}, evaluation={"alone": True})

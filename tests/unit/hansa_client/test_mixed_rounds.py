@@ -10,8 +10,9 @@ from hansa.assignment import Assignment
 from hansa.errors import PermanentError
 from hansa_client import figures
 from hansa_client.experience.shards import Shards
+from hansa_client.last import evaluate_only
 from hansa_client.rollout import mixed_silo, tasks
-from hansa_client.round import evaluate_only, play_round
+from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, OptionError, make
 from tests.memory_store import MemoryStore

@@ -15,8 +15,9 @@ from hansa.manifest import PersonalManifest, sha256
 from hansa_client import learners, personalize
 from hansa_client.agent import Agent
 from hansa_client.experience.shards import Shards, decode, encode
+from hansa_client.last import evaluate_only
 from hansa_client.learners import Lesson
-from hansa_client.round import evaluate_only, play_round
+from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
 from tests.memory_store import MemoryStore

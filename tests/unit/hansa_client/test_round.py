@@ -14,8 +14,9 @@ from hansa.assignment import Assignment, ClientReport
 from hansa.errors import AnotherRun, Corrupt
 from hansa.manifest import FederationDocument, canonical, sha256
 from hansa_client.experience.shards import Shards
+from hansa_client.last import evaluate_only
 from hansa_client.models import base_model
-from hansa_client.round import evaluate_only, play_round
+from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore

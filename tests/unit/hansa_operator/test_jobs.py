@@ -217,6 +217,11 @@ def test_a_silo_that_evolves_on_alone_may_take_as_long_as_all_rounds() -> None:
     assert job["spec"]["activeDeadlineSeconds"] == 3 * 3600 + 600
 
 
+def test_a_silo_that_evolves_alone_anew_may_take_as_long_as_all_rounds() -> None:
+    job = build_job(make_federation(rounds=2, evaluation={"alone": True}), role="evaluate")
+    assert job["spec"]["activeDeadlineSeconds"] == 3 * 3600 + 600
+
+
 def test_a_new_attempt_uses_the_newest_pod_template() -> None:
     ready, request = advance(make_federation(), "client")
     edited = ready.model_copy(

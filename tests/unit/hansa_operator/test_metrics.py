@@ -157,6 +157,12 @@ def test_tasks_solved_and_entropy_are_those_of_the_newest_answer() -> None:
     assert run.value("hansa_policy_entropy_nats", environment="maze") == 0.5
 
 
+def test_what_an_environment_would_have_had_alone_is_shown_where_it_was_measured() -> None:
+    for asked, expected in ((True, 0.1), (False, None)):
+        run = Run("maze", rounds=1, evaluation={"alone": asked}).passes()
+        assert run.value("hansa_alone_success_ratio", environment="maze") == expected
+
+
 def test_a_suspended_federation_counts_nothing() -> None:
     run = Run("maze").passes(2)
     run.federation = with_spec(run.federation, suspend=True)

@@ -93,6 +93,26 @@ def test_a_finished_federation_shows_its_adapter_and_its_history() -> None:
     ]
 
 
+def test_what_joining_brought_each_environment_is_said_below() -> None:
+    asked = make_federation(rounds=1, evaluation={"alone": True}, personalization="best")
+    done = run(asked, lambda request: make_job(request, "succeeded"), until=30)
+    shown = screen(look_at(done), later(60), wide=True)
+    sentence = "joining brought you +70.0 points (+26.6 to +86.5)"
+    assert shown.footer[0] == f"babyai: alone 10.0%, shared 50.0%, served 80.0%: {sentence}"
+    assert shown.footer[-1].startswith("adapter of round 1")
+    row = rows(shown, "ENVIRONMENT")["babyai"]
+    assert (row["ALONE"], row["SUCCESS"], row["SERVED"]) == ("10.0%", "50.0%", "80.0%")
+
+
+def test_what_joining_brought_many_is_cut_to_a_screen() -> None:
+    names = [f"silo-{i:02d}" for i in range(30)]
+    asked = make_federation(*names, rounds=1, evaluation={"alone": True})
+    done = run(asked, lambda request: make_job(request, "succeeded"), until=30)
+    short, whole = (screen(look_at(done), later(1), wide=wide) for wide in (False, True))
+    assert short.footer[20] == "and 10 more: -o wide"
+    assert len(whole.footer) == 30 + 1
+
+
 def test_a_suspended_federation_says_how_to_go_on() -> None:
     shown = screen(look_at(run(make_federation(suspend=True), lambda r: None)), later(5))
     assert shown.lines == ["it is suspended: `hansa resume` goes on with the same attempts"]

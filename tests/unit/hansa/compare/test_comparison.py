@@ -68,6 +68,14 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_no_method_asks_what_another_one_answers_for_all(
+    read: Read, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FEDERATION["spec"], "evaluation", {"alone": True})
+    assert not one(read, method).silos.spec.evaluation.alone  # local-evolution has it
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_method_differs_from_fed_se_in_what_makes_it(read: Read, method: str) -> None:
     usual, changed = one(read, "fed-se"), one(read, method)
     found = differences(usual.silos.spec.to_json(), changed.silos.spec.to_json())

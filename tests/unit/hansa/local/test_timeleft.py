@@ -100,6 +100,15 @@ def test_the_time_left(seconds: float, done: float, ahead: float, expected: floa
     assert timeleft.left(seconds, done, ahead) == expected
 
 
+def test_rounds_alone_are_work_ahead_from_the_beginning() -> None:
+    given = federation()
+    asked = {**given.spec.to_json(), "evaluation": {"tasks": EVALUATE, "alone": True}}
+    spec = type(given.spec).model_validate(asked)
+    done, whole = timeleft.work(given.model_copy(update={"spec": spec}), {})
+    alone = 2 * (ROUND - EVALUATE) + EVALUATE
+    assert (done, whole) == pytest.approx((0, WHOLE + alone))
+
+
 def test_what_a_program_writes_as_its_progress_breaks_nothing() -> None:
     for odd in ({"phase": None}, {"phase": "train", "total": 0}, {"phase": "dance", "total": 3}):
         done, _ = timeleft.work(federation(current=current()), dict.fromkeys(NAMES, odd))

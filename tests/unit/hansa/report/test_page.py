@@ -133,6 +133,35 @@ def test_what_joining_brings_is_told_where_own_updates_were_measured() -> None:
     assert "10.0" in section
 
 
+def test_what_joining_brought_is_told_where_silos_evolved_alone() -> None:
+    given = sample.federation(2, 2)
+    names = sample.names(2)
+    brought, cost = "joining brought you +18.0 points (+4.4 to +30.7)", "joining cost you 9 points"
+    given.status.environments[:] = [
+        EnvironmentStatus(
+            name=names[0],
+            state="Updated",
+            success="0.600",
+            personal="0.680",
+            serves="mix-50",
+            alone="0.500",
+            joined=brought,
+        ),
+        EnvironmentStatus(
+            name=names[1], state="Updated", success="0.710", alone="0.800", joined=cost
+        ),
+    ]
+    page = page_of(given)
+    begin = page.index('<h2 id="joining"')
+    section = page[begin : page.index("</section>", begin)]
+    cells = re.findall(r"<t[hd]\b[^>]*>([^<]*)", section)
+    percents = ["50.0\u202f%", "60.0\u202f%", "68.0\u202f%"]
+    assert cells[5:10] == [names[0], *percents, brought]
+    percents = ["80.0\u202f%", "71.0\u202f%", "71.0\u202f%"]  # it serves what is shared
+    assert cells[10:15] == [names[1], *percents, cost]
+    assert "own update" not in section
+
+
 def test_what_each_silo_serves_is_told_where_they_chose() -> None:
     given = sample.federation(2, 2)
     assert "What each silo serves" not in page_of(given)
@@ -156,6 +185,7 @@ def test_what_each_silo_serves_is_told_where_they_chose() -> None:
     [
         ("global", "the global adapter"),
         ("own", "its own last update"),
+        ("alone", "what it evolved alone"),
         ("mix-75", "a mix with 75\u202f% of its own update"),
         ("finetuned-1", "evolved alone for 1 more round"),
         ("something-new", "something-new"),

@@ -1,0 +1,81 @@
+"""A silo alone: what it would have had without the others, evolved anew from the base.
+
+It is a federation of its own with the strategy `none`: the same program plays as many rounds with
+the same settings and seeds, and each goes on from the update before. Its demonstrations are the
+silo's, so nothing is read that may have changed since. All of it lies in the private store, written
+once and laid out like any federation's, and an attempt after a kill goes on where it was.
+
+Limits: settings are those of the last round, also where earlier rounds had others.
+"""
+
+import contextlib
+
+from hansa import keys
+from hansa.assignment import Assignment, Role
+from hansa.errors import Diverged, NotFound
+from hansa.manifest import EvaluationDocument, StartAdapter
+from hansa.store.base import put_once
+from hansa_client.experience.shards import DEMONSTRATIONS
+from hansa_client.round import evaluate, find_evaluation, play_round
+from hansa_client.silo import Silo
+
+
+def is_wanted(assignment: Assignment) -> bool:
+    """Whether the silo evolves alone, too; one that shares nothing does so all along."""
+    return bool(assignment.alone_rounds) and not assignment.own_start
+
+
+def evolve(silo: Silo) -> Silo:
+    """The silo after its rounds alone: its start adapter is what came of them."""
+    _copy_demonstrations(silo)
+    start = StartAdapter()
+    for round_ in range(1, silo.assignment.alone_rounds + 1):
+        by_itself = silo.alone(_assignment(silo.assignment, "client", round_, start))
+        silo.log.info("evolving_alone", round=round_, of=silo.assignment.alone_rounds)
+        try:
+            report = play_round(by_itself)
+        except Diverged as diverged:  # as in a federation, it is left out of that round
+            silo.log.warning("round_alone_diverged", round=round_, message=diverged.message)
+            continue
+        if report.trained:
+            start = StartAdapter(round=round_, sha256=report.adapter)
+    return silo.alone(_assignment(silo.assignment, "evaluate", start.round, start))
+
+
+def measure(by_itself: Silo) -> EvaluationDocument:
+    """How that does on the tasks by which the shared adapter is measured."""
+    return find_evaluation(by_itself) or evaluate(by_itself, by_itself.load(None))
+
+
+def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) -> Assignment:
+    """What the silo would be given in a federation of its own."""
+    private, settings = last.private_storage, last.settings
+    prefix = keys.alone_prefix(private.prefix, last.environment, last.start.round)
+    measured = {"alone": False, "own_update": False, "validation_tasks": 0}
+    rules = {
+        "evaluation": settings.evaluation.model_copy(update=measured),
+        "aggregation": settings.aggregation.model_copy(update={"strategy": "none"}),
+        "personalization": "none",
+    }
+    changes = {
+        "role": role,
+        "round": round_,
+        "start": start,
+        "own_start": bool(start.round),
+        "settings": settings.model_copy(update=rules),
+        "storage": private.model_copy(update={"prefix": prefix}),
+        "experience_storage": None,
+        "evaluate": role == "evaluate",
+        "alone_rounds": 0,
+    }
+    return last.model_copy(update=changes)
+
+
+def _copy_demonstrations(silo: Silo) -> None:
+    """Begin with what began the silo's experience; one that has none yet is shown some."""
+    last, store = silo.assignment, silo.private
+    prefix, name = last.private_storage.prefix, last.environment
+    place = keys.alone_prefix(prefix, name, last.start.round)
+    with contextlib.suppress(NotFound):
+        shown = store.get(keys.experience_shard(prefix, name, DEMONSTRATIONS))
+        put_once(store, keys.experience_shard(place, name, DEMONSTRATIONS), shown)

@@ -1,0 +1,37 @@
+"""The story after the last round: evaluate the shared adapter, evolve alone, choose what is served.
+
+As safe to repeat as a round: what an earlier attempt has stored is not done again.
+"""
+
+from hansa.assignment import EvaluateReport
+from hansa_client import alone, personalize
+from hansa_client import evaluation as evaluations
+from hansa_client.round import check_world, evaluate, find_evaluation
+from hansa_client.silo import Silo
+
+
+def evaluate_only(silo: Silo) -> EvaluateReport:
+    """Measure what the silo has by the last adapter, and what it would have had; report it."""
+    assignment = silo.assignment
+    owner = silo.owner()
+    start = find_evaluation(silo)
+    served = personalize.find(silo.private, assignment)
+    is_choice_open = personalize.is_wanted(assignment) and not served
+    if not start or is_choice_open:
+        check_world(silo)
+    start = start or evaluate(silo, silo.load(owner))
+    by_itself = alone.evolve(silo) if alone.is_wanted(assignment) else None
+    without_others = alone.measure(by_itself) if by_itself else None
+    if by_itself:
+        silo.watch.lap("alone")
+    if is_choice_open:
+        candidate = by_itself.load(None).whole if by_itself else None
+        served = personalize.choose(silo, silo.load(owner), start, candidate)
+    return EvaluateReport(
+        environment=assignment.environments.index(assignment.environment),
+        evaluation=evaluations.report(start),
+        personal=served.figures() if served else None,
+        serves=served.choice if served else "",
+        alone=evaluations.figures(without_others) if without_others else None,
+        seconds=silo.watch.seconds,
+    )

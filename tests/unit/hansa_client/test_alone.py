@@ -1,0 +1,249 @@
+"""A silo evolves alone, too: as in a federation that shares nothing, and in its own store only."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hansa import adapter, keys, logs
+from hansa.assignment import Assignment, EvaluateReport
+from hansa.errors import Diverged
+from hansa.manifest import PersonalManifest, sha256
+from hansa_client import learners
+from hansa_client.last import evaluate_only
+from hansa_client.models import base_model
+from hansa_client.round import play_round
+from hansa_client.silo import Silo
+from hansa_worlds import DEMO_OPTIONS
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import Killed
+
+Assign = Callable[..., Assignment]
+Stores = tuple[MemoryStore, MemoryStore]
+ROUNDS = 2
+PLACE = keys.alone_prefix("silo", "maze", 1)
+SMALL: dict[str, Any] = {
+    "options": {**DEMO_OPTIONS["maze"], "max_turns": 4},
+    "training": {"learningRate": 5e-3, "batchTokens": 1024, "epochs": 1, "optimizerState": "keep"},
+    "evaluation": {"tasks": 8},
+}
+JOINED: dict[str, Any] = {
+    **SMALL,
+    "experience_storage": {"bucket": "bucket", "prefix": "silo"},
+    "aggregation": {"strategy": "ffa"},  # trains B only, which a silo alone need not
+}
+
+
+def play(given: Assignment, stores: Stores) -> Any:
+    silo = Silo(given, *stores, logs.get("client"))
+    return play_round(silo) if given.role == "client" else evaluate_only(silo)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    """What was computed once for all tests."""
+    return {}
+
+
+def after_round(assign: Assign, made: dict[str, Any]) -> tuple[Stores, bytes]:
+    """Fresh stores as they are after round 1, whose global adapter is the silo's own update."""
+    if "objects" not in made:
+        stores = MemoryStore(), MemoryStore()
+        play(assign(**JOINED), stores)
+        made["objects"] = [dict(store.objects) for store in stores]
+    stores = MemoryStore(), MemoryStore()
+    for store, objects in zip(stores, made["objects"], strict=True):
+        store.objects.update(objects)
+    shared = stores[0].objects[keys.update_folder("run", "maze", 1) + keys.ADAPTER]
+    stores[0].objects[keys.global_folder("run", 1) + keys.ADAPTER] = shared
+    return stores, shared
+
+
+def last(assign: Assign, shared: bytes, **fields: Any) -> Assignment:
+    """The Job after the last round, in which the silo also evolves alone."""
+    start = {"round": 1, "sha256": sha256(shared)}
+    given = {**JOINED, "role": "evaluate", "start": start, "alone_rounds": ROUNDS, **fields}
+    return assign(**given)
+
+
+def undisturbed(assign: Assign, made: dict[str, Any]) -> tuple[Stores, EvaluateReport]:
+    """The last Job's stores and report, played once."""
+    if "whole" not in made:
+        stores, shared = after_round(assign, made)
+        made["whole"] = stores, play(last(assign, shared), stores)
+    return made["whole"]
+
+
+def by_itself(objects: dict[str, bytes], place: str) -> dict[str, bytes]:
+    """What is promised byte for byte of rounds alone: adapters, configs, shards and states."""
+    ends = (keys.ADAPTER, keys.CONFIG, ".zst", ".safetensors")
+    return {
+        key.removeprefix(f"{place}/"): data
+        for key, data in objects.items()
+        if key.startswith(f"{place}/") and key.endswith(ends)
+    }
+
+
+@pytest.mark.slow
+def test_it_is_what_a_federation_makes_that_shares_nothing(
+    assign: Assign, made: dict[str, Any]
+) -> None:
+    apart: Stores = (store := MemoryStore(), store)
+    start: dict[str, Any] = {}
+    rules = {**SMALL, "aggregation": {"strategy": "none"}}
+    for round_ in range(1, ROUNDS + 1):
+        given = assign(**rules, round=round_, start=start, own_start=bool(start))
+        start = {"round": round_, "sha256": play(given, apart).adapter}
+    report = play(assign(**rules, role="evaluate", round=2, start=start, own_start=True), apart)
+    stores, joined = undisturbed(assign, made)
+    assert by_itself(stores[1].objects, PLACE) == by_itself(store.objects, "run")
+    assert len(by_itself(store.objects, "run")) == 4 * ROUNDS + 1  # and the demonstrations
+    assert joined.alone is not None
+    assert joined.alone.successes == report.evaluation.successes
+    assert joined.alone.episodes == report.evaluation.episodes == 8
+
+
+@pytest.mark.slow
+def test_nothing_of_it_leaves_the_silo(assign: Assign, made: dict[str, Any]) -> None:
+    before, _ = after_round(assign, made)
+    stores, report = undisturbed(assign, made)
+    measured = keys.evaluation("run", "maze", 1)
+    assert set(stores[0].objects) - set(before[0].objects) == {measured}
+    new = set(stores[1].objects) - set(before[1].objects)
+    assert new and all(key.startswith(f"{PLACE}/") for key in new)
+    assert (report.personal, report.serves) == (None, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param("experience/maze/00001.jsonl.zst", id="after exploring"),
+        pytest.param(f"updates/maze/00002/{keys.ADAPTER}", id="after training"),
+        pytest.param(f"updates/maze/00002/{keys.MANIFEST}", id="before the last commit"),
+        pytest.param("evaluations/maze/00002.json", id="after measuring"),
+    ],
+)
+def test_a_kill_changes_no_byte(assign: Assign, made: dict[str, Any], at: str) -> None:
+    stores, shared = after_round(assign, made)
+
+    def kill(key: str) -> None:
+        if key == f"{PLACE}/{at}":
+            raise Killed
+
+    stores[1].before_put = kill
+    with pytest.raises(Killed):
+        play(last(assign, shared), stores)
+    before = dict(stores[1].objects)
+    stores[1].before_put = lambda key: None
+    report = play(last(assign, shared), stores)
+    whole, expected = undisturbed(assign, made)
+    assert by_itself(stores[1].objects, PLACE) == by_itself(whole[1].objects, PLACE)
+    assert all(stores[1].objects[key] == data for key, data in before.items())
+    assert report.alone == expected.alone
+
+
+@pytest.mark.slow
+def test_a_second_job_plays_and_loads_nothing(
+    assign: Assign, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, expected = undisturbed(assign, made)
+    _, shared = after_round(assign, made)
+    written = [list(store.written) for store in stores]
+    monkeypatch.setattr(base_model, "load", None)
+    report = play(last(assign, shared), stores)
+    assert report.alone == expected.alone
+    assert [list(store.written) for store in stores] == written
+
+
+@pytest.mark.slow
+def test_the_base_is_loaded_once_for_all_rounds(
+    assign: Assign, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, shared = after_round(assign, made)
+    load, calls = base_model.load, list[Any]()
+
+    def counted(*given: Any) -> Any:
+        calls.append(given)
+        return load(*given)
+
+    monkeypatch.setattr(base_model, "load", counted)
+    play(last(assign, shared, alone_rounds=1), stores)
+    assert len(calls) == 1
+
+
+@pytest.mark.slow
+def test_a_round_alone_that_diverges_is_left_out(
+    assign: Assign, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, shared = after_round(assign, made)
+    train, calls = learners.get("success-sft"), list[Any]()
+
+    def diverges(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 1:
+            raise Diverged.at(1, 2, "loss nan", 5e-3)
+        return train(*given)
+
+    monkeypatch.setattr(learners, "get", lambda _name: diverges)
+    report = play(last(assign, shared), stores)
+    trained = [key for key in stores[1].objects if key.endswith(f"/{keys.ADAPTER}")]
+    assert trained == [keys.update_folder(PLACE, "maze", 2) + keys.ADAPTER]
+    assert report.alone is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harmed", [True, False])
+def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
+    assign: Assign, made: dict[str, Any], harmed: bool
+) -> None:
+    stores, _ = after_round(assign, made)
+    whole, measured = undisturbed(assign, made)
+    stores[1].objects.update(whole[1].objects)  # it has evolved alone already
+    alone = stores[1].objects[keys.update_folder(PLACE, "maze", ROUNDS) + keys.ADAPTER]
+    shared = noise(alone) if harmed else alone
+    stores[0].objects[keys.global_folder("run", 1) + keys.ADAPTER] = shared
+    del stores[0].objects[keys.update_folder("run", "maze", 1) + keys.MANIFEST]  # nothing to mix
+    given = last(assign, shared, personalization="interpolate")
+    report = play(given, stores)
+    folder = keys.personal_folder("silo", "maze", 1)
+    choice = PersonalManifest.model_validate_json(stores[1].objects[folder + keys.MANIFEST])
+    assert set(choice.validation) == {"global", "alone"}
+    assert report.serves == choice.choice == ("alone" if harmed else "global")
+    assert report.personal == report.alone == measured.alone
+    assert (folder + keys.ADAPTER in stores[1].objects) is harmed
+    again = play(given, stores)
+    assert (again.serves, again.personal, again.alone) == (report.serves, *[report.personal] * 2)
+
+
+def noise(data: bytes) -> bytes:
+    """An adapter with which nobody can play."""
+    random = np.random.RandomState(1)
+    return adapter.encode(
+        {
+            name: random.standard_normal(array.shape).astype(np.float32) * 3
+            for name, array in adapter.decode(data).items()
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"alone_rounds": 0}, id="nobody asked"),
+        pytest.param({"own_start": True}, id="nothing is shared"),
+    ],
+)
+def test_without_the_question_a_silo_does_nothing_more(
+    assign: Assign, made: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    stores, shared = after_round(assign, made)
+    before = set(stores[1].objects)
+    assert play(last(assign, shared, **fields), stores).alone is None
+    assert set(stores[1].objects) == before
+
+
+def test_evolving_alone_changes_no_update(assign: Assign) -> None:
+    asked = assign(**{**SMALL, "evaluation": {"tasks": 8, "alone": True}}, alone_rounds=2)
+    assert asked.inputs() == assign(**SMALL).inputs()
