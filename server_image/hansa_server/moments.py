@@ -1,7 +1,8 @@
 """The moments that come with updates: copied and checked like these, and read input by input."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,10 @@ TOLERANCE = 1e-3
 class Moments:
     """One member's, of one input: values along some directions, and one size for all others."""
 
-    vectors: Array
-    """Directions, one a row."""
+    read: Callable[[], Float32]
+    """Directions, one a row: the large part, which is read when it is needed and not kept."""
+    width: int
+    """How long they are."""
     values: Array
     """What the input has along each beyond the rest."""
     rest: float
@@ -30,7 +33,7 @@ class Moments:
     @property
     def trace(self) -> float:
         """The mean squared length of the input."""
-        return float(self.values.sum() + self.rest * self.vectors.shape[1])
+        return float(self.values.sum() + self.rest * self.width)
 
 
 def open_checked(path: Path, known: Widths, rank: int, *, is_finite: bool) -> TensorFile:
@@ -76,7 +79,8 @@ def read(file: TensorFile, layers: Sequence[str]) -> Moments:
     names = moments.names(layers)
     rest = float(file.read(names.rest)[0])
     return Moments(
-        vectors=file.read(names.vectors).astype(np.float64),
+        read=partial(file.read, names.vectors),
+        width=file.shapes[names.vectors][1],
         values=file.read(names.values).astype(np.float64) - rest,
         rest=rest,
     )

@@ -9,7 +9,8 @@ The sum joins the frozen part as by `flora`, and training starts afresh.
 
 import statistics
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +25,8 @@ from hansa_server.strategies.flora import folded, stacked
 from hansa_server.strategies.terms import keeps_old
 from hansa_server.task import Array, Merge, Task
 
+MEMORY = 500_000_000
+"""Bytes that layers which are worked on at the same time may take together."""
 RIDGE = 1e-3
 """What all silos together have along every direction, as a share of the mean of all directions:
 where nobody's inputs are, they share alike."""
@@ -39,6 +42,30 @@ def regmean_stacked(task: Task) -> Merge:
     return stacked(task, _Turned(task).terms)
 
 
+class Room:
+    """Memory that threads share: who needs more than is left waits until others have given back.
+
+    What alone needs more than there is goes alone.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size, self._used = size, 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, needed: int) -> Iterator[None]:
+        """Hold that much for a while."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._used or self._used + needed <= self._size)
+            self._used += needed
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._used -= needed
+                self._changed.notify_all()
+
+
 class _Turned:
     """A·P of all members, made for all layers of an input at once and kept until they are taken."""
 
@@ -50,6 +77,7 @@ class _Turned:
         self._files = files
         self._made: dict[str, list[Array]] = {}
         self._locks = {layers: threading.Lock() for layers in self._inputs.values()}
+        self._room = Room(MEMORY)
 
     def terms(self, task: Task, module: str) -> list[Term]:
         """old + serverStep·(sum of B·A·P - old) of one layer, as terms."""
@@ -63,8 +91,17 @@ class _Turned:
         layers = self._inputs[module]
         with self._locks[layers]:
             if module not in self._made:
-                self._made |= self._turn(layers)
+                with self._room.taken(self._needed(layers)):
+                    self._made |= self._turn(layers)
             return self._made.pop(module)
+
+    def _needed(self, layers: Sequence[str]) -> int:
+        """Bytes: of all directions, of their products with each other, and of the rows."""
+        shapes = [file.shapes[contract.names(layers).vectors] for file in self._files]
+        count, width = sum(shape[0] for shape in shapes), shapes[0][1]
+        names = [adapter.names(layer).a for layer in layers]
+        rows = sum(update.file.shapes[name][0] for name in names for update in self._task.updates)
+        return 8 * (count * width + 2 * min(count, width) ** 2 + 4 * rows * width)
 
     def _turn(self, layers: Sequence[str]) -> dict[str, list[Array]]:
         """A·P of each layer that reads this input, and of each member."""
@@ -104,17 +141,23 @@ def projected(rows: Sequence[Array], own: Sequence[Moments]) -> list[Array]:
     With W the directions of all members, each times the root of its size, the sum is WᵀW + s·I, and
     its inverse needs one of W·Wᵀ + s·I only, which is smaller as long as few directions are sent.
     """
-    width = own[0].vectors.shape[1]
+    width = own[0].width
     ridge = RIDGE * sum(each.trace for each in own) / width / len(own)
     rests = [each.rest + ridge for each in own]
-    given = [
-        ((part @ each.vectors.T) * each.values) @ each.vectors + rest * part
-        for part, each, rest in zip(rows, own, rests, strict=True)
-    ]
-    scaled = np.concatenate([np.sqrt(each.values)[:, None] * each.vectors for each in own])
-    solved = _solved(np.concatenate(given), scaled, sum(rests))
+    given = np.empty((sum(len(part) for part in rows), width))
+    scaled = np.empty((sum(len(each.values) for each in own), width))
     ends = np.cumsum([len(part) for part in rows])[:-1]
-    return np.split(solved, ends)
+    places = zip(np.split(given, ends), _parts(scaled, own), strict=True)
+    for part, each, rest, (turned, directions) in zip(rows, own, rests, places, strict=True):
+        directions[:] = each.read()
+        turned[:] = ((part @ directions.T) * each.values) @ directions + rest * part
+        directions *= np.sqrt(each.values)[:, None]
+    return np.split(_solved(given, scaled, sum(rests)), ends)
+
+
+def _parts(scaled: Array, own: Sequence[Moments]) -> list[Array]:
+    """Each member's rows, as views."""
+    return np.split(scaled, np.cumsum([len(each.values) for each in own])[:-1])
 
 
 def _solved(given: Array, scaled: Array, rest: float) -> Array:

@@ -1,5 +1,8 @@
 """Strategy `regmean`: each update where its own silo's inputs are."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,7 @@ from numpy.typing import NDArray
 from hansa import adapter, moments
 from hansa.adapter import Tensors
 from hansa_server.moments import Moments
-from hansa_server.strategies.regmean import projected
+from hansa_server.strategies.regmean import Room, projected
 from tests import dense
 from tests.merging import described, draw, draw_moments, run, shapes_of
 
@@ -145,4 +148,23 @@ def test_one_direction_alone_moves_what_others_put_out_no_further_than_its_updat
 
 def _as_moments(matrix: NDArray[np.float64]) -> Moments:
     values, vectors = np.linalg.eigh(matrix)
-    return Moments(vectors=vectors.T, values=np.maximum(values, 0.0), rest=0.0)
+    sizes = np.maximum(values, 0.0)
+    return Moments(read=lambda: vectors.T, width=len(vectors), values=sizes, rest=0.0)
+
+
+def test_layers_together_take_no_more_memory_than_there_is_and_a_larger_one_goes_alone() -> None:
+    room, lock, held, too_much = Room(10), threading.Lock(), [], []
+
+    def work(needed: int) -> None:
+        with room.taken(needed):
+            with lock:
+                held.append(needed)
+                if sum(held) > 10 and held != [needed]:
+                    too_much.append(list(held))
+            time.sleep(0.005)
+            with lock:
+                held.remove(needed)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, [4, 4, 4, 20, 4, 20, 10, 1] * 3))
+    assert (held, too_much) == ([], [])
