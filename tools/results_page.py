@@ -1,4 +1,5 @@
-"""docs/results.md, made of docs/results.md.j2: words are written there, figures come from results.
+"""docs/results.md and docs/demo.md, made of their templates (.j2): words are written there, figures
+come from results.
 
     cp runs/demo-compare/compare.json docs/results/compare-tiny.json
     python -m tools.results_page
@@ -23,8 +24,7 @@ from hansa.compare.statistics import Sample
 from hansa.intervals import Interval
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, TEMPLATE = DOCS / "results.md", DOCS / "results.md.j2"
-NOTE = "<!-- made by tools/results_page.py of results.md.j2: change that -->\n"
+PAGES = DOCS / "results.md", DOCS / "demo.md"
 
 
 class Figures:
@@ -59,6 +59,22 @@ class Figures:
     def success(self, *lines: str, world: str = "macro", places: int = 0) -> str:
         """Success after the last round, of one line of the table, or from the least to the most."""
         return span((100 * self._mean(line, world) for line in lines), places)
+
+    def before(self, method: str, places: int = 0) -> str:
+        """Success of the base, on the tasks of that method's runs."""
+        return f"{100 * self._at(method)[0]:.{places}f}"
+
+    def in_seeds(self, method: str, world: str = "macro") -> str:
+        """Success by seed: 74.2, 73.3, 69.1."""
+        samples = self._samples[method]
+        rates = (
+            [r.success for n, r in s.items() if world in ("macro", n)] for s in samples.values()
+        )
+        return ", ".join(f"{100 * fmean(each):.1f}" for each in rates)
+
+    def greedy(self, line: str) -> str:
+        """What is solved greedily."""
+        return f"{100 * self._lines[line]['greedy']:.0f}"
 
     def mean_success(self, *places: tuple[str, str]) -> str:
         """The mean of several lines, each in a world of its own."""
@@ -170,14 +186,6 @@ class Figures:
         return [choice for run in runs for choice in run.values()]
 
 
-def demo(adapter: str) -> str:
-    """Success of the demo's agent at temperature 1, mean over worlds and seeds."""
-    rows = json.loads((DOCS / "results/demo.json").read_text())["rows"]
-    asked = ("fed-se", adapter, 1.0)
-    own = [row for row in rows if (row["variant"], row["adapter"], row["temperature"]) == asked]
-    return f"{100 * fmean(row['successes'] / row['episodes'] for row in own):.0f}"
-
-
 def span(values: Iterable[float], places: int = 0) -> str:
     """One value, or the least and the greatest of several: 11 to 22."""
     shown = [f"{value:.{places}f}" for value in sorted(values)]
@@ -187,13 +195,21 @@ def span(values: Iterable[float], places: int = 0) -> str:
 def filled(template: str) -> str:
     """A text with its figures."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    return engine.from_string(template).render(results=Figures, demo=demo)
+    return engine.from_string(template).render(results=Figures)
 
 
-def page() -> str:
-    """docs/results.md as it should be."""
-    return NOTE + filled(TEMPLATE.read_text())
+def template(page: Path) -> Path:
+    """Where the words of a page are written."""
+    return page.with_name(f"{page.name}.j2")
+
+
+def made(page: Path) -> str:
+    """A page as it should be."""
+    own = template(page)
+    note = f"<!-- made by tools/results_page.py of {own.name}: change that -->\n"
+    return note + filled(own.read_text())
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for each in PAGES:
+        each.write_text(made(each))

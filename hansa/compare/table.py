@@ -229,7 +229,7 @@ def _line_data(line: Line) -> dict[str, Any]:
         "method": line.method,
         "about": line.about,
         "macro": _figures(line.summary.macro),
-        "greedy": None if line.summary.greedy is None else round(line.summary.greedy, 4),
+        **_greedy(line.summary.greedy),
         "against": _figures(line.against) if line.against else None,
         "environments": {n: _figures(f) for n, f in line.summary.environments.items()},
         "micro": _figures(line.summary.micro),
@@ -240,6 +240,11 @@ def _line_data(line: Line) -> dict[str, Any]:
         "steps": round(line.steps, 1),
         "curve": [[round_, *_figures(figure)] for round_, figure in line.curve],
     }
+
+
+def _greedy(share: float | None) -> dict[str, float]:
+    """Absent where nobody has played so, as in results of older versions."""
+    return {} if share is None else {"greedy": round(share, 4)}
 
 
 def _figures(figure: Interval) -> list[float]:

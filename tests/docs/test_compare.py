@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hansa import load
+from hansa.cli import demo
 from hansa.compare import comparison
 from hansa.manifest import Figures
 from hansa.policy import joined
@@ -18,31 +20,35 @@ from tools import compare_plot, compare_tables, results_page
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/compare.md").read_text()
+RESULTS = ROOT / "docs/results.md"
 HERE, _, _ = PAGE.partition("## On a cluster")  # tests/cluster/test_compare.py types that part in
 VARIED = {
     "aggregation.strategy",
     "aggregation.serverStep",
     "evaluation.everyRounds",
+    "evaluation.greedy",
+    "evaluation.tasks",
+    "experience.circles",
     "experience.demonstrations",
     "exploration.tasksPerRound",
+    "exploration.temperature",
     "personalization",
     "rounds",
 }
 FIGURE = r"\d[\d.]* ?%|(?<![\w-])[+-]\d[\d.]*|\d[\d.]* points?|\d[\d.]* to [+-]?\d"
+DEMO = '{% set r = results("compare-demo") %}'
 TINY = '{% set r = results("compare-tiny") %}'
 SMOLLM2 = '{% set r = results("compare-smollm2") %}'
+MERGING = '{% set r = results("compare-smollm2-merging") %}'
 RELATED = '{% set r = results("compare-related") %}'
-SMOLLM2_RELATED = '{% set r = results("compare-smollm2-related") %}'
-ROW = (
-    '{{ r.success("fed-se") }} | {{ r.success("fedit") }} | {{ r.success("local-evolution") }} '
-    '| {{ r.success("local-evolution, all worlds") }} |'
-)
 QUOTED = {
     "README.md": [
-        f"{TINY}| five different worlds, tiny model | {ROW}",
-        f"{SMOLLM2}| five different worlds, SmolLM2-135M | {ROW}",
-        f"{RELATED}| five silos with a maze each, tiny model | {ROW}",
-        f"{SMOLLM2_RELATED}| five silos with a maze each, SmolLM2-135M | {ROW}",
+        f'{DEMO}| five different worlds, tiny model | {{{{ r.success("fed-se") }}}} '
+        '| {{ r.success("auto") }} | {{ r.success("alone") }} |',
+        f'{RELATED}| five silos with a maze each, tiny model | {{{{ r.success("fed-se") }}}} '
+        '| {{ r.success("fed-se+auto+cool") }} | {{ r.success("local-evolution+cool") }} |',
+        f'{SMOLLM2}| five different worlds, SmolLM2-135M | {{{{ r.success("fed-se") }}}} '
+        f'{MERGING}| {{{{ r.success("regmean") }}}} | {{{{ r.success("local-evolution") }}}} |',
     ],
     "docs/aggregation.md": [
         TINY + '+{{ r.points("fed-se+step", over="fed-se", places=1) }} points with the tiny model',
@@ -62,12 +68,13 @@ def test_the_table_of_methods_is_generated() -> None:
     assert compare_tables.filled(PAGE) == PAGE, "python tools/compare_tables.py docs/compare.md"
 
 
-def test_the_page_of_results_is_generated() -> None:
-    assert results_page.PAGE.read_text() == results_page.page(), "python -m tools.results_page"
+@pytest.mark.parametrize("page", results_page.PAGES, ids=lambda page: page.stem)
+def test_pages_of_results_are_generated(page: Path) -> None:
+    assert page.read_text() == results_page.made(page), "python -m tools.results_page"
 
 
 def test_nobody_types_a_figure_into_the_page_of_results() -> None:
-    template = results_page.TEMPLATE.read_text()
+    template = results_page.template(RESULTS).read_text()
     words = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`", "", template, flags=re.DOTALL)
     assert set(re.findall(FIGURE, words)) <= {"95 %"}
 
@@ -99,22 +106,37 @@ def test_the_readme_judges_in_twelve_lines_and_one_table_of_single_figures() -> 
 
 
 def test_what_the_readme_says_first_is_what_the_intervals_show() -> None:
-    tiny, smollm2, mazes, smollm2_mazes = (
-        results_page.Figures(f"compare-{name}")
-        for name in ("tiny", "smollm2", "related", "smollm2-related")
+    demo, mazes, merging = (
+        results_page.Figures(f"compare-{name}") for name in ("demo", "related", "smollm2-merging")
     )
-    mazes.better("fed-se", "local-evolution")
-    smollm2_mazes.better("fedit", "local-evolution")
-    for differing in (tiny, smollm2):
-        for shared in ("fed-se", "fedit"):
-            differing.better("local-evolution", shared)
-        differing.level("fed-se+personal", "local-evolution")
-        with pytest.raises(AssertionError, match="not shown to be better"):
-            differing.better("fed-se", "fedit")
+    demo.better("auto", "alone")
+    demo.better("auto", "fed-se")
+    mazes.better("fed-se+auto+cool", "local-evolution+cool")
+    mazes.better("fed-se+auto+cool", "fed-se")
+    merging.better("local-evolution", "regmean")
+    with pytest.raises(AssertionError, match="not shown to be better"):
+        merging.better("regmean", "local-evolution")
+
+
+def test_the_demo_ends_with_figures_of_its_comparison() -> None:
+    kept = json.loads(demo.FIGURES.read_text())
+    assert kept["command"] == "hansa compare examples/05-compare/demo.yaml"
+    data = json.loads((ROOT / "docs/results/compare-demo.json").read_text())
+    lines = {line["name"]: line["environments"] for line in data["table"]}
+    for name, method in (("alone", "alone"), ("shared", "auto")):
+        assert kept[name] == {world: figure[1] for world, figure in lines[method].items()}
+
+
+def test_the_comparison_of_the_demo_has_the_demos_own_settings() -> None:
+    wanted = comparison.read(ROOT / "examples/05-compare/demo.yaml", here=False)
+    run = next(run for run in wanted.runs if run.method == "auto")
+    spec = load.load(demo.MANIFEST).spec
+    changed = {path for path, _, _ in differences(spec.to_json(), run.federation.spec.to_json())}
+    assert changed <= {"evaluation.tasks", "evaluation.everyRounds", "evaluation.greedy"}
 
 
 def test_the_page_of_results_begins_with_its_verdicts() -> None:
-    page = results_page.PAGE.read_text()
+    page = RESULTS.read_text()
     verdicts = [line for line in section(page, "Verdicts") if line]
     assert page.index("\n## ") == page.index("\n## Verdicts\n")
     assert len(verdicts) >= 5
@@ -125,7 +147,7 @@ def test_the_page_of_results_begins_with_its_verdicts() -> None:
 
 
 def test_every_verdict_leads_to_its_evidence() -> None:
-    page = results_page.PAGE.read_text()
+    page = RESULTS.read_text()
     heads = {
         re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-")
         for head in re.findall(r"^#+ (.*)$", page, flags=re.MULTILINE)

@@ -117,19 +117,6 @@ def test_the_readme_can_be_typed_from_top_to_bottom(clone):
             shorten(clone / "federation.yaml")
 
 
-@pytest.mark.parametrize("results", ["demo.json", "demo-first.json"])
-def test_the_tables_of_the_demo_are_those_of_its_results(results):
-    printed = subprocess.run(
-        [sys.executable, "bench/local/table.py", "print", f"docs/results/{results}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    page = (ROOT / "docs/demo.md").read_text()
-    assert all(line in page for line in printed.splitlines())
-
-
 def test_every_relative_link_of_the_documents_leads_somewhere():
     for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text()):
