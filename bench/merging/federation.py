@@ -39,6 +39,8 @@ Split = Literal["validation", "test"]
 
 MOST_READ = 96
 """Trajectories, of those that a silo has trained on, whose tokens its moments are of."""
+HOME_TASKS = 50
+"""Validation tasks by which a silo chooses what it explores with."""
 SENT_RANK = 64
 """Directions for which the size of moments is told."""
 
@@ -114,6 +116,7 @@ class Play:
             self._shapes = lora.shapes(self._base.model, spec.adapter)
         start = adapter.start(self._shapes, spec.adapter.rank, spec.seed)
         self._wholes = {each.name: start for each in self._environments}
+        self._owns: dict[str, Tensors] = {}
         self._rounds: list[dict[str, Any]] = []
         self._evaluations: list[dict[str, Any]] = []
         self._is_stopped = False
@@ -167,7 +170,11 @@ class Play:
         silo, agent = self._silo(environment, round_)
         with self._timed("explore"):
             files = client.check_world(silo) if round_ == 1 else {}
+            _ = agent.start, agent.frozen  # of the shared adapter, which is trained on from
+            shared, agent.whole = agent.whole, self._explorer(silo, agent)
+            is_own = agent.whole is not shared
             shards = client.explore(silo, agent, files)
+            agent.whole = shared
         lesson = silo.lesson(agent, shards, round_)
         told: dict[str, Any] = {
             "explored": len(shards[-1].episodes),
@@ -175,11 +182,14 @@ class Play:
             "kept": len(lesson.sequences),
             "learnedTokens": sum(sum(sequence.is_agent) for sequence in lesson.sequences),
         }
+        if self._given.home:
+            told["exploredWithOwn"] = is_own
         if not lesson.sequences:
             return Offer(trained=None, moments=None, told=told)
         with self._timed("train"):
             trained = silo.train(agent, lesson, "train")
             gc.collect()  # recorded steps refer to each other and hold the GPU's memory
+        self._owns[environment.name] = adapter.join(agent.frozen, trained.tensors)
         told["loss"] = round(trained.loss, 5)
         told["norm"] = round(adapter.distance(trained.tensors, agent.start), 5)
         own = None
@@ -187,6 +197,17 @@ class Play:
             with self._timed("moments"):
                 own = self._moments(silo, agent, lesson.sequences, trained)
         return Offer(trained=trained, moments=own, told=told)
+
+    def _explorer(self, silo: Silo, agent: Agent) -> Tensors:
+        """What the silo explores with: the shared adapter, or what does better at home."""
+        own = self._owns.get(silo.assignment.environment)
+        if not self._given.home or own is None:
+            return agent.whole
+        shared, home = (
+            silo.play_held_out(agent, "validation", HOME_TASKS, tensors).successes
+            for tensors in (agent.whole, own)
+        )
+        return own if home > shared else agent.whole
 
     def _moments(self, silo: Silo, agent: Agent, sequences: Sequence[Any], own: Trained) -> Moments:
         """Of a sample of what the silo has trained on, by the model that came of it."""

@@ -38,6 +38,14 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--merge", choices=("mean", "auto", "regmean"), default="mean")
     parser.add_argument("--alone", action="store_true", help="no merge: each silo evolves alone")
     parser.add_argument("--pooled", action="store_true", help="one silo has all worlds")
+    parser.add_argument(
+        "--copies", type=_positive, default=1, metavar="N", help="silos of each environment"
+    )
+    parser.add_argument(
+        "--home",
+        action="store_true",
+        help="explore with the own update where it does better on validation tasks than the shared",
+    )
     parser.add_argument("--seed", type=int)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--epochs", type=int)
@@ -96,6 +104,12 @@ def read_spec(given: argparse.Namespace) -> FederationSpec:
     spec.pop("guard", None)
     for patch in (*patches, _patch(given)):
         spec = methods.merged(spec, patch)
+    if given.copies > 1:
+        spec["environments"] = [
+            {**each, "name": f"{each['name']}-{number}"}
+            for each in spec["environments"]
+            for number in range(1, given.copies + 1)
+        ]
     if given.pooled:
         spec = methods.pooled(spec)
     federation = load.build({**document, "spec": spec}, str(path))
