@@ -10,8 +10,8 @@ from pathlib import Path
 
 MARK = "HANSA_TEST_RUN"
 """Variable that a test's run carries: its folder, which all its processes can be found by."""
-PATIENCE_SECONDS = 240.0
-"""A bound against hanging tests, never a measure of anything: machines can be slow."""
+PATIENCE_SECONDS = 480.0
+"""A bound against hanging tests, never a measure of anything: machines can be slow, and busy."""
 
 
 def until(is_so: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -47,13 +48,16 @@ def devkube(probe: bytes) -> Iterator[Cluster]:
         yield cluster
         return
     ran_before = cluster.script("status").returncode == 0
-    started = cluster.script("up")
-    assert started.returncode == 0, started.stderr
-    loaded = cluster.script("load-image", "-", stdin=probe)
-    assert loaded.returncode == 0, loaded.stderr
-    yield cluster
-    if not ran_before:
-        assert cluster.script("down").returncode == 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the cluster would live on
+    try:
+        started = cluster.script("up")
+        assert started.returncode == 0, started.stderr
+        loaded = cluster.script("load-image", "-", stdin=probe)
+        assert loaded.returncode == 0, loaded.stderr
+        yield cluster
+    finally:
+        if not ran_before:
+            assert cluster.script("down").returncode == 0
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """`tools/test`: what cannot come to a good end is not gone on with for an hour."""
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.processes import until
+from tests.processes import of_run, until
 
 ROOT = Path(__file__).parents[3]
 
@@ -15,6 +17,19 @@ PYTHON = """#!/bin/sh
 echo "$*" >>calls
 while [ -e hold ]; do sleep 0.05; done
 """
+
+WAIT = """
+wait_for() { for _ in $(seq 600); do [ ! -e "$1" ] || return 0; sleep 0.05; done; exit 9; }
+"""
+
+ON_A_CLUSTER = """
+case "$*" in *tests/cluster)
+    trap 'sleep 0.5; touch removed; exit 2' TERM
+    touch begun
+    wait_for never ;;
+esac
+"""
+"""Tests whose cluster takes a moment to be removed."""
 
 
 @pytest.fixture
@@ -35,19 +50,27 @@ def tool(tree: Path, name: str, text: str) -> None:
     (tree / "tools" / name).chmod(0o755)
 
 
-def run(tree: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def start(tree: Path, *args: str) -> subprocess.Popen[str]:
+    """In a group of its own, as a terminal does."""
     go = tree / "bin" / "go"
     go.parent.mkdir(exist_ok=True)
     go.unlink(missing_ok=True)
     go.symlink_to("/bin/true")
-    return subprocess.run(
+    return subprocess.Popen(
         [str(tree / "tools" / "test"), *args],
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=60,
         env={**os.environ, "PATH": f"{go.parent}:{os.environ['PATH']}"},
+        start_new_session=True,
     )
+
+
+def run(tree: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    process = start(tree, *args)
+    out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def calls(tree: Path) -> str:
@@ -106,6 +129,92 @@ def test_tests_on_a_cluster_do_not_build_again_what_was_built_beside_the_others(
     assert run(tree).returncode == 0
     (line,) = [line for line in calls(tree).splitlines() if "tests/cluster" in line]
     assert line.endswith("built=1")
+
+
+def test_tests_on_a_cluster_run_beside_the_others_and_are_shown_after_them(tree: Path) -> None:
+    tool(
+        tree,
+        "python",
+        f"""{PYTHON}{WAIT}
+        case "$*" in
+            *tests/unit*) touch unit; wait_for cluster ;;
+            *tests/cluster) wait_for unit; touch cluster; wait_for local; echo "ran on a cluster" ;;
+            *tests/local) touch local; echo "ran here" ;;
+        esac
+        """,
+    )
+    done = run(tree)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said.index("ran here") < said.index("== cluster") < said.index("ran on a cluster")
+    assert any(re.fullmatch(r"== quick, beside it: (builds|chart|cluster)", s) for s in said)
+    times = [name for name, _ in re.findall(r"^(\w+) +(\d+) s$", done.stdout, re.MULTILINE)]
+    assert times == ["checks", "quick", "runs", "builds", "chart", "cluster"]
+
+
+def test_a_failure_on_a_cluster_is_shown_and_fails_all(tree: Path) -> None:
+    failing = """
+        case "$*" in
+            *tests/local) touch local ;;
+            *tests/cluster) wait_for local; echo "FAILED on a cluster"; exit 1 ;;
+        esac
+        """
+    tool(tree, "python", PYTHON + WAIT + failing)
+    done = run(tree)
+    assert done.returncode != 0
+    assert "FAILED on a cluster" in done.stderr
+
+
+def test_a_failure_on_a_cluster_stops_the_tests_before_the_next_step(tree: Path) -> None:
+    failing = """
+        case "$*" in
+            *tests/unit*) wait_for failed; sleep 0.5 ;;
+            *tests/cluster) touch failed; echo "FAILED on a cluster"; exit 1 ;;
+        esac
+        """
+    tool(tree, "python", PYTHON + WAIT + failing)
+    done = run(tree)
+    assert done.returncode != 0
+    assert "FAILED on a cluster" in done.stderr
+    assert "tests/local" not in calls(tree)
+
+
+def test_a_failed_step_ends_the_tests_on_a_cluster_and_waits_until_that_is_removed(
+    tree: Path,
+) -> None:
+    failing = 'case "$*" in *ruff*) wait_for begun; exit 3 ;; esac\n'
+    tool(tree, "python", PYTHON + WAIT + ON_A_CLUSTER + failing)
+    done = run(tree)
+    assert done.returncode == 3
+    assert (tree / "removed").exists()
+    assert of_run(tree) == []
+
+
+@pytest.mark.parametrize("step", ["tests/unit", "tests/local", "none"])
+def test_ctrl_c_leaves_nothing_behind(tree: Path, step: str) -> None:
+    held = f'case "$*" in *{step}*) touch held; wait_for never ;; esac\n'
+    tool(tree, "python", PYTHON + WAIT + ON_A_CLUSTER + held)
+    process = start(tree)
+    until((tree / "begun").exists, "the tests on a cluster")
+    if step.startswith("tests"):
+        until((tree / "held").exists, step)
+    else:
+        until(lambda: "tests/local" in calls(tree), "the last of the others")
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert (tree / "removed").exists()
+    until(lambda: of_run(tree) == [], "everything to end")
+
+
+def test_who_ends_the_tests_otherwise_ends_those_on_a_cluster_too(tree: Path) -> None:
+    tool(tree, "python", PYTHON + WAIT + ON_A_CLUSTER)
+    process = start(tree)
+    until((tree / "begun").exists, "the tests on a cluster")
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert (tree / "removed").exists()
 
 
 def test_a_build_that_fails_stops_the_tests_before_the_next_step(tree: Path) -> None:
