@@ -11,8 +11,8 @@ from tests.processes import until
 
 pytestmark = pytest.mark.slow
 
-STEPS = (16.0, 8.0, 32.0)
-"""Server steps, one of which is too large for the small federation; the likeliest first."""
+STEPS = (8.0, 16.0, 32.0)
+"""Server steps, one of which is too large for the small federation."""
 EVALUATION = {"tasks": 8, "validationTasks": 40}
 
 
