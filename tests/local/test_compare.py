@@ -178,7 +178,8 @@ class FromCluster:
 def from_cluster(undisturbed: Path, tmp_path: Path) -> Iterator[FromCluster]:
     place = {"s3": {"bucket": "hansa"}}
     small.write_manifest(tmp_path, storage=place)
-    same = {"name": "same", "spec": {"aggregation": small.SPEC["aggregation"]}}
+    own = {part: small.SPEC[part] for part in ("aggregation", "experience", "exploration")}
+    same = {"name": "same", "spec": own}
     told = {"federation": "federation.yaml", "seeds": [7], "methods": ["pre-trained", same]}
     (tmp_path / "compare.yaml").write_text(json.dumps(told))
     wanted = comparison.read(tmp_path / "compare.yaml", here=False)

@@ -190,19 +190,30 @@ def test_a_failed_step_ends_the_tests_on_a_cluster_and_waits_until_that_is_remov
     assert of_run(tree) == []
 
 
-@pytest.mark.parametrize("step", ["tests/unit", "tests/local", "none"])
+@pytest.mark.parametrize("step", ["tests/unit", "tests/local"])
 def test_ctrl_c_leaves_nothing_behind(tree: Path, step: str) -> None:
     held = f'case "$*" in *{step}*) touch held; wait_for never ;; esac\n'
     tool(tree, "python", PYTHON + WAIT + ON_A_CLUSTER + held)
     process = start(tree)
     until((tree / "begun").exists, "the tests on a cluster")
-    if step.startswith("tests"):
-        until((tree / "held").exists, step)
-    else:
-        until(lambda: "tests/local" in calls(tree), "the last of the others")
+    until((tree / "held").exists, step)
+    interrupt(tree, process)
+
+
+def test_ctrl_c_leaves_nothing_behind_while_only_the_tests_on_a_cluster_run(tree: Path) -> None:
+    tool(tree, "python", PYTHON + WAIT + ON_A_CLUSTER)
+    process = start(tree)
+    until((tree / "begun").exists, "the tests on a cluster")
+    assert process.stdout
+    assert any("waiting for what is beside" in line for line in process.stdout)
+    interrupt(tree, process)
+
+
+def interrupt(tree: Path, process: subprocess.Popen[str]) -> None:
+    """Ctrl-C, as a terminal sends it: to the group in front."""
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
-    assert process.returncode != 0
+    assert process.returncode == 130
     assert (tree / "removed").exists()
     until(lambda: of_run(tree) == [], "everything to end")
 
