@@ -60,21 +60,15 @@ class Figures:
         """Success after the last round, of one line of the table, or from the least to the most."""
         return span((100 * self._mean(line, world) for line in lines), places)
 
-    def before(self, method: str, places: int = 0) -> str:
+    def before(self, method: str) -> str:
         """Success of the base, on the tasks of that method's runs."""
-        return f"{100 * self._at(method)[0]:.{places}f}"
+        return f"{100 * self._at(method)[0]:.0f}"
 
-    def in_seeds(self, method: str, world: str = "macro") -> str:
+    def in_seeds(self, method: str) -> str:
         """Success by seed: 74.2, 73.3, 69.1."""
-        samples = self._samples[method]
-        rates = (
-            [r.success for n, r in s.items() if world in ("macro", n)] for s in samples.values()
-        )
-        return ", ".join(f"{100 * fmean(each):.1f}" for each in rates)
-
-    def greedy(self, line: str) -> str:
-        """What is solved greedily."""
-        return f"{100 * self._lines[line]['greedy']:.0f}"
+        samples = self._samples[method].values()
+        means = (fmean(rate.success for rate in sample.values()) for sample in samples)
+        return ", ".join(f"{100 * mean:.1f}" for mean in means)
 
     def mean_success(self, *places: tuple[str, str]) -> str:
         """The mean of several lines, each in a world of its own."""

@@ -189,7 +189,8 @@ class Play:
         with self._timed("train"):
             trained = silo.train(agent, lesson, "train")
             gc.collect()  # recorded steps refer to each other and hold the GPU's memory
-        self._owns[environment.name] = adapter.join(agent.frozen, trained.tensors)
+        if self._given.home:
+            self._owns[environment.name] = adapter.join(agent.frozen, trained.tensors)
         told["loss"] = round(trained.loss, 5)
         told["norm"] = round(adapter.distance(trained.tensors, agent.start), 5)
         own = None
@@ -201,7 +202,7 @@ class Play:
     def _explorer(self, silo: Silo, agent: Agent) -> Tensors:
         """What the silo explores with: the shared adapter, or what does better at home."""
         own = self._owns.get(silo.assignment.environment)
-        if not self._given.home or own is None:
+        if own is None:
             return agent.whole
         shared, home = (
             silo.play_held_out(agent, "validation", HOME_TASKS, tensors).successes

@@ -97,6 +97,7 @@ def test_the_readme_can_be_typed_from_top_to_bottom(clone):
     assert typed[:2] == ["git clone <this repository> hansa && cd hansa", "make demo"]
     said = type_in(clone, "make demo")
     assert "report:  runs/demo/report.html" in said
+    assert re.search(r"^  alone: +\d.*\n  shared: +\d", said, re.MULTILINE), "what joining brings"
     assert (clone / "runs/demo/report.html").stat().st_size > 10_000
 
     shown = json.loads(type_in(clone, "hansa status --out runs/demo -o json"))

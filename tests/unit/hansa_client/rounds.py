@@ -1,6 +1,8 @@
 """Rounds of one client, maze, in a store that a test can look into."""
 
-from hansa import keys, logs
+import numpy as np
+
+from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import UpdateManifest
 from hansa_client.round import play_round
@@ -23,3 +25,14 @@ def play(store: MemoryStore, told: Assignment) -> ClientReport:
 
 def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:
     return UpdateManifest.model_validate_json(store.objects[folder + keys.MANIFEST])
+
+
+def unplayable(data: bytes) -> bytes:
+    """An adapter of the same shapes with which nobody can play."""
+    random = np.random.RandomState(1)
+    return adapter.encode(
+        {
+            name: random.standard_normal(array.shape).astype(np.float32) * 3
+            for name, array in adapter.decode(data).items()
+        }
+    )

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-from hansa import adapter, keys, logs
+from hansa import keys, logs
 from hansa.assignment import Assignment, EvaluateReport
 from hansa.errors import Diverged
 from hansa.manifest import PersonalManifest, sha256
@@ -17,7 +16,7 @@ from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import Killed
+from tests.unit.hansa_client.rounds import Killed, unplayable
 
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
@@ -202,7 +201,7 @@ def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
     whole, measured = undisturbed(assign, made)
     stores[1].objects.update(whole[1].objects)  # it has evolved alone already
     alone = stores[1].objects[keys.update_folder(PLACE, "maze", ROUNDS) + keys.ADAPTER]
-    shared = noise(alone) if harmed else alone
+    shared = unplayable(alone) if harmed else alone
     stores[0].objects[keys.global_folder("run", 1) + keys.ADAPTER] = shared
     del stores[0].objects[keys.update_folder("run", "maze", 1) + keys.MANIFEST]  # nothing to mix
     given = last(assign, shared, personalization="interpolate")
@@ -215,17 +214,6 @@ def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
     assert (folder + keys.ADAPTER in stores[1].objects) is harmed
     again = play(given, stores)
     assert (again.serves, again.personal, again.alone) == (report.serves, *[report.personal] * 2)
-
-
-def noise(data: bytes) -> bytes:
-    """An adapter with which nobody can play."""
-    random = np.random.RandomState(1)
-    return adapter.encode(
-        {
-            name: random.standard_normal(array.shape).astype(np.float32) * 3
-            for name, array in adapter.decode(data).items()
-        }
-    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
 from tests.memory_store import MemoryStore
 from tests.merging import draw, shapes_of
-from tests.unit.hansa_client.rounds import Killed
+from tests.unit.hansa_client.rounds import Killed, unplayable
 
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
@@ -74,23 +74,12 @@ def share(stores: Stores, data: bytes, round_: int = 1) -> None:
     stores[0].objects[keys.global_folder("run", round_) + keys.ADAPTER] = data
 
 
-def broken(own: bytes) -> bytes:
-    """A global adapter with which nobody can play."""
-    tensors = adapter.decode(own)
-    random = np.random.RandomState(1)
-    noise: Tensors = {
-        name: random.standard_normal(array.shape).astype(np.float32) * 3
-        for name, array in tensors.items()
-    }
-    return adapter.encode(noise)
-
-
 @pytest.mark.slow
 def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
     stores, own = after_round(assign, trained)
-    harmful = broken(own)
+    harmful = unplayable(own)
     share(stores, harmful)
     before = set(stores[0].objects)
     report: EvaluateReport = play(last(assign, harmful), stores)

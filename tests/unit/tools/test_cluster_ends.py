@@ -67,31 +67,24 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def calls(folder: Path) -> list[str]:
+def told_to_end(folder: Path, when: str) -> list[str]:
+    """What the script was called with by tests that get TERM once that file is there."""
+    process = start(folder)
+    until((folder / when).exists, when)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(60) != 0
     return (folder / "calls").read_text().split()
 
 
 def test_a_cluster_of_tests_that_are_told_to_end_is_removed(folder: Path) -> None:
-    process = start(folder)
-    until((folder / "begun").exists, "the test")
-    os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(60) != 0
-    assert calls(folder) == ["status", "up", "load-image", "down"]
+    assert told_to_end(folder, "begun") == ["status", "up", "load-image", "down"]
 
 
 def test_a_cluster_that_was_about_to_start_is_removed(folder: Path) -> None:
     (folder / "slow").touch()
-    process = start(folder)
-    until((folder / "runs").exists, "the start")
-    os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(60) != 0
-    assert calls(folder) == ["status", "up", "down"]
+    assert told_to_end(folder, "runs") == ["status", "up", "down"]
 
 
 def test_a_cluster_that_ran_before_is_left_running(folder: Path) -> None:
     (folder / "runs").touch()
-    process = start(folder)
-    until((folder / "begun").exists, "the test")
-    os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(60) != 0
-    assert "down" not in calls(folder)
+    assert "down" not in told_to_end(folder, "begun")
