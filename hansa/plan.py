@@ -15,9 +15,10 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, guard, quorum
+from hansa.policy import apart, deadline, guard, options, quorum
 from hansa.spec import (
     MAX_SECONDS,
+    OPTIONS,
     FederationSpec,
     Participation,
     immutable_changes,
@@ -52,7 +53,7 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     if refusals:
         update = {"observed_generation": federation.metadata.generation}
         return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
-    status = _accept(federation)
+    status = _accept(draft)
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
         return draft.finish(status, wanted=False)
@@ -71,10 +72,15 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     return draft.finish(_aggregate(draft, status, status.current))
 
 
-def _accept(federation: Federation) -> FederationStatus:
-    status = federation.status
-    accepted = immutable_fields(federation.spec, status.accepted)
-    generation = federation.metadata.generation
+def _accept(draft: Draft) -> FederationStatus:
+    """Remember what later specs are compared with; a world's options may change, not unseen."""
+    spec, status = draft.federation.spec, draft.federation.status
+    for name in options.changed(spec, status.accepted):
+        why = f"{name}: the options of its world changed, which counts from the next round on"
+        draft.tell("SettingsChanged", why, warning=True)
+    accepted = immutable_fields(spec, status.accepted)
+    accepted[OPTIONS] = options.digests(spec, status.accepted)
+    generation = draft.federation.metadata.generation
     return status.model_copy(update={"accepted": accepted, "observed_generation": generation})
 
 

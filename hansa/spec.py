@@ -36,6 +36,8 @@ FileSource = Annotated[
 
 A key goes into policies, where `*`, `?`, `$` or a slash at its end would open more than one object.
 """
+OPTIONS = "options"
+"""Where status.accepted has digests of the worlds' options; these may change, and that is told."""
 PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
 
 
@@ -363,7 +365,7 @@ def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[st
         f"spec.{path}: got {ours}, expected {theirs} or more (rounds only grow)"
         if path == "rounds"
         else f"spec.{path}: got {ours}, expected {theirs} (it cannot change after the first round)"
-        for path, theirs, ours in differences(accepted, now)
+        for path, theirs, ours in differences({**accepted, OPTIONS: None}, now)
         if path != "rounds" or ours < theirs
     ]
 

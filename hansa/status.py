@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, Strict
 from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.manifest import Count, Member, StartAdapter
 from hansa.spec import (
+    OPTIONS,
     Aggregation,
     Evaluation,
     Experience,
@@ -37,8 +38,10 @@ def _check_time(moment: datetime) -> datetime:
 
 def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
     """What later specs are compared with; empty before the first one was accepted."""
-    environments = fields.get("environments")
-    if fields and not (type(fields.get("rounds")) is int and isinstance(environments, dict)):
+    named = (fields.get("environments"), fields.get(OPTIONS, {}))
+    if fields and not (
+        type(fields.get("rounds")) is int and all(isinstance(each, dict) for each in named)
+    ):
         raise ValueError("got other fields, expected rounds, environments and what else is fixed")
     return fields
 

@@ -79,3 +79,8 @@ class Uncopyable(Higher):
 
 names = 3
 """No environment at all."""
+
+
+def made(**kwargs: Any) -> Higher:
+    """A function that makes one: it could do anything else."""
+    return Higher(**kwargs)

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hansa import api
-from hansa.assignment import ENV_ASSIGNMENT, ENV_MODEL_CACHE, TERMINATION_LOG
+from hansa.assignment import (
+    ENV_ASSIGNMENT,
+    ENV_MODEL_CACHE,
+    ENV_WORLD_MODULES,
+    TERMINATION_LOG,
+)
 from hansa.errors import PermanentError
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
@@ -198,6 +203,8 @@ def _variables(request: JobRequest, federation: Federation, settings: Settings) 
     ]
     if settings.job_log != "text":
         variables.append({"name": ENV_LOG, "value": settings.job_log})
+    if settings.world_modules and request.environment:
+        variables.append({"name": ENV_WORLD_MODULES, "value": ",".join(settings.world_modules)})
     secret = credentials_secret(federation.spec, request.environment)
     if secret:
         variables += [

@@ -40,6 +40,8 @@ class Settings:
     """ServiceAccounts that a user's Pod template may name; `*` stands for any text."""
     allowed_secrets: tuple[str, ...] = ()
     """Secrets a user's Pod template may name beside the environment's own; `*`: any text."""
+    world_modules: tuple[str, ...] = ()
+    """Modules that options of world `gymnasium` may name; none: what the client's image says."""
     model_cache_claim: str = ""
     """PersistentVolumeClaim, in each federation's namespace, that keeps base models; or none."""
     cluster_autoscaler: bool = False
@@ -133,6 +135,7 @@ KINDS: dict[str, _Kind] = {
     "server_pod_template": _MAPPING,
     "allowed_service_accounts": _PATTERNS,
     "allowed_secrets": _PATTERNS,
+    "world_modules": _list(r"\w+(\.\w+)*(:\w+)?", "Python modules, separated by commas"),
     "model_cache_claim": _OPTIONAL_NAME,
     "cluster_autoscaler": _SWITCH,
     "job_log": _choice("text", "json"),

@@ -40,7 +40,8 @@ def test_the_page_shows_an_episode_of_each_world_that_its_expert_wins(world: str
 
 
 @pytest.mark.parametrize("world", [*WORLDS, "agentgym", "gymnasium"])
-def test_every_option_of_a_world_is_explained(world: str) -> None:
+def test_every_option_of_a_world_is_explained(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.gym_envs")
     with pytest.raises(OptionError) as found:
         make(world, {"no-such-option": 1, **NEEDED.get(world, {})})
     known = str(found.value).partition("expected ")[2].split(", ")

@@ -5,7 +5,8 @@
       kwargs: {difficulty: 2}
 
 `reset(seed=...)` gives (observation, info), `step(action)` gives (observation, reward, terminated,
-truncated, info). A task is a seed. Package gymnasium is needed only for its own ids.
+truncated, info). A task is a seed. Package gymnasium is needed only for its own ids. Nothing is
+imported or made for `env` but what the image's or the machine's owner allows (allowed.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
 
+from hansa_worlds.allowed import allowed_words, is_allowed
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldError
 from hansa_worlds.options import Options
@@ -170,31 +172,68 @@ class Gymnasium(World):
 
 
 def _factory(name: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
-    """What makes the environment: a class of a module, or Gymnasium for its ids."""
+    """What makes the environment: a class of an allowed module, or Gymnasium for its ids."""
     if not name:
         raise OptionError(f"options.env: got nothing, expected {_FITS}")
     module, colon, attribute = name.partition(":")
     if colon:
-        try:
-            maker = getattr(import_module(module), attribute, None)
-        except ImportError as error:
-            raise OptionError(_fits(name, f"but {error}")) from error
-        if callable(maker):
-            _check_kwargs(name, maker, kwargs)
-            return lambda: maker(**kwargs)
+        found = _imported(name, module, attribute)
+        if found is not None:
+            kind = _environment(name, found)
+            _check_kwargs(name, kind, kwargs)
+            return lambda: kind(**kwargs)
+    return _by_id(name, attribute if colon else name, kwargs)
+
+
+def _by_id(name: str, id_: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
+    """By Gymnasium, which never gets to see a module's name: it would import it."""
     try:
         library = import_module("gymnasium")
     except ImportError as error:
         raise OptionError(_fits(name, "an id, which needs package gymnasium")) from error
     try:
-        spec = library.spec(name)
+        spec = library.spec(id_)
     except Exception as error:
         raise OptionError(_fits(name, "which neither a module nor Gymnasium has")) from error
-    if callable(spec.entry_point):
-        for_make = signature(library.make).parameters
-        rest = {key: value for key, value in kwargs.items() if key not in for_make}
-        _check_kwargs(name, spec.entry_point, {**spec.kwargs, **rest})
-    return lambda: library.make(name, disable_env_checker=True, **kwargs)
+    kind = _class_of_id(name, spec.entry_point)
+    for_make = signature(library.make).parameters
+    rest = {key: value for key, value in kwargs.items() if key not in for_make}
+    _check_kwargs(name, kind, {**spec.kwargs, **rest})
+    return lambda: library.make(spec, disable_env_checker=True, **kwargs)
+
+
+def _class_of_id(name: str, made_by: Any) -> type[Any]:
+    """What makes an id: a class, or the name of one that is imported only now."""
+    if isinstance(made_by, str):
+        module, _, attribute = made_by.partition(":")
+        return _environment(name, _imported(name, module, attribute))
+    kind = _environment(name, made_by)
+    if not is_allowed(kind.__module__, kind.__name__):
+        raise _not_allowed(name)
+    return kind
+
+
+def _imported(name: str, module: str, attribute: str) -> Any:
+    """What a module has under that name, or None; nothing is imported that is not allowed."""
+    if not is_allowed(module, attribute):
+        raise _not_allowed(name)
+    try:
+        return getattr(import_module(module), attribute, None)
+    except ImportError as error:
+        raise OptionError(_fits(name, f"but {error}")) from error
+
+
+def _environment(name: str, found: Any) -> type[Any]:
+    """The class of an environment; nothing else is ever called."""
+    if not isinstance(found, type) or not all(
+        callable(getattr(found, method, None)) for method in ("reset", "step")
+    ):
+        raise OptionError(_fits(name, "which is no class with reset and step"))
+    return found
+
+
+def _not_allowed(name: str) -> OptionError:
+    return OptionError(f"options.env: got {name!r}, expected {allowed_words()}")
 
 
 def _check_kwargs(name: str, maker: Callable[..., Any], kwargs: Mapping[str, object]) -> None:

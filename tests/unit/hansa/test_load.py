@@ -44,6 +44,18 @@ def test_a_number_with_an_exponent_is_read_as_kubectl_reads_it(tmp_path: Path) -
     assert load(write(tmp_path, GOOD)).spec.training.learning_rate == 5e-5
 
 
+@pytest.mark.parametrize("world", ["gymnasium", "mixed"])
+def test_a_manifest_whose_option_would_run_a_program_is_refused(world: str, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    options = f"{{env: 'subprocess:Popen', kwargs: {{args: [touch, {made}]}}}}"
+    if world == "mixed":
+        options = f"{{worlds: [{{name: a, world: gymnasium, options: {options}}}]}}"
+    text = GOOD.replace("world: maze", f"world: {world}, demonstrations: 0, options: {options}")
+    with pytest.raises(InputError, match=r"options\.env: got 'subprocess:Popen', expected a class"):
+        load(write(tmp_path, text))
+    assert not made.exists()
+
+
 def test_the_status_in_a_file_is_ignored(tmp_path: Path) -> None:
     federation = load(write(tmp_path, f"{GOOD}\nstatus: {{round: -7, nonsense: true}}\n"))
     assert federation.status.round == 0

@@ -123,6 +123,13 @@ CASES: dict[str, tuple[Any, Settings, str]] = {
 }
 
 
+def test_modules_that_options_may_name_come_from_the_operator_and_reach_clients_only() -> None:
+    settings = Settings(world_modules=("my_package.envs", "other:Env"))
+    given = {"name": "HANSA_WORLD_MODULES", "value": "my_package.envs,other:Env"}
+    assert given in container(build_job(make_federation(), settings, "client"))["env"]
+    assert given not in container(build_job(make_federation(), settings, "aggregator"))["env"]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_job_is_exactly_its_golden_file(name: str) -> None:
     federation, settings, role = CASES[name]

@@ -29,6 +29,7 @@ def test_nothing_given_means_the_defaults() -> None:
         ("server_pod_template", "{}", {}),
         ("allowed_service_accounts", "irsa-*", ("irsa-*",)),
         ("allowed_secrets", "regcred", ("regcred",)),
+        ("world_modules", "my_package.envs, other:Env", ("my_package.envs", "other:Env")),
         ("model_cache_claim", "models", "models"),
         ("cluster_autoscaler", "TRUE", True),
         ("job_log", "json", "json"),

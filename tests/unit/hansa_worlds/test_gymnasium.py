@@ -1,5 +1,8 @@
 """Any environment with Gymnasium's methods and text on both sides is a world."""
 
+import importlib.metadata
+import sys
+
 import pytest
 
 from hansa_worlds import NoPlayer, OptionError, WorldError, make
@@ -14,6 +17,12 @@ VARIANTS = {
     "numbered": {"env": "tests.gym_envs:Numbered", "text_field": "text", "actions": NUMBERS},
     "no copies": {"env": "tests.gym_envs:Uncopyable", "kwargs": {"tries": 3}},
 }
+
+
+@pytest.fixture(autouse=True)
+def allowed(monkeypatch):
+    """What the owner of a machine sets."""
+    monkeypatch.setenv("HANSA_WORLD_MODULES", "tests")
 
 
 def world_of(env="tests.gym_envs:Higher", **options):
@@ -127,8 +136,9 @@ def test_unknown_names_are_answered_with_the_known_ones():
     ("options", "sentence"),
     [
         ({"env": ""}, "options.env: got nothing, expected module:Class or an id"),
-        ({"env": "no.such.module:Env"}, "options.env: got 'no.such.module:Env', but No module"),
-        ({"env": "tests.gym_envs:names"}, "which neither a module nor Gymnasium has"),
+        ({"env": "tests.nothing:Env"}, "options.env: got 'tests.nothing:Env', but No module"),
+        ({"env": "tests.gym_envs:names"}, "which is no class with reset and step"),
+        ({"env": "tests.gym_envs:Nothing-v0"}, "which neither a module nor Gymnasium has"),
         ({"env": "NoSuch-v0"}, "which neither a module nor Gymnasium has"),
         ({"env": 3}, "options.env: got 3, expected text"),
         ({"kwargs": [1]}, "options.kwargs: got [1], expected a mapping"),
@@ -193,3 +203,94 @@ def test_a_step_of_another_shape_is_refused(step, reason):
 def test_rules_can_be_given():
     world = make("gymnasium", {"env": "tests.gym_envs:Higher", "rules": "Guess.", **SMALL})
     assert world.start(world.tasks("test")[0]).text.startswith("Guess.\nGuess a number")
+
+
+# -- what options may name -------------------------------------------------------------------------
+
+
+def hidden(name):
+    return {"worlds": [{"name": "a", "world": "gymnasium", "options": {"env": name}}]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "subprocess:Popen",
+        "os:system",
+        "this:Nothing",
+        "this:Nothing-v0",
+        "this.tests:Env",
+        "testsuite:Env",
+        ":Env",
+        ".gym_envs:Higher",
+    ],
+)
+def test_an_option_imports_and_calls_nothing_that_the_owner_has_not_allowed(name, monkeypatch):
+    for world, options in (("gymnasium", {"env": name}), ("mixed", hidden(name))):
+        monkeypatch.delitem(sys.modules, "this", raising=False)
+        with pytest.raises(OptionError) as refused:
+            make(world, {**options, **({"kwargs": {"args": "id"}} if world != "mixed" else {})})
+        assert f"options.env: got {name!r}, expected a class or id of a module in" in str(
+            refused.value
+        )
+        assert "HANSA_WORLD_MODULES (now tests)" in str(refused.value)
+        assert "this" not in sys.modules
+
+
+def test_without_a_list_no_module_is_allowed(monkeypatch):
+    monkeypatch.delenv("HANSA_WORLD_MODULES")
+    with pytest.raises(OptionError, match=r"HANSA_WORLD_MODULES \(now nothing\)"):
+        world_of()
+
+
+def test_a_function_of_an_allowed_module_is_not_called(monkeypatch):
+    monkeypatch.setenv("HANSA_WORLD_MODULES", "subprocess, tests.gym_envs")
+    for name in ("subprocess:run", "subprocess:Popen"):
+        with pytest.raises(OptionError, match="which is no class with reset and step"):
+            world_of(name)
+    assert world_of().start(world_of().tasks("train")[0]).text
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [
+        ("tests.gym_envs:Higher", True),
+        ("tests.gym_envs", True),
+        ("tests.gym_envs:Numbered", False),
+        ("tests.gym_envs.more", False),
+    ],
+)
+def test_a_package_offers_classes_and_modules_by_entry_point(value, fits, monkeypatch):
+    point = importlib.metadata.EntryPoint("mine", value, "hansa.environments")
+    points = importlib.metadata.EntryPoints([point])
+    monkeypatch.delenv("HANSA_WORLD_MODULES")
+    monkeypatch.setattr(
+        "hansa_worlds.allowed.entry_points", lambda group: points.select(group=group)
+    )
+    if fits:
+        assert world_of().tasks("train")
+        return
+    with pytest.raises(OptionError, match=r"by entry point hansa\.environments"):
+        world_of()
+
+
+def test_an_id_is_allowed_where_the_module_of_its_class_is(monkeypatch):
+    name = registered()
+    monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.gym_envs")
+    for spelled in (name, f"tests.gym_envs:{name}"):  # its class is one of this file's
+        with pytest.raises(OptionError, match="expected a class or id of a module"):
+            world_of(spelled, text_field="text", actions=NUMBERS)
+    with pytest.raises(OptionError, match="expected a class or id of a module"):
+        world_of("CartPole-v1", actions=["left", "right"])
+    monkeypatch.setenv("HANSA_WORLD_MODULES", f"tests.gym_envs,{__name__}")
+    for spelled in (name, f"tests.gym_envs:{name}"):
+        world = world_of(spelled, text_field="text", actions=NUMBERS)
+        assert world.start(world.tasks("train")[0]).text == "Guess a number from 1 to 9."
+
+
+def test_an_id_that_a_function_makes_is_refused():
+    gymnasium = pytest.importorskip("gymnasium")
+    if "HansaMade-v0" not in gymnasium.registry:
+        gymnasium.register("HansaMade-v0", "tests.gym_envs:made")
+    with pytest.raises(OptionError, match="which is no class with reset and step"):
+        world_of("HansaMade-v0")
