@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from hansa import api, experts, sentences, yamltext
+from hansa import api, experts, modelcode, sentences, yamltext
 from hansa.base import Model
 from hansa.errors import InputError
 from hansa.schema import PathPart, Schema, at, flat
@@ -317,6 +317,7 @@ def _folder_problem(folder: Path) -> str:
             return "its config.json is no JSON object"
         if not any(folder.glob("*.safetensors")):
             return "it has no .safetensors file"
+        return modelcode.asked_for(folder)
     except (OSError, ValueError) as error:
         return "its config.json cannot be read" if isinstance(error, ValueError) else str(error)
     return ""

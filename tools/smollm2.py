@@ -50,8 +50,12 @@ def convert(file: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    read: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
+    tokenizer: Any = AutoTokenizer.from_pretrained(
+        file.parent, gguf_file=file.name, trust_remote_code=False
+    )
+    read: Any = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, trust_remote_code=False
+    )
     config = read.config
     del config.quantization_config  # what is written is not quantized any more
     model: Any = type(read)(config)

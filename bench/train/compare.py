@@ -56,7 +56,7 @@ Given = argparse.Namespace
 def network(given: Given) -> Any:
     """The model with drawn weights, as a client would have loaded it."""
     torch.manual_seed(0)
-    config = AutoConfig.from_pretrained(given.model)
+    config = AutoConfig.from_pretrained(given.model, trust_remote_code=False)
     dtype = torch.bfloat16 if given.device == "cuda" else torch.float32
     with torch.device(given.device):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
@@ -157,7 +157,7 @@ def by_trl(given: Given, rows: list[Sequence], budget: int, way: list[str]) -> C
         model=network(given),
         args=config,
         train_dataset=Dataset.from_list(told),
-        processing_class=AutoTokenizer.from_pretrained(given.model),
+        processing_class=AutoTokenizer.from_pretrained(given.model, trust_remote_code=False),
         peft_config=LoraConfig(
             r=SHAPE.rank, lora_alpha=SHAPE.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
         ),

@@ -25,7 +25,9 @@ def main() -> None:
     given = parser.parse_args()
     from transformers import AutoTokenizer
 
-    chat = Chat(AutoTokenizer.from_pretrained(given.model, local_files_only=True))
+    chat = Chat(
+        AutoTokenizer.from_pretrained(given.model, local_files_only=True, trust_remote_code=False)
+    )
     shown = [episodes(name, given.each, chat) for name in WORLDS]
     rows = [render(episode, MAX_LENGTH) for pair in zip(*shown, strict=True) for episode in pair]
     told = [{"tokens": row.tokens, "is_agent": [int(own) for own in row.is_agent]} for row in rows]

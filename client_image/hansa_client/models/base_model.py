@@ -16,6 +16,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hansa import modelcode
 from hansa.assignment import ENV_MODEL_CACHE
 from hansa.errors import HansaError, NotFound, PermanentError
 from hansa.manifest import fingerprint
@@ -135,9 +136,12 @@ def _read(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # one line per step in a log
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    # Said aloud: where it is left out, transformers asks on stdin whether to run a model's code.
+    tokenizer = AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, use_safetensors=True
+        folder, dtype=dtype, local_files_only=True, use_safetensors=True, trust_remote_code=False
     )
     return model, tokenizer
 
@@ -163,6 +167,9 @@ def _check(source: str, folder: Path) -> None:
         raise PermanentError(f"{where}, which has no *.safetensors, {_FITS}")
     if not any(name in names for name in _TOKENIZERS):
         raise PermanentError(f"{where}, which has no tokenizer, {_FITS}")
+    code = modelcode.asked_for(folder)
+    if code:
+        raise PermanentError(f"{where}, expected a model without code of its own ({code})")
 
 
 def _is_model_file(name: str) -> bool:

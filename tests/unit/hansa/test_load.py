@@ -211,6 +211,10 @@ def test_a_model_folder_needs_a_configuration_and_safetensors(tmp_path: Path) ->
     assert "it has no .safetensors file" in problem()
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert problem() == ""
+    (tmp_path / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": "code.Own"}}')
+    assert "tokenizer_config.json has auto_map, which asks for code of the model's" in problem()
+    (tmp_path / "tokenizer_config.json").write_text("[" * 100_000)
+    assert problem() == ""
 
 
 @pytest.mark.parametrize("prefix", ["", "path:"])

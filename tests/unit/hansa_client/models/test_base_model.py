@@ -1,5 +1,6 @@
 """Base models: found, hashed, downloaded once, and refused with the field that is wrong."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,41 @@ def test_a_folder_that_is_no_model_says_what_is_missing(
     with pytest.raises(PermanentError) as error:
         base_model.resolve(f"path:{folder}")
     assert error.value.message.startswith(f"spec.model.source: got path:{folder}, which {message}")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_model_with_code_of_its_own_is_refused_and_nobody_is_asked(
+    random_model: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(question: str = "") -> str:
+        raise AssertionError(f"asked: {question}")
+
+    monkeypatch.setattr("builtins.input", ask)
+    folder = with_code(random_model, tmp_path / "model", name)
+    with pytest.raises(PermanentError) as error:
+        base_model.resolve(f"path:{folder}")
+    assert error.value.message.startswith(
+        f"spec.model.source: got path:{folder}, expected a model without code of its own "
+        f"({name} has auto_map"
+    )
+    with pytest.raises(PermanentError):  # as where a file changes after it was looked at
+        base_model.load(f"path:{folder}", folder, 1)
+    assert not (folder / "ran").exists()
+
+
+def with_code(model: Path, folder: Path, name: str) -> Path:
+    """The model with a file that asks for a class of the folder's own code."""
+    shutil.copytree(model, folder)
+    (folder / "code.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\nclass Own: pass\n")
+    document = json.loads((folder / name).read_bytes())
+    document["auto_map"] = {
+        "config.json": {"AutoConfig": "code.Own", "AutoModelForCausalLM": "code.Own"},
+        "tokenizer_config.json": {"AutoTokenizer": ["code.Own", None]},
+    }[name]
+    kind = "model_type" if name == "config.json" else "tokenizer_class"
+    document[kind] = "unheard-of"
+    (folder / name).write_text(json.dumps(document))
+    return folder
 
 
 def test_an_unknown_builtin_is_refused() -> None:
