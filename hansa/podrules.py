@@ -3,6 +3,7 @@
 Fields are allowed by name, so that one a later Kubernetes brings is refused until it was thought
 about. Limits: the rules keep a template from reaching the node and other silos' Secrets; they do
 not judge images, ConfigMaps or claims, and whoever may create Pods in the namespace is not bound.
+Names that give a Pod more than others have come from the operator's allow-lists.
 """
 
 from posixpath import normpath
@@ -10,7 +11,6 @@ from typing import Any
 
 from hansa.api import GROUP
 from hansa.podshapes import (
-    ALLOWED_SERVICE_ACCOUNTS,
     Permit,
     Refusal,
     Shape,
@@ -21,9 +21,9 @@ from hansa.podshapes import (
     a_switch,
     entries,
     fields,
-    is_allowed,
     mappings,
     never,
+    on_list,
     only,
     secret_in,
     some_text,
@@ -38,6 +38,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108
 """The one place below /dev that is the user's to size."""
 RESERVED_METADATA = (GROUP, "kubernetes.io", "x-k8s.io")
 FREE_METADATA = ("app.kubernetes.io", "cluster-autoscaler.kubernetes.io")
+OWN_SCHEDULER = "default-scheduler"
 RESERVED_LABELS = ("job-name", "controller-uid")
 SIDECAR = "any other extra container would keep the Job from completing"
 
@@ -50,16 +51,20 @@ def check(template: Any, permit: Permit, path: str) -> list[Refusal]:
 
 
 def _free_keys(walk: Walk, value: Any, path: str) -> None:
-    """Labels and annotations, those of Hansa, Kubernetes and Kueue excepted."""
+    """Labels and annotations: without a domain they are the user's, of others by allow-list."""
     texts(walk, value, path)
     for name in value if isinstance(value, dict) else ():
         domain, slash, _ = str(name).partition("/")
         reserved = bool(slash) and any(
             domain == mine or domain.endswith(f".{mine}") for mine in RESERVED_METADATA
         )
-        if (reserved and domain not in FREE_METADATA) or name in RESERVED_LABELS:
+        if domain in FREE_METADATA:
+            continue
+        if reserved or name in RESERVED_LABELS:
             fits = f"a key outside {', '.join(RESERVED_METADATA)} and their subdomains"
             walk.refuse(f"{path}.{name}", got(name), fits)
+        elif slash:
+            walk.listed("annotation_domains", "a domain", domain, f"{path}.{name}")
 
 
 def _not_root(walk: Walk, value: Any, path: str) -> None:
@@ -67,11 +72,22 @@ def _not_root(walk: Walk, value: Any, path: str) -> None:
         walk.refuse(path, got(value), "a number from 1 (Pods never run as root)")
 
 
-def _service_account(walk: Walk, value: Any, path: str) -> None:
-    allowed = walk.permit.service_accounts
-    if not isinstance(value, str) or not is_allowed(value, allowed):
-        listed = f"{ALLOWED_SERVICE_ACCOUNTS}: {', '.join(allowed) or 'none'}"
-        walk.refuse(path, got(value), f"a ServiceAccount that the operator allows ({listed})")
+def _group(walk: Walk, value: Any, path: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        walk.refuse(path, got(value), "a number from 1 (group 0 owns files of images and nodes)")
+
+
+def _toleration(walk: Walk, value: Any, path: str) -> None:
+    """A taint's key; without one a Pod would run on any node, the control plane's too."""
+    a_mapping(walk, value, path)
+    if isinstance(value, dict):
+        what = "the key of a taint"
+        walk.listed("tolerations", what, value.get("key") or "", f"{path}.key")
+
+
+def _scheduler(walk: Walk, value: Any, path: str) -> None:
+    if value != OWN_SCHEDULER:
+        walk.listed("schedulers", "a scheduler", value, path)
 
 
 # -- containers -----------------------------------------------------------------------------------
@@ -154,6 +170,17 @@ def _volume(walk: Walk, value: Any, path: str) -> None:
     fields({"name": some_text, **_VOLUMES})(walk, value, path)
 
 
+def _ephemeral(walk: Walk, value: Any, path: str) -> None:
+    """A claim that comes and goes with the Pod: of a StorageClass that is named, and allowed."""
+    inner = value
+    for name in ("volumeClaimTemplate", "spec"):
+        a_mapping(walk, inner, path)
+        inner, path = (inner.get(name) or {} if isinstance(inner, dict) else {}), f"{path}.{name}"
+    a_mapping(walk, inner, path)
+    chosen = inner.get("storageClassName") if isinstance(inner, dict) else None
+    walk.listed("storage_classes", "a StorageClass", chosen, f"{path}.storageClassName")
+
+
 def _claim(walk: Walk, value: Any, path: str) -> None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         walk.refuse(path, got(value), "a mapping with a name")
@@ -169,7 +196,7 @@ _PROFILE = fields(
 )
 _SECURITY: dict[str, Shape] = {
     "appArmorProfile": _PROFILE,
-    "runAsGroup": a_number,
+    "runAsGroup": _group,
     "runAsNonRoot": only(True, why="Pods never run as root"),
     "runAsUser": _not_root,
     "seLinuxOptions": fields({"level": some_text}),
@@ -177,9 +204,9 @@ _SECURITY: dict[str, Shape] = {
 }
 _POD_SECURITY: dict[str, Shape] = {
     **_SECURITY,
-    "fsGroup": a_number,
+    "fsGroup": _group,
     "fsGroupChangePolicy": some_text,
-    "supplementalGroups": entries(a_number),
+    "supplementalGroups": entries(_group),
     "supplementalGroupsPolicy": some_text,
 }
 _CONTAINER_SECURITY: dict[str, Shape] = {
@@ -235,7 +262,7 @@ _VOLUMES: dict[str, Shape] = {
     "configMap": a_mapping,
     "csi": fields(
         {
-            "driver": some_text,
+            "driver": on_list("csi_drivers", "a CSI driver"),
             "fsType": some_text,
             "nodePublishSecretRef": secret_in("name"),
             "readOnly": a_switch,
@@ -244,7 +271,7 @@ _VOLUMES: dict[str, Shape] = {
     ),
     "downwardAPI": a_mapping,
     "emptyDir": a_mapping,
-    "ephemeral": a_mapping,
+    "ephemeral": _ephemeral,
     "hostPath": never(f"{_NODE}: use a claim or an emptyDir"),
     "image": a_mapping,
     "persistentVolumeClaim": a_mapping,
@@ -284,15 +311,15 @@ _POD: dict[str, Shape] = {
     "imagePullSecrets": entries(secret_in("name")),
     "initContainers": entries(_sidecar),
     "nodeSelector": texts,
-    "priorityClassName": some_text,
+    "priorityClassName": on_list("priority_classes", "a PriorityClass"),
     "resourceClaims": entries(_claim),
     "restartPolicy": only("Never", why="a retry is a new Job"),
-    "runtimeClassName": some_text,
-    "schedulerName": some_text,
+    "runtimeClassName": on_list("runtime_classes", "a RuntimeClass"),
+    "schedulerName": _scheduler,
     "securityContext": fields(_POD_SECURITY),
-    "serviceAccountName": _service_account,
+    "serviceAccountName": on_list("service_accounts", "a ServiceAccount"),
     "terminationGracePeriodSeconds": a_number,
-    "tolerations": mappings,
+    "tolerations": entries(_toleration),
     "topologySpreadConstraints": mappings,
     "volumes": entries(_volume),
 }

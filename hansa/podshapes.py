@@ -2,15 +2,49 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from fnmatch import fnmatchcase
 from typing import Any
 
 from hansa.sentences import got
 
-ALLOWED_SECRETS = "HANSA_ALLOWED_SECRETS"
-"""The operator's setting for further Secrets."""
-ALLOWED_SERVICE_ACCOUNTS = "HANSA_ALLOWED_SERVICE_ACCOUNTS"
-"""The operator's setting for ServiceAccounts."""
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """What the operator's settings let Pod templates name: nothing by default, `*` for any text."""
+
+    secrets: tuple[str, ...] = ()
+    """Secrets beside the environment's own."""
+    service_accounts: tuple[str, ...] = ()
+    """ServiceAccounts."""
+    priority_classes: tuple[str, ...] = ()
+    """PriorityClasses: a high one drives other Pods off their nodes."""
+    tolerations: tuple[str, ...] = ()
+    """Keys of taints that may be tolerated; only `*` allows a toleration without a key."""
+    runtime_classes: tuple[str, ...] = ()
+    """RuntimeClasses: how far a Pod is kept apart from its node."""
+    schedulers: tuple[str, ...] = ()
+    """Schedulers other than Kubernetes' own."""
+    csi_drivers: tuple[str, ...] = ()
+    """Drivers of inline CSI volumes: some hand out secrets, or folders of the node."""
+    storage_classes: tuple[str, ...] = ()
+    """StorageClasses of ephemeral volumes, which make a claim without anybody's leave."""
+    annotation_domains: tuple[str, ...] = ()
+    """Domains of annotations and labels, which controllers of the cluster obey."""
+
+    @classmethod
+    def everything(cls) -> "Allowed":
+        """What binds nobody, as for whoever installs the operator."""
+        return cls(**{each.name: ("*",) for each in fields_of(cls)})
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether one of the lists has the name."""
+        return any(fnmatchcase(name, pattern) for pattern in getattr(self, kind))
+
+    def setting(self, kind: str) -> str:
+        """The operator's setting of a list with what it holds, for a refusal."""
+        listed = ", ".join(getattr(self, kind)) or "none"
+        return f"HANSA_ALLOWED_{kind.upper()}: {listed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +78,8 @@ class Permit:
     """Secrets of that environment."""
     foreign: Mapping[str, str] = field(default_factory=dict)
     """Secrets of others, with whose they are."""
-    secrets: tuple[str, ...] = ()
-    """Further Secrets the operator allows."""
-    service_accounts: tuple[str, ...] = ()
-    """ServiceAccounts the operator allows."""
+    allowed: Allowed = field(default_factory=Allowed)
+    """What the operator lets it name beside that."""
 
 
 class Walk:
@@ -71,18 +103,20 @@ class Walk:
         elif name in permit.foreign and name not in permit.own:
             whose = permit.foreign[name]
             self.refuse(path, got(name), f"no Secret of another ('{name}' belongs to {whose})")
-        elif name not in permit.own and not is_allowed(name, permit.secrets):
-            listed = f"{ALLOWED_SECRETS}: {', '.join(permit.secrets) or 'none'}"
+        elif name not in permit.own and not permit.allowed.has("secrets", name):
+            listed = permit.allowed.setting("secrets")
             fits = f"the environment's credentialsSecret or a Secret the operator allows ({listed})"
             self.refuse(path, got(name), fits)
 
+    def listed(self, kind: str, what: str, name: Any, path: str) -> None:
+        """Something that only an allow-list of the operator lets the template name."""
+        allowed = self.permit.allowed
+        if not isinstance(name, str) or not allowed.has(kind, name):
+            fits = f"{what} that the operator allows ({allowed.setting(kind)})"
+            self.refuse(path, "nothing" if name in (None, "") else got(name), fits)
+
 
 Shape = Callable[[Walk, Any, str], None]
-
-
-def is_allowed(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether an allow-list has the name; `*` stands for any text."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 # -- shapes of values -----------------------------------------------------------------------------
@@ -168,6 +202,15 @@ def texts(walk: Walk, value: Any, path: str) -> None:
     for name, inner in value.items():
         if not isinstance(inner, str):
             walk.refuse(f"{path}.{name}", got(inner), "text (put it into quotes)")
+
+
+def on_list(kind: str, what: str) -> Shape:
+    """A name of one of the operator's allow-lists."""
+
+    def shape(walk: Walk, value: Any, path: str) -> None:
+        walk.listed(kind, what, value, path)
+
+    return shape
 
 
 def secret_in(key: str) -> Shape:

@@ -4,13 +4,14 @@ A pure check, so that `hansa validate --cluster` says the same before a cluster 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from hansa.assignment import ENV_ASSIGNMENT
 from hansa.jobs import JobRequest
 from hansa.plan import plan
 from hansa.podrules import check
+from hansa.podshapes import Allowed as Allowed
 from hansa.podshapes import Permit, Refusal
 from hansa.spec import S3, Environment, FederationSpec, SecretKey
 from hansa.status import Federation, FederationStatus
@@ -20,16 +21,6 @@ CLIENT = "client"
 CERTIFICATE_ENDINGS = (".crt", ".cer", ".pem")
 VARIABLE_LIMIT = 128 * 1024 - len(ENV_ASSIGNMENT) - 2
 """Linux starts no program with a variable longer than 128 KiB, its name and ends included."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Allowed:
-    """What the operator's settings let Pod templates name; by the chart's default nothing."""
-
-    secrets: tuple[str, ...] = ()
-    """Secrets beside the environment's own; `*` stands for any text."""
-    service_accounts: tuple[str, ...] = ()
-    """ServiceAccounts; `*` stands for any text."""
 
 
 def of_federation(federation: Federation, allowed: Allowed, now: datetime) -> list[Refusal]:
@@ -104,12 +95,7 @@ def _default_permit(spec: FederationSpec, allowed: Allowed) -> Permit:
             owners.setdefault(name, f"environment {environment.name}")
     if spec.storage and spec.storage.s3.credentials_secret:
         owners[spec.storage.s3.credentials_secret.name] = "spec.storage"
-    return Permit(
-        container=CLIENT,
-        foreign=owners,
-        secrets=allowed.secrets,
-        service_accounts=allowed.service_accounts,
-    )
+    return Permit(container=CLIENT, foreign=owners, allowed=allowed)
 
 
 def _permit(spec: FederationSpec, environment: Environment, default: Permit) -> Permit:

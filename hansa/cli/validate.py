@@ -56,11 +56,10 @@ def check_for_cluster(federation: "Federation") -> None:
     refused = of_federation(federation, Allowed(), now)
     if not refused:
         return
-    anything = Allowed(secrets=("*",), service_accounts=("*",))
-    assumed = refused != of_federation(federation, anything, now)
+    assumed = refused != of_federation(federation, Allowed.everything(), now)
     hint = (
         "this is what an operator with the chart's defaults refuses; yours may allow more in "
-        "settings.allowedSecrets and settings.allowedServiceAccounts"
+        "settings.allowedSecrets, settings.allowedTolerations and the other settings.allowed..."
     )
     sentences = "\n".join(refusal.sentence for refusal in refused)
     raise InputError(sentences, hint=hint if assumed else "")

@@ -5,6 +5,7 @@ Lists whose entries have names are merged by name, tolerations are added, mappin
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from hansa.podrules import check
@@ -15,7 +16,6 @@ from hansa_operator.settings import Settings, variable
 
 SERVER = "server"
 """Container of the aggregator's program."""
-_ALL = ("*",)
 
 Data = dict[str, Any]
 Join = Callable[[Any, Any], Any]
@@ -23,10 +23,8 @@ Join = Callable[[Any, Any], Any]
 
 def refusals(federation: Federation, settings: Settings) -> list[Refusal]:
     """Everything in a federation that no Job can be made from, by what this operator allows."""
-    allowed = Allowed(
-        secrets=settings.allowed_secrets, service_accounts=settings.allowed_service_accounts
-    )
-    return of_spec(federation.spec, allowed)
+    lists = {each.name: getattr(settings, f"allowed_{each.name}") for each in fields(Allowed)}
+    return of_spec(federation.spec, Allowed(**lists))
 
 
 def settings_refusals(settings: Settings) -> list[Refusal]:
@@ -37,7 +35,7 @@ def settings_refusals(settings: Settings) -> list[Refusal]:
         for name, container in rows
         for refusal in check(
             getattr(settings, name),
-            Permit(container=container, secrets=_ALL, service_accounts=_ALL),
+            Permit(container=container, allowed=Allowed.everything()),
             variable(name),
         )
     ]

@@ -40,6 +40,20 @@ class Settings:
     """ServiceAccounts that a user's Pod template may name; `*` stands for any text."""
     allowed_secrets: tuple[str, ...] = ()
     """Secrets a user's Pod template may name beside the environment's own; `*`: any text."""
+    allowed_priority_classes: tuple[str, ...] = ()
+    """PriorityClasses that it may name."""
+    allowed_tolerations: tuple[str, ...] = ()
+    """Keys of taints that it may tolerate, such as nvidia.com/gpu; `*`: also without a key."""
+    allowed_runtime_classes: tuple[str, ...] = ()
+    """RuntimeClasses that it may name."""
+    allowed_schedulers: tuple[str, ...] = ()
+    """Schedulers that it may name beside Kubernetes' own."""
+    allowed_csi_drivers: tuple[str, ...] = ()
+    """Drivers of inline CSI volumes that it may name."""
+    allowed_storage_classes: tuple[str, ...] = ()
+    """StorageClasses of its ephemeral volumes."""
+    allowed_annotation_domains: tuple[str, ...] = ()
+    """Domains of its annotations and labels; those without a domain are free."""
     world_modules: tuple[str, ...] = ()
     """Modules that options of world `gymnasium` may name; none: what the client's image says."""
     model_cache_claim: str = ""
@@ -121,6 +135,7 @@ _IMAGE = _text(r"\S{1,1000}", "the name of an image")
 _OPTIONAL_NAME = _text(rf"({_DNS_DOTTED})?", "a name of lower-case letters, digits, - and .")
 _NAMES = _list(rf"{_DNS_DOTTED}", "names, separated by commas")
 _PATTERNS = _list(r"[a-z0-9.*-]+", "names, separated by commas, with * for any text")
+_TAINTS = _list(r"[A-Za-z0-9._/*-]+", "keys of taints, separated by commas, with * for any text")
 _MAPPING = _Kind(_read_mapping, "a Pod template as a JSON object")
 _SWITCH = _Kind(_read_switch, "true or false")
 
@@ -135,6 +150,13 @@ KINDS: dict[str, _Kind] = {
     "server_pod_template": _MAPPING,
     "allowed_service_accounts": _PATTERNS,
     "allowed_secrets": _PATTERNS,
+    "allowed_priority_classes": _PATTERNS,
+    "allowed_tolerations": _TAINTS,
+    "allowed_runtime_classes": _PATTERNS,
+    "allowed_schedulers": _PATTERNS,
+    "allowed_csi_drivers": _PATTERNS,
+    "allowed_storage_classes": _PATTERNS,
+    "allowed_annotation_domains": _PATTERNS,
     "world_modules": _list(r"\w+(\.\w+)*(:\w+)?", "Python modules, separated by commas"),
     "model_cache_claim": _OPTIONAL_NAME,
     "cluster_autoscaler": _SWITCH,

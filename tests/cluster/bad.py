@@ -181,6 +181,14 @@ REPORTED: dict[str, Case] = {
     ),
     "the network of the node": (pod(hostNetwork=True), f"{AT}.hostNetwork"),
     "a ServiceAccount": (pod(serviceAccountName="admin"), f"{AT}.serviceAccountName"),
+    "a critical PriorityClass": (
+        pod(priorityClassName="system-node-critical"),
+        f"{AT}.priorityClassName: got 'system-node-critical', expected a PriorityClass",
+    ),
+    "a toleration of everything": (
+        pod(tolerations=[{"operator": "Exists"}]),
+        f"{AT}.tolerations[0].key: got nothing, expected the key of a taint",
+    ),
     "a second container": (
         pod(containers=[{"name": "extra", "image": "x"}]),
         "any other extra container would keep the Job from completing",

@@ -27,6 +27,11 @@ BUCKET = "hansa"
 WORLDS = ("maze", "webshop")
 LONG_SECONDS = 420.0
 """A bound against hanging tests: a federation of two rounds takes one to two minutes."""
+SETTINGS = {
+    "allowedPriorityClasses": ["no-such-class"],
+    "allowedRuntimeClasses": ["no-such-runtime"],
+}
+"""What tests of Pods that cannot start may name."""
 ENDS = ("Succeeded", "Failed")
 
 
@@ -209,7 +214,7 @@ def values(federations: tuple[str, ...], **more: Any) -> dict[str, Any]:
     local = {"repository": "hansa-minio", "tag": _tag(), "pullPolicy": "Never"}
     users = [{"name": name, "environments": list(WORLDS)} for name in federations]
     minio = {"enabled": True, "image": local, "mcImage": local, "federations": users}
-    return {"images": {"pullPolicy": "Never"}, "minio": minio, **more}
+    return {"images": {"pullPolicy": "Never"}, "settings": SETTINGS, "minio": minio, **more}
 
 
 def _tag() -> str:

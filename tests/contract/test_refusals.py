@@ -12,7 +12,7 @@ from hansa_operator.jobs import Refused
 from tests.unit.hansa_operator.objects import build_job, make_federation
 from tests.unit.hansa_operator.test_podtemplate import cases, two_silos
 
-DEFAULTS = "settings.allowedSecrets and settings.allowedServiceAccounts"
+DEFAULTS = "settings.allowedSecrets, settings.allowedTolerations and the other settings.allowed..."
 PLACE = {"bucket": "private", "prefix": "mine"}
 FEDERATIONS = {
     "options that no variable holds": make_federation(
@@ -85,6 +85,7 @@ def test_a_federation_is_refused_as_the_operator_refuses_it(
     [
         pytest.param({"imagePullSecrets": [{"name": "regcred"}]}, True, id="a Secret"),
         pytest.param({"serviceAccountName": "irsa"}, True, id="a ServiceAccount"),
+        pytest.param({"tolerations": [{"key": "gpu"}]}, True, id="a taint"),
         pytest.param({"hostNetwork": True}, False, id="what no setting allows"),
     ],
 )
@@ -107,7 +108,7 @@ def test_a_federation_without_a_store_is_refused_for_a_cluster_alone(
 def test_what_the_operator_takes_is_valid(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    harmless = {"nodeSelector": {"gpu": "a100"}, "tolerations": [{"operator": "Exists"}]}
+    harmless = {"nodeSelector": {"gpu": "a100"}, "securityContext": {"fsGroup": 1000}}
     federation = two_silos(harmless)
     assert build_job(federation)
     code, out, _ = validate(capsys, tmp_path, federation, "--cluster")

@@ -91,6 +91,9 @@ OWN = {
 ADMIN = Settings(
     allowed_secrets=("regcred", "hub"),
     allowed_service_accounts=("silo-*",),
+    allowed_tolerations=("batch", "nvidia.com/*"),
+    allowed_runtime_classes=("nvidia",),
+    allowed_priority_classes=("research",),
     model_cache_claim="models",
     job_log="json",
     client_pod_template={"spec": {"terminationGracePeriodSeconds": 10}},
@@ -234,7 +237,7 @@ def test_a_new_attempt_uses_the_newest_pod_template() -> None:
     edited = ready.model_copy(
         update={"spec": ready.spec.model_copy(update={"pod_template": DEFAULTS})}
     )
-    assert container(build(request, edited, Settings()))["resources"]["limits"]["memory"] == "4Gi"
+    assert container(build(request, edited, ADMIN))["resources"]["limits"]["memory"] == "4Gi"
 
 
 def test_an_environments_own_credentials_come_before_the_stores() -> None:

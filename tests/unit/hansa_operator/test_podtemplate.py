@@ -1,6 +1,7 @@
 """Pod templates: what is refused and with which sentence, and how the others are merged."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa import podrules
-from hansa.podshapes import ALLOWED_SECRETS, ALLOWED_SERVICE_ACCOUNTS, Permit
+from hansa.podshapes import Allowed, Permit
 from hansa.refusals import stops
 from hansa_operator.jobs import Refused
 from hansa_operator.podtemplate import merge, refusals, settings_refusals
 from hansa_operator.settings import Settings, variable
 from tests.unit.hansa_operator.objects import build_job, container, make_federation
 
-ADMIN = Settings(allowed_secrets=("regcred", "hansa-*"), allowed_service_accounts=("irsa",))
+ADMIN = Settings(
+    allowed_secrets=("regcred", "hansa-*"),
+    allowed_service_accounts=("irsa",),
+    allowed_priority_classes=("research-*",),
+    allowed_tolerations=("nvidia.com/gpu",),
+    allowed_csi_drivers=("d",),
+)
 SIDECAR = {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}
 
 
@@ -82,6 +89,11 @@ def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) 
             },
             "annotations.container.apparmor.security.beta.kubernetes.io/client",
         ),
+        (
+            {"annotations": {"vault.hashicorp.com/agent-inject": "true"}},
+            "annotations.vault.hashicorp.com/agent-inject",
+        ),
+        ({"labels": {"azure.workload.identity/use": "true"}}, "labels.azure.workload.identity/use"),
         ({"name": "mine"}, "name"),
     ],
 )
@@ -91,14 +103,28 @@ def test_metadata_that_others_own_is_refused(metadata: Any, path: str) -> None:
     assert [refusal.path for refusal in refused] == [f"spec.podTemplate.metadata.{path}"]
 
 
+def test_a_domain_of_annotations_and_labels_is_taken_from_the_operators_list() -> None:
+    template = {"metadata": {key: {"sidecar.istio.io/inject": "no"} for key in METADATA}}
+    permit = Permit(container="client", allowed=Allowed(annotation_domains=("*.istio.io",)))
+    assert podrules.check(template, permit, "spec.podTemplate") == []
+    free = {key: {"team": "a", "app.kubernetes.io/part-of": "b"} for key in METADATA}
+    assert podrules.check({"metadata": free}, Permit(container="client"), "spec.podTemplate") == []
+
+
+METADATA = ("annotations", "labels")
 ALLOWED_SPECS = {
     "everything off": {"hostNetwork": False, "hostPID": False, "securityContext": None},
     "own Secret": volume(secret={"secretName": "hansa-maze"}),
     "listed Secret": volume(secret={"secretName": "hansa-data"}),
     "pull Secret": {"imagePullSecrets": [{"name": "regcred"}]},
     "ServiceAccount": {"serviceAccountName": "irsa"},
-    "user": secured(runAsUser=1000, runAsGroup=0, capabilities={"drop": ["ALL"], "add": []}),
+    "user": secured(runAsUser=1000, runAsGroup=1000, capabilities={"drop": ["ALL"], "add": []}),
     "writable root": secured(readOnlyRootFilesystem=False),
+    "groups": {"securityContext": {"fsGroup": 1, "supplementalGroups": [44, 100]}},
+    "listed PriorityClass": {"priorityClassName": "research-low"},
+    "listed taint": {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]},
+    "listed CSI driver": volume(csi={"driver": "d"}),
+    "usual scheduler": {"schedulerName": "default-scheduler"},
     "claim": volume(persistentVolumeClaim={"claimName": "x"}),
     "shared memory": client(volumeMounts=[{"name": "v", "mountPath": "/dev/shm"}]),
     "sidecar": {
@@ -123,8 +149,12 @@ def test_the_federations_default_may_name_no_silos_secret() -> None:
 
 
 def test_the_rules_name_the_settings_of_the_operator() -> None:
-    assert variable("allowed_secrets") == ALLOWED_SECRETS
-    assert variable("allowed_service_accounts") == ALLOWED_SERVICE_ACCOUNTS
+    lists = [each.name for each in fields(Allowed)]
+    assert [f.name for f in fields(Settings) if f.name.startswith("allowed_")] == sorted(
+        (f"allowed_{name}" for name in lists), key=[f.name for f in fields(Settings)].index
+    )
+    for name in lists:
+        assert Allowed().setting(name) == f"{variable(f'allowed_{name}')}: none"
 
 
 def test_all_refusals_are_told_at_once() -> None:
@@ -133,7 +163,18 @@ def test_all_refusals_are_told_at_once() -> None:
 
 
 def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> None:
-    template = {"spec": {"serviceAccountName": "any", "imagePullSecrets": [{"name": "any"}]}}
+    template = {
+        "metadata": {"annotations": {"sidecar.istio.io/inject": "false"}},
+        "spec": {
+            "serviceAccountName": "any",
+            "imagePullSecrets": [{"name": "any"}],
+            "tolerations": [{"operator": "Exists"}],
+            "priorityClassName": "any",
+            "schedulerName": "any",
+            "runtimeClassName": "any",
+            **volume(csi={"driver": "any"}),
+        },
+    }
     assert settings_refusals(Settings(server_pod_template=template)) == []
     bad = Settings(client_pod_template={"spec": {"hostNetwork": True}})
     assert settings_refusals(bad)[0].path == "HANSA_CLIENT_POD_TEMPLATE.spec.hostNetwork"
