@@ -71,6 +71,7 @@ EventReason = Literal[
     "RolledBack",
     "BestKept",
     "SettingsChanged",
+    "NotEncrypted",
     "Suspended",
     "Resumed",
     "Succeeded",

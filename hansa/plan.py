@@ -15,7 +15,7 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, guard, options, quorum
+from hansa.policy import apart, deadline, encrypted, guard, options, quorum
 from hansa.spec import (
     MAX_SECONDS,
     OPTIONS,
@@ -78,6 +78,9 @@ def _accept(draft: Draft) -> FederationStatus:
     for name in options.changed(spec, status.accepted):
         why = f"{name}: the options of its world changed, which counts from the next round on"
         draft.tell("SettingsChanged", why, warning=True)
+    if status.observed_generation != draft.federation.metadata.generation:
+        for warning in encrypted.warnings(spec):
+            draft.tell("NotEncrypted", warning, warning=True)
     accepted = immutable_fields(spec, status.accepted)
     accepted[OPTIONS] = options.digests(spec, status.accepted)
     generation = draft.federation.metadata.generation

@@ -46,7 +46,7 @@ SIDECAR = "any other extra container would keep the Job from completing"
 def check(template: Any, permit: Permit, path: str) -> list[Refusal]:
     """All refusals of a Pod template that stands at that path; none: it may be merged."""
     walk = Walk(permit)
-    fields(_TEMPLATE)(walk, template, path)
+    fields(_DEFAULT_TEMPLATE if permit.is_default else _TEMPLATE)(walk, template, path)
     return walk.refusals
 
 
@@ -99,7 +99,7 @@ def _program(walk: Walk, value: Any, path: str) -> None:
         known = f"{walk.permit.container}, or a native sidecar: an entry of initContainers"
         walk.refuse(f"{path}.name", got(name), f"{known} with restartPolicy Always ({SIDECAR})")
         return
-    fields(_PROGRAM)(walk, value, path)
+    fields(_DEFAULT_PROGRAM if walk.permit.is_default else _PROGRAM)(walk, value, path)
 
 
 def _sidecar(walk: Walk, value: Any, path: str) -> None:
@@ -138,6 +138,15 @@ def _mount(walk: Walk, value: Any, path: str) -> None:
     if mine and clean != SHARED_MEMORY:
         fits = f"a path outside {' and '.join(RESERVED_MOUNTS)}"
         walk.refuse(f"{path}.mountPath", got(place), fits)
+
+
+def _shared_memory(walk: Walk, value: Any, path: str) -> None:
+    """The one mount that brings no files along."""
+    place = value.get("mountPath") if isinstance(value, dict) else None
+    if place != SHARED_MEMORY:
+        came = "nothing" if place is None else got(place)
+        fits = f"{SHARED_MEMORY} (others would reach every silo: say it in environments[])"
+        walk.refuse(f"{path}.mountPath", came, fits)
 
 
 def _port(walk: Walk, value: Any, path: str) -> None:
@@ -326,4 +335,22 @@ _POD: dict[str, Shape] = {
 _TEMPLATE: dict[str, Shape] = {
     "metadata": fields({"annotations": _free_keys, "labels": _free_keys}),
     "spec": fields(_POD),
+}
+
+# The federation's default reaches every silo's Pods, which hold that silo's keys: it says where and
+# with how much they run, and brings no programs, files, variables or addresses into them.
+_SILOS = never("it would reach every silo: say it in environments[].podTemplate")
+_DEFAULT_PROGRAM: dict[str, Shape] = {
+    **_PROGRAM,
+    **dict.fromkeys(("env", "envFrom", "image", "workingDir"), _SILOS),
+    "volumeMounts": entries(_shared_memory),
+}
+_DEFAULT_TEMPLATE: dict[str, Shape] = {
+    **_TEMPLATE,
+    "spec": fields(
+        {
+            **_POD,
+            **dict.fromkeys(("dnsConfig", "dnsPolicy", "hostAliases", "initContainers"), _SILOS),
+        }
+    ),
 }

@@ -74,6 +74,8 @@ class Permit:
     """The container of the program."""
     environment: str = ""
     """Whose template it is; empty: the federation's default."""
+    is_default: bool = False
+    """Whether it is the federation's default, which reaches every silo's Pods."""
     own: frozenset[str] = frozenset()
     """Secrets of that environment."""
     foreign: Mapping[str, str] = field(default_factory=dict)

@@ -61,6 +61,7 @@ def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
     refusals += check(spec.pod_template, permit, "spec.podTemplate")
     for index, environment in enumerate(spec.environments):
         path = f"spec.environments[{index}]"
+        refusals += _own_keys(spec, environment, path)
         refusals += _one_identity(spec, environment, path)
         mine = _permit(spec, environment, permit)
         refusals += check(environment.pod_template, mine, f"{path}.podTemplate")
@@ -73,10 +74,13 @@ def stops(refusals: Iterable[Refusal], environment: str) -> list[Refusal]:
 
 
 def credentials_secret(spec: FederationSpec, environment: str) -> str:
-    """Secret with the AWS keys of an environment or the aggregator; empty: the default chain."""
+    """Secret with the AWS keys of an environment or the aggregator; empty: the default chain.
+
+    An environment never gets the aggregator's, which open every silo's updates.
+    """
     own = spec.environment(environment).credentials_secret if environment else None
     shared = spec.storage.s3.credentials_secret if spec.storage else None
-    secret = own or shared
+    secret = own if environment else shared
     return secret.name if secret else ""
 
 
@@ -95,18 +99,30 @@ def _default_permit(spec: FederationSpec, allowed: Allowed) -> Permit:
             owners.setdefault(name, f"environment {environment.name}")
     if spec.storage and spec.storage.s3.credentials_secret:
         owners[spec.storage.s3.credentials_secret.name] = "spec.storage"
-    return Permit(container=CLIENT, foreign=owners, allowed=allowed)
+    return Permit(container=CLIENT, is_default=True, foreign=owners, allowed=allowed)
 
 
 def _permit(spec: FederationSpec, environment: Environment, default: Permit) -> Permit:
     own = {credentials_secret(spec, environment.name), *_secrets(environment)}
-    return replace(default, environment=environment.name, own=frozenset(own - {""}))
+    own.discard("")
+    name = environment.name
+    return replace(default, environment=name, is_default=False, own=frozenset(own))
 
 
 def _secrets(environment: Environment) -> set[str]:
     private = environment.experience_storage.s3 if environment.experience_storage else None
     named = [environment.credentials_secret, private.credentials_secret if private else None]
     return {secret.name for secret in named if secret}
+
+
+def _own_keys(spec: FederationSpec, environment: Environment, path: str) -> list[Refusal]:
+    """Where the aggregator has keys, each silo has its own: nobody gets another's unsaid."""
+    shared = spec.storage.s3.credentials_secret if spec.storage else None
+    if shared is None or environment.credentials_secret:
+        return []
+    fits = f"a Secret with keys of its own ('{shared.name}' of spec.storage is the aggregator's)"
+    where = f"{path}.credentialsSecret"
+    return [Refusal(path=where, got="nothing", expected=fits, environment=environment.name)]
 
 
 def _one_identity(spec: FederationSpec, environment: Environment, path: str) -> list[Refusal]:

@@ -194,7 +194,8 @@ class Environment(Model):
     credentials_secret: SecretName | None = None
     """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
     experience_storage: Storage | None = None
-    """The silo's private store for trajectories; absent: a private prefix of spec.storage."""
+    """The silo's private store for trajectories, whose endpoint cannot change, either; absent: a
+    private prefix of spec.storage."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Merged into this environment's client Jobs."""
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
@@ -235,7 +236,7 @@ class FederationSpec(Model):
     storage: Storage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
-    """Defaults for every client Job's Pod template."""
+    """Defaults for every client Job's Pod template: where and with how much they run."""
     environments: Annotated[list[Environment], Field(min_length=1, max_length=MAX_ENVIRONMENTS)]
     """The silos that take part."""
 
@@ -335,7 +336,7 @@ def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str
     environments = {
         e.name: {
             "world": e.world,
-            "experienceStorage": _place(e.experience_storage),
+            "experienceStorage": _private_place(e.experience_storage),
         }
         for e in spec.environments
     }
@@ -354,6 +355,14 @@ def _place(storage: Storage | None) -> dict[str, Any]:
     return {"s3": {"bucket": storage.s3.bucket, "prefix": storage.s3.prefix}} if storage else {}
 
 
+def _private_place(storage: Storage | None) -> dict[str, Any]:
+    """With its address: whoever redirects it gets the silo's trajectories from then on."""
+    place = _place(storage)
+    if storage:
+        place["s3"]["endpoint"] = storage.s3.endpoint or ""
+    return place
+
+
 def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[str]:
     """One sentence for each immutable field that differs from what was accepted before."""
     if not accepted:
@@ -366,8 +375,13 @@ def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[st
         if path == "rounds"
         else f"spec.{path}: got {ours}, expected {theirs} (it cannot change after the first round)"
         for path, theirs, ours in differences({**accepted, OPTIONS: None}, now)
-        if path != "rounds" or ours < theirs
+        if (path != "rounds" or ours < theirs) and not _is_unknown(path, theirs)
     ]
+
+
+def _is_unknown(path: str, accepted: Any) -> bool:
+    """An address that a status of an older version does not remember."""
+    return path.endswith(".experienceStorage.s3.endpoint") and accepted is None
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:

@@ -80,7 +80,13 @@ def summary(federation: "Federation") -> str:
 
 def notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
-    return [*_unknown_experts(federation), *_storage_notes(federation)]
+    from hansa.policy import encrypted
+
+    return [
+        *_unknown_experts(federation),
+        *_storage_notes(federation),
+        *encrypted.warnings(federation.spec),
+    ]
 
 
 def _unknown_experts(federation: "Federation") -> list[str]:

@@ -19,7 +19,7 @@ from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result, check_same
 from hansa.errors import Garbled, InputError
 from hansa.sentences import first_misfit
-from hansa.spec import MAX_FEDERATION_NAME, Storage
+from hansa.spec import MAX_FEDERATION_NAME, FederationSpec, SecretName, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
 
@@ -54,7 +54,8 @@ def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
             continue
         name = name_of(wanted, run)
         place = storage.s3.model_copy(update={"prefix": _below(storage.s3.prefix, name)})
-        spec = run.federation.spec.model_copy(update={"storage": Storage(s3=place)})
+        spec = _with_keys(run.federation.spec, storage.s3.credentials_secret)
+        spec = spec.model_copy(update={"storage": Storage(s3=place)})
         made.append(
             {
                 "apiVersion": api.API_VERSION,
@@ -129,9 +130,17 @@ def _parsed(document: Data) -> Federation:
 
 def _check_same(run: Run, federation: Federation) -> None:
     """Refuse a Federation that was applied before the comparison changed, or changed since."""
-    spec = federation.spec.model_copy(update={"storage": None}).to_json()
+    own = _with_keys(federation.spec, None)
+    spec = own.model_copy(update={"storage": None}).to_json()
     hint = "set the field back, or delete the Federation and what is below its prefix"
     check_same(run, federation.metadata.name, spec, hint)
+
+
+def _with_keys(spec: FederationSpec, secret: SecretName | None) -> FederationSpec:
+    """The spec whose environments all use that Secret: a comparison has one owner."""
+    keys = {"credentials_secret": secret}
+    environments = [environment.model_copy(update=keys) for environment in spec.environments]
+    return spec.model_copy(update={"environments": environments})
 
 
 def _seconds(document: Data, federation: Federation) -> float:

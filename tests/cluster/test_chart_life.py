@@ -119,7 +119,8 @@ def states(status: dict[str, Any]) -> set[str]:
 
 
 def test_uninstalling_leaves_nothing_but_the_federations(second: Hansa) -> None:
-    queued = [{"name": "maze", "world": "maze", "queueName": "nobodys"}]
+    keys = {"credentialsSecret": {"name": f"{NAME}-maze"}}
+    queued = [{"name": "maze", "world": "maze", "queueName": "nobodys", **keys}]
     second.apply(manifest(second, "stays", environments=queued))
     second.wait("stays", lambda s: "Queued" in states(s), "has a Job")
     written = bucket(second)

@@ -104,7 +104,12 @@ def test_applying_it_again_goes_on_and_ends_with_the_bytes_of_an_undisturbed_run
 
 # -- edited ---------------------------------------------------------------------------------------
 
-GUEST = {"name": "guest", "world": "maze", "queueName": "nobodys"}
+GUEST = {
+    "name": "guest",
+    "world": "maze",
+    "queueName": "nobodys",
+    "credentialsSecret": {"name": f"{NAME}-maze"},
+}
 """An environment that waits in a queue for ever."""
 RATE = 1.0e-3
 

@@ -81,6 +81,32 @@ def test_the_bucket_cannot_change_but_its_address_can() -> None:
     assert changes(at(), at(endpoint="http://localhost:9000")) == []
 
 
+def private(**s3: str) -> FederationSpec:
+    own = {"s3": {"bucket": "mine", **s3}}
+    maze = {"name": "maze", "world": "maze", "experienceStorage": own}
+    return make(environments=[maze, {"name": "wordle", "world": "wordle"}])
+
+
+@pytest.mark.parametrize("before", [{}, {"endpoint": "https://mine:9000"}])
+def test_a_private_stores_address_cannot_be_redirected(before: dict[str, str]) -> None:
+    [sentence] = changes(private(**before), private(endpoint="https://other:9000"))
+    assert sentence == (
+        "spec.environments.maze.experienceStorage.s3.endpoint: got https://other:9000, expected "
+        f"{before.get('endpoint', '')} (it cannot change after the first round)"
+    )
+    assert changes(private(**before), private(**before, region="eu-1")) == []
+    if before:
+        assert len(changes(private(**before), private())) == 1
+
+
+def test_a_status_that_remembers_no_address_is_compared_without_it() -> None:
+    accepted = immutable_fields(private(), {})
+    del accepted["environments"]["maze"]["experienceStorage"]["s3"]["endpoint"]
+    assert immutable_changes(accepted, private(endpoint="https://new:9000")) == []
+    [sentence] = immutable_changes(accepted, private(bucket="other"))
+    assert "experienceStorage.s3.bucket" in sentence
+
+
 def test_a_world_cannot_change_under_its_name_but_environments_may_come_and_go() -> None:
     other = [{"name": "maze", "world": "wordle"}, {"name": "new", "world": "babyai"}]
     [sentence] = changes(make(), make(environments=other))

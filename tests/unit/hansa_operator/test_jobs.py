@@ -46,8 +46,6 @@ DEFAULTS = {
             {
                 "name": "client",
                 "resources": {"limits": {"memory": "4Gi"}, "requests": {"cpu": "1"}},
-                "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}, {"name": "MODE", "value": "a"}],
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
             }
         ],
     },
@@ -96,7 +94,21 @@ ADMIN = Settings(
     allowed_priority_classes=("research",),
     model_cache_claim="models",
     job_log="json",
-    client_pod_template={"spec": {"terminationGracePeriodSeconds": 10}},
+    client_pod_template={
+        "spec": {
+            "terminationGracePeriodSeconds": 10,
+            "containers": [
+                {
+                    "name": "client",
+                    "env": [
+                        {"name": "HF_HUB_OFFLINE", "value": "1"},
+                        {"name": "MODE", "value": "a"},
+                    ],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }
+            ],
+        }
+    },
     server_pod_template={
         "spec": {
             "imagePullSecrets": [{"name": "admin"}],
@@ -240,16 +252,25 @@ def test_a_new_attempt_uses_the_newest_pod_template() -> None:
     assert container(build(request, edited, ADMIN))["resources"]["limits"]["memory"] == "4Gi"
 
 
-def test_an_environments_own_credentials_come_before_the_stores() -> None:
+def test_an_environment_without_credentials_never_gets_the_aggregators() -> None:
     own = {**MAZE, "credentialsSecret": {"name": "own"}}
     federation = make_federation(own, {"name": "wordle", "world": "wordle"}, storage=STORE)
     ready, request = advance(federation, "client")
-    other = build(
-        next(r for r in _requests(federation) if r.environment == "wordle"), ready, Settings()
-    )
     assert _secrets(build(request, ready, Settings())) == {"own"}
-    assert _secrets(other) == {"hansa-s3"}
+    other = next(r for r in _requests(federation) if r.environment == "wordle")
+    with pytest.raises(Refused) as refused:
+        build(other, ready, Settings())
+    assert [r.sentence for r in refused.value.refusals] == [
+        "spec.environments[1].credentialsSecret: got nothing, expected a Secret with keys of its "
+        "own ('hansa-s3' of spec.storage is the aggregator's)"
+    ]
     assert _secrets(build_job(federation, role="aggregator")) == {"hansa-s3"}
+
+
+def test_keys_of_all_may_be_one_secret_where_the_spec_says_so() -> None:
+    shared = {**MAZE, "credentialsSecret": {"name": "hansa-s3"}}
+    assert _secrets(build_job(make_federation(shared, storage=STORE))) == {"hansa-s3"}
+    assert _secrets(build_job(make_federation())) == set()
 
 
 def _requests(federation: Any) -> list[Any]:

@@ -148,6 +148,45 @@ def test_the_federations_default_may_name_no_silos_secret() -> None:
     assert stops(refused, "wordle") == refused
 
 
+PROGRAM = {
+    "image": (client(image="mine:1"), "containers[0].image"),
+    "variable": (client(env=[{"name": "PYTHONPATH", "value": "/x"}]), "containers[0].env"),
+    "variables": (client(envFrom=[{"configMapRef": {"name": "c"}}]), "containers[0].envFrom"),
+    "folder": (client(workingDir="/x"), "containers[0].workingDir"),
+    "mount": (
+        client(volumeMounts=[{"name": "v", "mountPath": "/usr/lib"}]),
+        "containers[0].volumeMounts[0].mountPath",
+    ),
+    "sidecar": ({"initContainers": [SIDECAR]}, "initContainers"),
+    "address": ({"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["s3"]}]}, "hostAliases"),
+    "name server": ({"dnsConfig": {"nameservers": ["10.0.0.1"]}}, "dnsConfig"),
+    "names": ({"dnsPolicy": "None"}, "dnsPolicy"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAM)
+def test_the_federations_default_brings_no_program_into_a_silos_pod(name: str) -> None:
+    spec, path = PROGRAM[name]
+    [refused] = refusals(two_silos({}, {"spec": spec}), ADMIN)
+    assert (refused.path, refused.environment) == (f"spec.podTemplate.spec.{path}", "")
+    assert "would reach every silo: say it in environments[]" in refused.sentence
+    assert refusals(two_silos(spec), ADMIN) == []
+    assert settings_refusals(Settings(client_pod_template={"spec": spec})) == []
+
+
+def test_the_federations_default_says_where_and_with_how_much_pods_run() -> None:
+    shared = {"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    default = {
+        "metadata": {"labels": {"team": "a"}},
+        "spec": {
+            **client(resources={"limits": {"nvidia.com/gpu": 1}}, **shared),
+            "nodeSelector": {"pool": "gpu"},
+            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        },
+    }
+    assert refusals(two_silos({}, default), ADMIN) == []
+
+
 def test_the_rules_name_the_settings_of_the_operator() -> None:
     lists = [each.name for each in fields(Allowed)]
     assert [f.name for f in fields(Settings) if f.name.startswith("allowed_")] == sorted(
@@ -202,7 +241,7 @@ def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> No
             "expected a, as spec.storage.s3.caSecret (a client has one bundle)",
         ),
         (
-            {"credentialsSecret": {"name": "a"}},
+            {"credentialsSecret": {"name": "shared"}},
             {"credentialsSecret": {"name": "b"}},
             "spec.environments[0].experienceStorage.s3.credentialsSecret.name: got 'b', "
             "expected a, as credentialsSecret (a client has one identity)",
@@ -216,6 +255,7 @@ def test_a_client_has_one_identity_and_one_certificate_file(
         {
             "name": "maze",
             "world": "maze",
+            "credentialsSecret": {"name": "a"},
             "experienceStorage": {"s3": {"bucket": "private", **private}},
         },
         storage={"s3": {"bucket": "bucket", **storage}},

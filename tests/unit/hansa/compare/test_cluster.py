@@ -29,7 +29,7 @@ def write(folder: Path, methods: list[Any] = METHODS, **spec: Any) -> Path:
 
 @pytest.fixture
 def wanted(tmp_path: Path) -> Wanted:
-    place = {"s3": {"bucket": "bucket", "prefix": "lab"}}
+    place = {"s3": {"bucket": "bucket", "prefix": "lab", "credentialsSecret": {"name": "lab"}}}
     return comparison.read(write(tmp_path, storage=place), here=False)
 
 
@@ -47,7 +47,11 @@ def test_every_run_that_trains_is_a_federation_with_a_name_and_a_prefix_of_its_o
         assert federation.metadata.labels == {"hansa.dev/comparison": "two"}
     one = next(run for run in wanted.runs if run.id == "fed-se-2")
     spec = Federation.model_validate(made[names.index("two-fed-se-2")]).spec
-    assert spec.model_copy(update={"storage": None}) == one.federation.spec
+    own = {e.credentials_secret.name for e in spec.environments if e.credentials_secret}
+    assert own == {"lab"}, "nobody gets the aggregator's unsaid"
+    plain = [e.model_copy(update={"credentials_secret": None}) for e in spec.environments]
+    update = {"storage": None, "environments": plain}
+    assert spec.model_copy(update=update) == one.federation.spec
 
 
 def test_without_a_store_there_is_nowhere_to_run(tmp_path: Path) -> None:
