@@ -197,6 +197,11 @@ class ClientReport(Model):
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 
+    def answers(self, assignment: Assignment) -> bool:
+        """Whether it tells of that assignment, and of nothing that was not asked for."""
+        is_its_own = assignment.role == "client" and self.round == assignment.round
+        return is_its_own and _is_asked(assignment, self.environment, self.evaluation)
+
 
 class EvaluateReport(Model):
     """Answer of an evaluate-only Job."""
@@ -217,6 +222,19 @@ class EvaluateReport(Model):
     """How the silo does on the same tasks after evolving alone, where the spec asks for it."""
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
+
+    def answers(self, assignment: Assignment) -> bool:
+        """Whether it tells of that assignment, and of nothing that was not asked for."""
+        is_its_own = assignment.role == "evaluate"
+        return is_its_own and _is_asked(assignment, self.environment, self.evaluation)
+
+
+def _is_asked(assignment: Assignment, index: int, evaluation: EvaluationReport | None) -> bool:
+    """Another's index or another round's evaluation would rewrite what others have measured."""
+    if index != assignment.environments.index(assignment.environment):
+        return False
+    is_wanted = assignment.evaluate and evaluation and evaluation.round == assignment.start.round
+    return evaluation is None or bool(is_wanted)
 
 
 class AggregatorReport(Model):
