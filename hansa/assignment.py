@@ -328,7 +328,6 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     """What the client of one environment does in the open round, or evaluates after the last."""
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
-    every = current.settings.evaluation.every_rounds
     start = frozen.start or current.start
     is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
     return Assignment(
@@ -342,7 +341,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         demonstrations_from=frozen.demonstrations_from
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
-        evaluate=current.kind == "evaluate" or start.round % every == 0,
+        evaluate=current.kind == "evaluate" or current.settings.evaluation.is_due(start.round),
         alone_rounds=federation.status.completed if is_compared else 0,
     )
 

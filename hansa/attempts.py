@@ -110,8 +110,9 @@ def _failed(
         update = next_attempt(draft, environment, counted=decided.counted)
         return environment.model_copy(update={**update, "state": "Retrying", "message": why})
     draft.tell("JobFailed", f"{environment.name} is left out: {why}", warning=True)
-    failures = environment.failures + 1
-    return environment.model_copy(update={"state": "Failed", "failures": failures, "message": why})
+    lost = {"state": "Failed", "failures": environment.failures + 1, "message": why}
+    code = None if job.reason else job.exit_code
+    return environment.model_copy(update={**lost, "exit_code": code})
 
 
 def verdict(current: CurrentRound, of: Attempts, job: ObservedJob) -> retry.Verdict:

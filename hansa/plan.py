@@ -173,8 +173,10 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         draft.wake(end)
         return status.model_copy(update={"current": current})
     current = attempts.leave_out_the_late(current, timed_out)
-    fall = guard.judge(current.guard, status.history, current.start.round)
-    if fall and decision != "fail":
+    fall = guard.judge_unevaluated(current, status.history)
+    if decision != "fail":
+        fall = fall or guard.judge(current.guard, status.history, current.start.round)
+    if fall:
         return _roll_back(draft, status, current, fall)
     if decision == "aggregate" and current.settings.aggregation.strategy == apart.NONE:
         return _close_apart(draft, status, current)
@@ -182,7 +184,9 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         return _freeze(draft, status, current)
     if decision == "empty":
         return _close_empty(draft, status, current)
-    return _fail(draft, status, current, "TooFewUpdates", quorum.too_few(current))
+    doubted = guard.is_unevaluated(status.history, current.start.round)
+    why = quorum.too_few(current, doubted=doubted)
+    return _fail(draft, status, current, "TooFewUpdates", why)
 
 
 def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -351,6 +355,7 @@ def _keep_the_best(
 ) -> FederationStatus:
     """Under a guard the last adapter is judged like the others, and the best is what stays."""
     fall = guard.judge(current.guard, status.history, current.round)
+    fall = fall or guard.judge_unevaluated(current, status.history)
     if fall:
         draft.tell("RolledBack", f"{fall.message}; that adapter is not kept", warning=True)
         return record_fall(status, draft.federation, fall)

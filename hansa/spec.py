@@ -140,6 +140,10 @@ class Evaluation(Model):
     alone: bool = False
     """Whether each silo also evolves alone after the last round, to say what joining brought it."""
 
+    def is_due(self, round_: int) -> bool:
+        """Whether the adapter of a round is evaluated by the round that starts from it."""
+        return round_ % self.every_rounds == 0
+
     def chosen_by(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
         if self.validation_tasks is None:

@@ -132,6 +132,8 @@ class RoundEnvironment(Attempts):
     """Digest of its update's tensors, once it has answered."""
     own: float | None = None
     """Success of its update before it is merged, where that is measured."""
+    exit_code: int | None = None
+    """How its program ended, where it has failed for good; absent: it did not run to an end."""
     message: str = ""
     """Why it failed or waits."""
 

@@ -1,14 +1,17 @@
 """Whether a new global adapter has fallen behind the best one, and which that is.
 
 Only figures on validation tasks count, and only environments that were evaluated at both adapters:
-who joined later, or could not play, must not make a rise or a fall.
+who joined later, or could not play, must not make a rise or a fall. But an adapter that nobody
+could evaluate has fallen: every retry would break over it again.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hansa import exits
+from hansa.api import ANSWERED
 from hansa.spec import Guard
-from hansa.status import HistoryEntry
+from hansa.status import CurrentRound, HistoryEntry
 
 ACCEPTED = frozenset({"base", "aggregated"})
 """Rounds whose adapter may be gone on from."""
@@ -45,6 +48,42 @@ def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> 
         f"(round {round_}), more than guard.maxDrop {guard.max_drop:g}"
     )
     return Fall(round_, best, message)
+
+
+def is_unevaluated(history: Sequence[HistoryEntry], round_: int) -> bool:
+    """Whether nobody has evaluated the adapter of a round; the base is none."""
+    return any(e.round == round_ and round_ and not e.success for e in history)
+
+
+def judge_unevaluated(current: CurrentRound, history: Sequence[HistoryEntry]) -> Fall | None:
+    """The fall of the adapter that a round started from and nobody could evaluate, if it is one."""
+    rule, round_ = current.guard, current.start.round
+    if rule is None or not rule.acts or not is_unevaluated(history, round_):
+        return None
+    earlier = [e for e in history if e.outcome in ACCEPTED and e.validation and e.round < round_]
+    best = max(earlier, key=lambda e: _height(e, list(e.validation)), default=None)
+    if best is None or not _is_to_blame(current, history):
+        return None
+    success = _mean(best, list(best.validation))
+    message = (
+        f"nobody could evaluate the adapter of round {round_}, while that of round {best.round} "
+        f"had {success:.1%} validation success"
+    )
+    return Fall(round_, best, message)
+
+
+def _is_to_blame(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
+    """Whether a round that learned nothing about its start adapter failed because of it.
+
+    A wrong setting, an image or a store that is not there says nothing about an adapter. Neither
+    does one environment: its failure may have stopped the others. But two such rounds do.
+    """
+    states = current.environments
+    if any(e.state in ANSWERED for e in states):
+        return current.settings.evaluation.is_due(current.start.round)
+    broken = sum(e.state == "Failed" and exits.is_at_work(e.exit_code) for e in states)
+    is_second = history[-1].outcome == "failed" and history[-1].round > current.start.round
+    return broken == len(states) or (is_second and broken > 0)
 
 
 def best_adapter(
