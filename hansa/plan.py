@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Literal
 
 from hansa import attempts
-from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
+from hansa.api import ANNOTATION_RETRY, ANNOTATION_ROLLBACK, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, guard, quorum
+from hansa.policy import apart, deadline, guard, quorum, rollback
 from hansa.spec import (
     MAX_SECONDS,
     FederationSpec,
@@ -52,7 +52,7 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     if refusals:
         update = {"observed_generation": federation.metadata.generation}
         return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
-    status = _accept(federation)
+    status = _go_back(draft, _accept(federation))
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
         return draft.finish(status, wanted=False)
@@ -76,6 +76,28 @@ def _accept(federation: Federation) -> FederationStatus:
     accepted = immutable_fields(federation.spec, status.accepted)
     generation = federation.metadata.generation
     return status.model_copy(update={"accepted": accepted, "observed_generation": generation})
+
+
+def _go_back(draft: Draft, status: FederationStatus) -> FederationStatus:
+    """Return to the adapter that a person asked for: what came after it no longer counts."""
+    value = draft.federation.metadata.annotations.get(ANNOTATION_ROLLBACK, "")
+    if value in ("", status.rollback):
+        return status
+    status = status.model_copy(update={"rollback": value})
+    wanted = rollback.asked_round(value)
+    target = rollback.find(status.history, wanted)
+    if target is None:
+        why = f"{ANNOTATION_ROLLBACK}: {rollback.refusal(status.history, wanted)}"
+        draft.tell("RollbackRefused", why, warning=True)
+        return status
+    if not rollback.is_there(status, target):
+        current, status = status.current, rollback.undo(status, target)
+        if current and current.kind == "round":
+            why = rollback.message(target)
+            status = record_round(status, current, draft.now, None, outcome="undone", message=why)
+        status = keep_adapter(status.model_copy(update={"current": None}), draft.federation, target)
+        draft.tell("RolledBack", f"goes on from the adapter of round {target.round}, as asked")
+    return status.model_copy(update={"failed": None})
 
 
 def _resume(draft: Draft, status: FederationStatus) -> FederationStatus:

@@ -187,14 +187,17 @@ class HistoryEntry(Model):
 
     round: Count
     """Its number; 0 is the base before any training."""
-    outcome: Literal["base", "aggregated", "apart", "empty", "failed", "rejected", "rolled-back"]
+    outcome: Literal[
+        "base", "aggregated", "apart", "empty", "failed", "rejected", "rolled-back", "undone"
+    ]
     """How it ended; `apart`: each environment keeps its own adapter, by the strategy `none`.
 
     `rejected`: it made an adapter that the guard found worse than the best one. `rolled-back`: the
-    round after that, whose updates began at the worse adapter and were not aggregated.
+    round after that, whose updates began at the worse adapter and were not aggregated. `undone`: a
+    person went back behind it (`hansa rollback`), so it does not count.
     """
     message: str = ""
-    """Why the guard rejected it."""
+    """Why the guard rejected it, or who has undone it."""
     opened_at: Time | None = None
     """When it opened."""
     closed_at: Time | None = None
@@ -321,6 +324,8 @@ class FederationStatus(Model):
     """The best one."""
     guard: GuardStatus | None = None
     """What the guard has done; absent: nothing yet."""
+    rollback: str = ""
+    """Newest value of the rollback annotation that was acted on, or refused."""
     conditions: list[Condition] = Field(default_factory=list)
     """Observations: Accepted, Progressing, Degraded, Succeeded."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)

@@ -121,7 +121,7 @@ def record_round(
     now: datetime,
     report: AggregatorReport | None,
     *,
-    outcome: Literal["apart", "empty", "failed", "rolled-back"] = "empty",
+    outcome: Literal["apart", "empty", "failed", "rolled-back", "undone"] = "empty",
     message: str = "",
     only_states: bool = False,
 ) -> FederationStatus:
@@ -269,7 +269,7 @@ def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
 def _newest_success(status: FederationStatus, federation: Federation, wanted: Sequence[str]) -> str:
     """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
     newest = apart.newest(status, federation.spec.aggregation.strategy)
-    counted = [e for e in status.history if e.round <= newest and e.outcome != "rejected"]
+    counted = [e for e in status.history if e.round <= newest and e.outcome not in guard.GONE]
     means = [m for m in (_mean(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 
@@ -278,7 +278,8 @@ def _best(
     history: Sequence[HistoryEntry], wanted: Sequence[str], federation: Federation
 ) -> BestAdapter | None:
     """By validation tasks where all have played some; else by those that are reported."""
-    means = [(m, e) for e in history if (m := _mean(e.success, wanted)) is not None]
+    counted = [e for e in history if e.outcome != "undone"]
+    means = [(m, e) for e in counted if (m := _mean(e.success, wanted)) is not None]
     judged = [
         (m, e)
         for _, e in means

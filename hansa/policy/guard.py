@@ -15,6 +15,8 @@ from hansa.status import CurrentRound, HistoryEntry
 
 ACCEPTED = frozenset({"base", "aggregated"})
 """Rounds whose adapter may be gone on from."""
+GONE = frozenset({"rejected", "undone"})
+"""Rounds whose adapter was gone back from, by the guard or by a person."""
 ROUNDING = 1e-9
 """A fall of exactly maxDrop is none, however its fractions were added."""
 
