@@ -55,6 +55,7 @@ Reason = Literal[
     "EnvironmentFailed",
     "NothingToLearn",
     "RolledBack",
+    "VetoOverruled",
     # Succeeded
     "Running",
     "AllRoundsDone",
@@ -73,6 +74,7 @@ EventReason = Literal[
     "Evaluated",
     "RolledBack",
     "RollbackRefused",
+    "VetoOverruled",
     "BestKept",
     "SettingsChanged",
     "Suspended",

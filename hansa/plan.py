@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Literal
 
 from hansa import attempts
-from hansa.api import ANNOTATION_RETRY, ANNOTATION_ROLLBACK, CONCLUDED, Reason
+from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, guard, quorum, rollback
+from hansa.policy import apart, deadline, guard, quorum
+from hansa.rollback import go_back
 from hansa.spec import (
     MAX_SECONDS,
     FederationSpec,
@@ -37,6 +38,7 @@ from hansa.summary import (
     forget_personal,
     keep_adapter,
     record_fall,
+    record_overruled,
     record_own,
     record_round,
 )
@@ -52,7 +54,7 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     if refusals:
         update = {"observed_generation": federation.metadata.generation}
         return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
-    status = _go_back(draft, _accept(federation))
+    status = go_back(draft, _accept(federation))
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
         return draft.finish(status, wanted=False)
@@ -76,28 +78,6 @@ def _accept(federation: Federation) -> FederationStatus:
     accepted = immutable_fields(federation.spec, status.accepted)
     generation = federation.metadata.generation
     return status.model_copy(update={"accepted": accepted, "observed_generation": generation})
-
-
-def _go_back(draft: Draft, status: FederationStatus) -> FederationStatus:
-    """Return to the adapter that a person asked for: what came after it no longer counts."""
-    value = draft.federation.metadata.annotations.get(ANNOTATION_ROLLBACK, "")
-    if value in ("", status.rollback):
-        return status
-    status = status.model_copy(update={"rollback": value})
-    wanted = rollback.asked_round(value)
-    target = rollback.find(status.history, wanted)
-    if target is None:
-        why = f"{ANNOTATION_ROLLBACK}: {rollback.refusal(status.history, wanted)}"
-        draft.tell("RollbackRefused", why, warning=True)
-        return status
-    if not rollback.is_there(status, target):
-        current, status = status.current, rollback.undo(status, target)
-        if current and current.kind == "round":
-            why = rollback.message(target)
-            status = record_round(status, current, draft.now, None, outcome="undone", message=why)
-        status = keep_adapter(status.model_copy(update={"current": None}), draft.federation, target)
-        draft.tell("RolledBack", f"goes on from the adapter of round {target.round}, as asked")
-    return status.model_copy(update={"failed": None})
 
 
 def _resume(draft: Draft, status: FederationStatus) -> FederationStatus:
@@ -196,8 +176,8 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         return status.model_copy(update={"current": current})
     current = attempts.leave_out_the_late(current, timed_out)
     fall = guard.judge_unevaluated(current, status.history)
-    if decision != "fail":
-        fall = fall or guard.judge(current.guard, status.history, current.start.round)
+    if decision != "fail" and fall is None:
+        status, fall = _heed(draft, status, current)
     if fall:
         return _roll_back(draft, status, current, fall)
     if decision == "aggregate" and current.settings.aggregation.strategy == apart.NONE:
@@ -209,6 +189,18 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
     doubted = guard.is_unevaluated(status.history, current.start.round)
     why = quorum.too_few(current, doubted=doubted)
     return _fail(draft, status, current, "TooFewUpdates", why)
+
+
+def _heed(
+    draft: Draft, status: FederationStatus, current: CurrentRound
+) -> tuple[FederationStatus, guard.Fall | None]:
+    """What the figures of the adapter that all began at say, and whose word does not count."""
+    judged = guard.heed(
+        current.guard, status.history, current.start.round, status.guard, status.round
+    )
+    if judged.overruled:
+        draft.tell("VetoOverruled", judged.overruled, warning=True)
+    return record_overruled(status, judged.overruled), judged.fall
 
 
 def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -376,7 +368,7 @@ def _keep_the_best(
     draft: Draft, status: FederationStatus, current: CurrentRound
 ) -> FederationStatus:
     """Under a guard the last adapter is judged like the others, and the best is what stays."""
-    fall = guard.judge(current.guard, status.history, current.round)
+    status, fall = _heed(draft, status, current)
     fall = fall or guard.judge_unevaluated(current, status.history)
     if fall:
         draft.tell("RolledBack", f"{fall.message}; that adapter is not kept", warning=True)

@@ -157,7 +157,7 @@ class Guard(Model):
     max_drop: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Success on validation tasks that may be lost; 0.1 is ten points."""
     scope: Literal["mean", "environment"] = "mean"
-    """Judges the mean over environments, or each environment by itself."""
+    """Judges the mean, or each environment by itself; one alone is heeded once in five rounds."""
     action: Literal["rollback", "pause", "none"] = "rollback"
     """`rollback` goes on from the best adapter with half the server step; `pause` then waits."""
 

@@ -291,6 +291,10 @@ class GuardStatus(Model):
     """Times it went back to the best adapter."""
     step_factor: float = 1.0
     """Factor of spec.aggregation.serverStep in new rounds; halved by each rollback."""
+    vetoes: dict[str, Count] = Field(default_factory=dict)
+    """By environment: the round in which it last went back alone, under scope `environment`."""
+    overruled: str = ""
+    """Why one environment's fall did not count in the newest verdict; empty: none was overruled."""
 
 
 class FederationStatus(Model):

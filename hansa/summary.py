@@ -166,9 +166,19 @@ def record_fall(
 
     status = _change_history(status, fall.judged, reject)
     done = status.guard or GuardStatus()
-    done = GuardStatus(rollbacks=done.rollbacks + 1, step_factor=done.step_factor / 2)
+    vetoes = {**done.vetoes, fall.alone: status.round} if fall.alone else done.vetoes
+    update = {"rollbacks": done.rollbacks + 1, "step_factor": done.step_factor / 2}
+    done = done.model_copy(update={**update, "vetoes": dict(sorted(vetoes.items()))})
     status = status.model_copy(update={"guard": done})
     return keep_adapter(status, federation, fall.best)
+
+
+def record_overruled(status: FederationStatus, why: str) -> FederationStatus:
+    """Whose fall did not count in the newest verdict, until the next one."""
+    if not why and status.guard is None:
+        return status
+    done = status.guard or GuardStatus()
+    return status.model_copy(update={"guard": done.model_copy(update={"overruled": why})})
 
 
 def keep_adapter(
@@ -352,6 +362,8 @@ def _degraded(status: FederationStatus) -> tuple[Reason, str]:
     failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
     if failing:
         return "EnvironmentFailed", "; ".join(failing)
+    if status.guard and status.guard.overruled:
+        return "VetoOverruled", status.guard.overruled
     newest = status.history[-1] if status.history else None
     if newest and newest.outcome == "rolled-back":
         return "RolledBack", f"round {newest.round} was rolled back: {newest.message}"

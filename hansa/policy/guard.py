@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hansa import exits
 from hansa.api import ANSWERED
 from hansa.spec import Guard
-from hansa.status import CurrentRound, HistoryEntry
+from hansa.status import CurrentRound, GuardStatus, HistoryEntry
 
 ACCEPTED = frozenset({"base", "aggregated"})
 """Rounds whose adapter may be gone on from."""
@@ -19,6 +19,10 @@ GONE = frozenset({"rejected", "undone"})
 """Rounds whose adapter was gone back from, by the guard or by a person."""
 ROUNDING = 1e-9
 """A fall of exactly maxDrop is none, however its fractions were added."""
+
+
+VETO_ROUNDS = 5
+"""Rounds in which one environment may go back alone once, where each is judged by itself."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,40 @@ class Fall:
     """Round to go back to."""
     message: str
     """By how much it is worse."""
+    alone: str = ""
+    """The environment that fell, where no other did and the mean did not either."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the guard makes of an adapter."""
+
+    fall: Fall | None = None
+    """The fall to go back from, if it is one."""
+    overruled: str = ""
+    """Why one environment's fall does not count."""
+
+
+def heed(
+    guard: Guard | None,
+    history: Sequence[HistoryEntry],
+    round_: int,
+    so_far: GuardStatus | None,
+    now: int,
+) -> Verdict:
+    """The verdict on the adapter of a round, in round `now`.
+
+    Figures are each environment's own word. One that goes back alone is believed once in five
+    rounds; then the mean decides, so that one party cannot stop all others.
+    """
+    fall = judge(guard, history, round_)
+    vetoes = so_far.vetoes if so_far else {}
+    if fall is None or fall.alone not in vetoes or now - vetoes[fall.alone] >= VETO_ROUNDS:
+        return Verdict(fall)
+    return Verdict(
+        overruled=f"{fall.message}; it has gone back alone before, in round "
+        f"{vetoes[fall.alone]}: the mean of all environments decides for {VETO_ROUNDS} rounds"
+    )
 
 
 def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> Fall | None:
@@ -41,15 +79,21 @@ def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> 
     best = _best(history, judged)
     if best is None:
         return None
-    worst = max(_drops(guard, best, judged), key=lambda drop: drop[1] - drop[2])
-    where, before, after = worst
-    if before - after <= guard.max_drop + ROUNDING:
+    names = _common(best, judged)
+    mean = _Drop("", _mean(best, names), _mean(judged, names))
+    each = [_Drop(name, best.validation[name], judged.validation[name]) for name in names]
+    compared = [mean] if guard.scope == "mean" else each
+    fallen = [drop for drop in compared if drop.size > guard.max_drop + ROUNDING]
+    if not fallen:
         return None
+    worst = max(fallen, key=lambda drop: drop.size)
+    where = f"validation success of {worst.name}" if worst.name else "mean validation success"
     message = (
-        f"{where} fell from {before:.1%} (round {best.round}) to {after:.1%} "
+        f"{where} fell from {worst.before:.1%} (round {best.round}) to {worst.after:.1%} "
         f"(round {round_}), more than guard.maxDrop {guard.max_drop:g}"
     )
-    return Fall(round_, best, message)
+    is_alone = len(fallen) == 1 and mean.size <= guard.max_drop + ROUNDING
+    return Fall(round_, best, message, alone=worst.name if is_alone else "")
 
 
 def is_unevaluated(history: Sequence[HistoryEntry], round_: int) -> bool:
@@ -128,11 +172,14 @@ def _mean(entry: HistoryEntry, names: Sequence[str]) -> float:
     return sum(entry.validation[name] for name in names) / len(names)
 
 
-def _drops(
-    guard: Guard, best: HistoryEntry, judged: HistoryEntry
-) -> list[tuple[str, float, float]]:
-    """What is compared: a name for it, the best adapter's success, and the judged one's."""
-    names = _common(best, judged)
-    if guard.scope == "mean":
-        return [("mean validation success", _mean(best, names), _mean(judged, names))]
-    return [(f"validation success of {n}", best.validation[n], judged.validation[n]) for n in names]
+@dataclass(frozen=True)
+class _Drop:
+    """What is compared: an environment, or the mean without a name, at both adapters."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def size(self) -> float:
+        return self.before - self.after
