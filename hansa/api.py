@@ -20,6 +20,9 @@ LABEL_ROLE = f"{GROUP}/role"
 ANNOTATION_RETRY = f"{GROUP}/retry"
 """A value that was not seen before opens the next round after a failed one (`hansa retry`)."""
 
+ANNOTATION_ROLLBACK = f"{GROUP}/rollback"
+"""ROUND@TOKEN: a value that was not seen before goes back to that round (`hansa rollback`)."""
+
 ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded"]
 
 Phase = Literal["Pending", "Running", "Suspended", "Failed", "Succeeded"]
@@ -52,6 +55,7 @@ Reason = Literal[
     "EnvironmentFailed",
     "NothingToLearn",
     "RolledBack",
+    "VetoOverruled",
     # Succeeded
     "Running",
     "AllRoundsDone",
@@ -69,6 +73,8 @@ EventReason = Literal[
     "UpdateRefused",
     "Evaluated",
     "RolledBack",
+    "RollbackRefused",
+    "VetoOverruled",
     "BestKept",
     "SettingsChanged",
     "NotEncrypted",

@@ -199,6 +199,11 @@ class ClientReport(Model):
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 
+    def answers(self, assignment: Assignment) -> bool:
+        """Whether it tells of that assignment, and of nothing that was not asked for."""
+        is_its_own = assignment.role == "client" and self.round == assignment.round
+        return is_its_own and _is_asked(assignment, self.environment, self.evaluation)
+
 
 class EvaluateReport(Model):
     """Answer of an evaluate-only Job."""
@@ -219,6 +224,19 @@ class EvaluateReport(Model):
     """How the silo does on the same tasks after evolving alone, where the spec asks for it."""
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
+
+    def answers(self, assignment: Assignment) -> bool:
+        """Whether it tells of that assignment, and of nothing that was not asked for."""
+        is_its_own = assignment.role == "evaluate"
+        return is_its_own and _is_asked(assignment, self.environment, self.evaluation)
+
+
+def _is_asked(assignment: Assignment, index: int, evaluation: EvaluationReport | None) -> bool:
+    """Another's index or another round's evaluation would rewrite what others have measured."""
+    if index != assignment.environments.index(assignment.environment):
+        return False
+    is_wanted = assignment.evaluate and evaluation and evaluation.round == assignment.start.round
+    return evaluation is None or bool(is_wanted)
 
 
 class AggregatorReport(Model):
@@ -312,7 +330,6 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     """What the client of one environment does in the open round, or evaluates after the last."""
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
-    every = current.settings.evaluation.every_rounds
     start = frozen.start or current.start
     is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
     return Assignment(
@@ -326,7 +343,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         demonstrations_from=frozen.demonstrations_from
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
-        evaluate=current.kind == "evaluate" or start.round % every == 0,
+        evaluate=current.kind == "evaluate" or current.settings.evaluation.is_due(start.round),
         alone_rounds=federation.status.completed if is_compared else 0,
     )
 

@@ -6,7 +6,7 @@ A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 from datetime import datetime, timedelta
 
 from hansa.api import ANSWERED, CONCLUDED
-from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
+from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, for_environment
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
@@ -21,6 +21,7 @@ def step_all(
     """Every environment of the round one step forward; those that left the spec are dropped."""
     names_ = {e.name for e in draft.federation.spec.environments}
     present = [e for e in current.environments if e.name in names_]
+    current = current.model_copy(update={"environments": present})
     stepped = []
     for environment in present:
         if environment.state in CONCLUDED:
@@ -78,11 +79,15 @@ def _step(
 def _answered(
     draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob
 ) -> RoundEnvironment:
-    """A finished Job's answer; a lost report is fetched by running the Job again."""
+    """A finished Job's answer; a lost report is fetched by running the Job again.
+
+    One that speaks of another Job's work is as good as lost.
+    """
     report = job.report
-    if current.kind == "evaluate" and isinstance(report, EvaluateReport):
+    assignment = for_environment(draft.federation, current, environment.name)
+    if isinstance(report, EvaluateReport) and report.answers(assignment):
         return environment.model_copy(update={"state": "Updated", "message": ""})
-    if isinstance(report, ClientReport) and report.round == current.round:
+    if isinstance(report, ClientReport) and report.answers(assignment):
         state = "Updated" if report.trained else "Empty"
         done = {"state": state, "manifest": report.manifest, "message": ""}
         own = report.own.ratio if report.own else None
@@ -105,8 +110,9 @@ def _failed(
         update = next_attempt(draft, environment, counted=decided.counted)
         return environment.model_copy(update={**update, "state": "Retrying", "message": why})
     draft.tell("JobFailed", f"{environment.name} is left out: {why}", warning=True)
-    failures = environment.failures + 1
-    return environment.model_copy(update={"state": "Failed", "failures": failures, "message": why})
+    lost = {"state": "Failed", "failures": environment.failures + 1, "message": why}
+    code = None if job.reason else job.exit_code
+    return environment.model_copy(update={**lost, "exit_code": code})
 
 
 def verdict(current: CurrentRound, of: Attempts, job: ObservedJob) -> retry.Verdict:

@@ -68,6 +68,12 @@ FACTS: dict[Exit, ExitFacts] = {
 }
 
 
+def is_at_work(code: int | None) -> bool:
+    """Whether a program failed at its work: not before it, and not for want of the store."""
+    elsewhere = (None, Exit.DONE, Exit.BAD_INPUT, Exit.PERMANENT, Exit.STORAGE_UNREACHABLE)
+    return code not in elsewhere
+
+
 def facts(code: int | None) -> ExitFacts:
     """Facts of any exit code; unknown codes and signals are crashes, worth another try."""
     try:

@@ -16,6 +16,7 @@ from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
 from hansa.policy import apart, deadline, encrypted, guard, options, quorum
+from hansa.rollback import go_back
 from hansa.spec import (
     MAX_SECONDS,
     OPTIONS,
@@ -38,6 +39,7 @@ from hansa.summary import (
     forget_personal,
     keep_adapter,
     record_fall,
+    record_overruled,
     record_own,
     record_round,
 )
@@ -53,7 +55,7 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     if refusals:
         update = {"observed_generation": federation.metadata.generation}
         return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
-    status = _accept(draft)
+    status = go_back(draft, _accept(draft))
     if federation.spec.suspend:
         draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
         return draft.finish(status, wanted=False)
@@ -182,8 +184,10 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         draft.wake(end)
         return status.model_copy(update={"current": current})
     current = attempts.leave_out_the_late(current, timed_out)
-    fall = guard.judge(current.guard, status.history, current.start.round)
-    if fall and decision != "fail":
+    fall = guard.judge_unevaluated(current, status.history)
+    if decision != "fail" and fall is None:
+        status, fall = _heed(draft, status, current)
+    if fall:
         return _roll_back(draft, status, current, fall)
     if decision == "aggregate" and current.settings.aggregation.strategy == apart.NONE:
         return _close_apart(draft, status, current)
@@ -191,7 +195,21 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         return _freeze(draft, status, current)
     if decision == "empty":
         return _close_empty(draft, status, current)
-    return _fail(draft, status, current, "TooFewUpdates", quorum.too_few(current))
+    doubted = guard.is_unevaluated(status.history, current.start.round)
+    why = quorum.too_few(current, doubted=doubted)
+    return _fail(draft, status, current, "TooFewUpdates", why)
+
+
+def _heed(
+    draft: Draft, status: FederationStatus, current: CurrentRound
+) -> tuple[FederationStatus, guard.Fall | None]:
+    """What the figures of the adapter that all began at say, and whose word does not count."""
+    judged = guard.heed(
+        current.guard, status.history, current.start.round, status.guard, status.round
+    )
+    if judged.overruled:
+        draft.tell("VetoOverruled", judged.overruled, warning=True)
+    return record_overruled(status, judged.overruled), judged.fall
 
 
 def _freeze(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -359,7 +377,8 @@ def _keep_the_best(
     draft: Draft, status: FederationStatus, current: CurrentRound
 ) -> FederationStatus:
     """Under a guard the last adapter is judged like the others, and the best is what stays."""
-    fall = guard.judge(current.guard, status.history, current.round)
+    status, fall = _heed(draft, status, current)
+    fall = fall or guard.judge_unevaluated(current, status.history)
     if fall:
         draft.tell("RolledBack", f"{fall.message}; that adapter is not kept", warning=True)
         return record_fall(status, draft.federation, fall)

@@ -142,6 +142,10 @@ class Evaluation(Model):
     alone: bool = False
     """Whether each silo also evolves alone after the last round, to say what joining brought it."""
 
+    def is_due(self, round_: int) -> bool:
+        """Whether the adapter of a round is evaluated by the round that starts from it."""
+        return round_ % self.every_rounds == 0
+
     def chosen_by(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
         if self.validation_tasks is None:
@@ -155,7 +159,7 @@ class Guard(Model):
     max_drop: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Success on validation tasks that may be lost; 0.1 is ten points."""
     scope: Literal["mean", "environment"] = "mean"
-    """Judges the mean over environments, or each environment by itself."""
+    """Judges the mean, or each environment by itself; one alone is heeded once in five rounds."""
     action: Literal["rollback", "pause", "none"] = "rollback"
     """`rollback` goes on from the best adapter with half the server step; `pause` then waits."""
 

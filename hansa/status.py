@@ -135,6 +135,8 @@ class RoundEnvironment(Attempts):
     """Digest of its update's tensors, once it has answered."""
     own: float | None = None
     """Success of its update before it is merged, where that is measured."""
+    exit_code: int | None = None
+    """How its program ended, where it has failed for good; absent: it did not run to an end."""
     message: str = ""
     """Why it failed or waits."""
 
@@ -188,14 +190,17 @@ class HistoryEntry(Model):
 
     round: Count
     """Its number; 0 is the base before any training."""
-    outcome: Literal["base", "aggregated", "apart", "empty", "failed", "rejected", "rolled-back"]
+    outcome: Literal[
+        "base", "aggregated", "apart", "empty", "failed", "rejected", "rolled-back", "undone"
+    ]
     """How it ended; `apart`: each environment keeps its own adapter, by the strategy `none`.
 
     `rejected`: it made an adapter that the guard found worse than the best one. `rolled-back`: the
-    round after that, whose updates began at the worse adapter and were not aggregated.
+    round after that, whose updates began at the worse adapter and were not aggregated. `undone`: a
+    person went back behind it (`hansa rollback`), so it does not count.
     """
     message: str = ""
-    """Why the guard rejected it."""
+    """Why the guard rejected it, or who has undone it."""
     opened_at: Time | None = None
     """When it opened."""
     closed_at: Time | None = None
@@ -289,6 +294,10 @@ class GuardStatus(Model):
     """Times it went back to the best adapter."""
     step_factor: float = 1.0
     """Factor of spec.aggregation.serverStep in new rounds; halved by each rollback."""
+    vetoes: dict[str, Count] = Field(default_factory=dict)
+    """By environment: the round in which it last went back alone, under scope `environment`."""
+    overruled: str = ""
+    """Why one environment's fall did not count in the newest verdict; empty: none was overruled."""
 
 
 class FederationStatus(Model):
@@ -322,6 +331,8 @@ class FederationStatus(Model):
     """The best one."""
     guard: GuardStatus | None = None
     """What the guard has done; absent: nothing yet."""
+    rollback: str = ""
+    """Newest value of the rollback annotation that was acted on, or refused."""
     conditions: list[Condition] = Field(default_factory=list)
     """Observations: Accepted, Progressing, Degraded, Succeeded."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)

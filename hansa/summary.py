@@ -121,7 +121,7 @@ def record_round(
     now: datetime,
     report: AggregatorReport | None,
     *,
-    outcome: Literal["apart", "empty", "failed", "rolled-back"] = "empty",
+    outcome: Literal["apart", "empty", "failed", "rolled-back", "undone"] = "empty",
     message: str = "",
     only_states: bool = False,
 ) -> FederationStatus:
@@ -166,9 +166,19 @@ def record_fall(
 
     status = _change_history(status, fall.judged, reject)
     done = status.guard or GuardStatus()
-    done = GuardStatus(rollbacks=done.rollbacks + 1, step_factor=done.step_factor / 2)
+    vetoes = {**done.vetoes, fall.alone: status.round} if fall.alone else done.vetoes
+    update = {"rollbacks": done.rollbacks + 1, "step_factor": done.step_factor / 2}
+    done = done.model_copy(update={**update, "vetoes": dict(sorted(vetoes.items()))})
     status = status.model_copy(update={"guard": done})
     return keep_adapter(status, federation, fall.best)
+
+
+def record_overruled(status: FederationStatus, why: str) -> FederationStatus:
+    """Whose fall did not count in the newest verdict, until the next one."""
+    if not why and status.guard is None:
+        return status
+    done = status.guard or GuardStatus()
+    return status.model_copy(update={"guard": done.model_copy(update={"overruled": why})})
 
 
 def keep_adapter(
@@ -269,7 +279,7 @@ def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
 def _newest_success(status: FederationStatus, federation: Federation, wanted: Sequence[str]) -> str:
     """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
     newest = apart.newest(status, federation.spec.aggregation.strategy)
-    counted = [e for e in status.history if e.round <= newest and e.outcome != "rejected"]
+    counted = [e for e in status.history if e.round <= newest and e.outcome not in guard.GONE]
     means = [m for m in (_mean(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 
@@ -278,7 +288,8 @@ def _best(
     history: Sequence[HistoryEntry], wanted: Sequence[str], federation: Federation
 ) -> BestAdapter | None:
     """By validation tasks where all have played some; else by those that are reported."""
-    means = [(m, e) for e in history if (m := _mean(e.success, wanted)) is not None]
+    counted = [e for e in history if e.outcome != "undone"]
+    means = [(m, e) for e in counted if (m := _mean(e.success, wanted)) is not None]
     judged = [
         (m, e)
         for _, e in means
@@ -351,6 +362,8 @@ def _degraded(status: FederationStatus) -> tuple[Reason, str]:
     failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
     if failing:
         return "EnvironmentFailed", "; ".join(failing)
+    if status.guard and status.guard.overruled:
+        return "VetoOverruled", status.guard.overruled
     newest = status.history[-1] if status.history else None
     if newest and newest.outcome == "rolled-back":
         return "RolledBack", f"round {newest.round} was rolled back: {newest.message}"

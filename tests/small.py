@@ -106,14 +106,17 @@ class Run:
 
     command = "run"
     """`compare` for a comparison."""
+    is_of_manifest = True
+    """Whether the command is given the manifest, or only the folder."""
 
     def __init__(self, manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> None:
         self.manifest = manifest
         self.out = out
         self._log = manifest.with_name(f"{out.name}.stderr")  # not on the run's disk
+        given = (manifest,) if self.is_of_manifest else ()
         with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
-                _command((self.command, manifest, "--out", out, *arguments)),
+                _command((self.command, *given, "--out", out, *arguments)),
                 env={**os.environ, MARK: str(out), **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

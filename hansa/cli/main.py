@@ -72,6 +72,10 @@ COMMANDS: dict[str, Listing] = {
     "retry": Listing(
         target="hansa.cli.retry:retry", summary="Open the next round after one that failed."
     ),
+    "rollback": Listing(
+        target="hansa.cli.rollback:rollback",
+        summary="Go on from the adapter of an earlier round.",
+    ),
     "delete": Listing(
         target="hansa.cli.delete:delete", summary="Delete a federation; its bucket is untouched."
     ),

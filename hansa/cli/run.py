@@ -59,7 +59,13 @@ def run(
     return carry_out(federation, folder, options)
 
 
-def carry_out(federation: "Federation", folder: "RunDir", options: "Options") -> int:
+def carry_out(
+    federation: "Federation",
+    folder: "RunDir",
+    options: "Options",
+    *,
+    goes_on: str = "the same command goes on",
+) -> int:
     """Run to the end, write the page and the adapter, and say where they are."""
     from hansa.local import display
     from hansa.local.loop import run as run_loop
@@ -71,14 +77,14 @@ def carry_out(federation: "Federation", folder: "RunDir", options: "Options") ->
         with display.choose() as shown:
             ended = run_loop(federation, folder, options, shown, write_results)
     except KeyboardInterrupt as stop:
-        say(f"stopped; nothing is lost: the same command goes on (folder {folder.path})")
+        say(f"stopped; nothing is lost: {goes_on} (folder {folder.path})")
         return stop.args[0] if stop.args else INTERRUPTED
     except (OSError, Unreachable) as error:
         if not _is_full(folder, error):
             raise
         raise HansaError(
             f"--out: got {folder.path}, whose disk is full",
-            hint="free some space: nothing is lost, and the same command goes on",
+            hint=f"free some space: nothing is lost, and {goes_on}",
         ) from None
     return _say_how_it_ended(ended, folder)
 

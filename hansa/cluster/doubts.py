@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from hansa.api import ANNOTATION_RETRY, CONCLUDED
+from hansa.api import ANNOTATION_RETRY, ANNOTATION_ROLLBACK, CONCLUDED
 from hansa.cluster.client import Data
 from hansa.cluster.federations import Look
 from hansa.cluster.state import (
     condition,
     current,
+    goes_back,
     is_seen,
     parse_time,
     round_wait,
@@ -32,6 +33,7 @@ def doubts(look: Look, now: datetime) -> list[str]:
         return []  # a fault of the operator is a sentence of its own
     return list(_about_the_spec(federation, now)) or [
         *_about_the_retry(federation, now),
+        *_about_the_rollback(federation, now),
         *_about_clocks(federation, now),
         *_about_jobs(look, now),
     ]
@@ -59,6 +61,13 @@ def _about_the_retry(federation: Data, now: datetime) -> Iterator[str]:
     waited = _silence(parse_time(asked), now)
     if failed and waited and asked != failed.get("retry", ""):
         yield f"a retry was asked for {waited} ago, and nobody has acted on it"
+
+
+def _about_the_rollback(federation: Data, now: datetime) -> Iterator[str]:
+    asked = (federation["metadata"].get("annotations") or {}).get(ANNOTATION_ROLLBACK, "")
+    waited = _silence(parse_time(asked.partition("@")[2] or None), now)
+    if goes_back(federation) and waited:
+        yield f"a rollback was asked for {waited} ago, and nobody has acted on it"
 
 
 def _about_clocks(federation: Data, now: datetime) -> Iterator[str]:

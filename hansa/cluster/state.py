@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from hansa.api import ANNOTATION_RETRY
+from hansa.api import ANNOTATION_RETRY, ANNOTATION_ROLLBACK
 from hansa.cluster.client import Data
 
 
@@ -55,6 +55,8 @@ def has_failed(federation: Data) -> bool:
     """Whether it waits for a person: a retry that was asked for is not seen yet counts as no."""
     if not is_seen(federation) or status(federation).get("phase") != "Failed":
         return False
+    if goes_back(federation):
+        return False
     failed = status(federation).get("failed")
     annotations = federation["metadata"].get("annotations") or {}
     return not failed or annotations.get(ANNOTATION_RETRY, "") == failed.get("retry", "")
@@ -62,7 +64,17 @@ def has_failed(federation: Data) -> bool:
 
 def has_succeeded(federation: Data) -> bool:
     """Whether all rounds of the newest spec are done."""
-    return is_seen(federation) and status(federation).get("phase") == "Succeeded"
+    is_done = is_seen(federation) and status(federation).get("phase") == "Succeeded"
+    return is_done and not goes_back(federation)
+
+
+def goes_back(federation: Data) -> bool:
+    """Whether a rollback was asked for that nobody has acted on yet."""
+    if condition(federation, "Accepted").get("status") == "False":
+        return False  # nobody will, before the spec is set right
+    annotations = federation["metadata"].get("annotations") or {}
+    asked = annotations.get(ANNOTATION_ROLLBACK, "")
+    return bool(asked) and asked != status(federation).get("rollback", "")
 
 
 def closed_round(federation: Data) -> int:

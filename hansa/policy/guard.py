@@ -1,19 +1,28 @@
 """Whether a new global adapter has fallen behind the best one, and which that is.
 
 Only figures on validation tasks count, and only environments that were evaluated at both adapters:
-who joined later, or could not play, must not make a rise or a fall.
+who joined later, or could not play, must not make a rise or a fall. But an adapter that nobody
+could evaluate has fallen: every retry would break over it again.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hansa import exits
+from hansa.api import ANSWERED
 from hansa.spec import Guard
-from hansa.status import HistoryEntry
+from hansa.status import CurrentRound, GuardStatus, HistoryEntry
 
 ACCEPTED = frozenset({"base", "aggregated"})
 """Rounds whose adapter may be gone on from."""
+GONE = frozenset({"rejected", "undone"})
+"""Rounds whose adapter was gone back from, by the guard or by a person."""
 ROUNDING = 1e-9
 """A fall of exactly maxDrop is none, however its fractions were added."""
+
+
+VETO_ROUNDS = 5
+"""Rounds in which one environment may go back alone once, where each is judged by itself."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,40 @@ class Fall:
     """Round to go back to."""
     message: str
     """By how much it is worse."""
+    alone: str = ""
+    """The environment that fell, where no other did and the mean did not either."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the guard makes of an adapter."""
+
+    fall: Fall | None = None
+    """The fall to go back from, if it is one."""
+    overruled: str = ""
+    """Why one environment's fall does not count."""
+
+
+def heed(
+    guard: Guard | None,
+    history: Sequence[HistoryEntry],
+    round_: int,
+    so_far: GuardStatus | None,
+    now: int,
+) -> Verdict:
+    """The verdict on the adapter of a round, in round `now`.
+
+    Figures are each environment's own word. One that goes back alone is believed once in five
+    rounds; then the mean decides, so that one party cannot stop all others.
+    """
+    fall = judge(guard, history, round_)
+    vetoes = so_far.vetoes if so_far else {}
+    if fall is None or fall.alone not in vetoes or now - vetoes[fall.alone] >= VETO_ROUNDS:
+        return Verdict(fall)
+    return Verdict(
+        overruled=f"{fall.message}; it has gone back alone before, in round "
+        f"{vetoes[fall.alone]}: the mean of all environments decides for {VETO_ROUNDS} rounds"
+    )
 
 
 def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> Fall | None:
@@ -36,15 +79,57 @@ def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> 
     best = _best(history, judged)
     if best is None:
         return None
-    worst = max(_drops(guard, best, judged), key=lambda drop: drop[1] - drop[2])
-    where, before, after = worst
-    if before - after <= guard.max_drop + ROUNDING:
+    names = _common(best, judged)
+    mean = _Drop("", _mean(best, names), _mean(judged, names))
+    each = [_Drop(name, best.validation[name], judged.validation[name]) for name in names]
+    compared = [mean] if guard.scope == "mean" else each
+    fallen = [drop for drop in compared if drop.size > guard.max_drop + ROUNDING]
+    if not fallen:
         return None
+    worst = max(fallen, key=lambda drop: drop.size)
+    where = f"validation success of {worst.name}" if worst.name else "mean validation success"
     message = (
-        f"{where} fell from {before:.1%} (round {best.round}) to {after:.1%} "
+        f"{where} fell from {worst.before:.1%} (round {best.round}) to {worst.after:.1%} "
         f"(round {round_}), more than guard.maxDrop {guard.max_drop:g}"
     )
+    is_alone = len(fallen) == 1 and mean.size <= guard.max_drop + ROUNDING
+    return Fall(round_, best, message, alone=worst.name if is_alone else "")
+
+
+def is_unevaluated(history: Sequence[HistoryEntry], round_: int) -> bool:
+    """Whether nobody has evaluated the adapter of a round; the base is none."""
+    return any(e.round == round_ and round_ and not e.success for e in history)
+
+
+def judge_unevaluated(current: CurrentRound, history: Sequence[HistoryEntry]) -> Fall | None:
+    """The fall of the adapter that a round started from and nobody could evaluate, if it is one."""
+    rule, round_ = current.guard, current.start.round
+    if rule is None or not rule.acts or not is_unevaluated(history, round_):
+        return None
+    earlier = [e for e in history if e.outcome in ACCEPTED and e.validation and e.round < round_]
+    best = max(earlier, key=lambda e: _height(e, list(e.validation)), default=None)
+    if best is None or not _is_to_blame(current, history):
+        return None
+    success = _mean(best, list(best.validation))
+    message = (
+        f"nobody could evaluate the adapter of round {round_}, while that of round {best.round} "
+        f"had {success:.1%} validation success"
+    )
     return Fall(round_, best, message)
+
+
+def _is_to_blame(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
+    """Whether a round that learned nothing about its start adapter failed because of it.
+
+    A wrong setting, an image or a store that is not there says nothing about an adapter. Neither
+    does one environment: its failure may have stopped the others. But two such rounds do.
+    """
+    states = current.environments
+    if any(e.state in ANSWERED for e in states):
+        return current.settings.evaluation.is_due(current.start.round)
+    broken = sum(e.state == "Failed" and exits.is_at_work(e.exit_code) for e in states)
+    is_second = history[-1].outcome == "failed" and history[-1].round > current.start.round
+    return broken == len(states) or (is_second and broken > 0)
 
 
 def best_adapter(
@@ -87,11 +172,14 @@ def _mean(entry: HistoryEntry, names: Sequence[str]) -> float:
     return sum(entry.validation[name] for name in names) / len(names)
 
 
-def _drops(
-    guard: Guard, best: HistoryEntry, judged: HistoryEntry
-) -> list[tuple[str, float, float]]:
-    """What is compared: a name for it, the best adapter's success, and the judged one's."""
-    names = _common(best, judged)
-    if guard.scope == "mean":
-        return [("mean validation success", _mean(best, names), _mean(judged, names))]
-    return [(f"validation success of {n}", best.validation[n], judged.validation[n]) for n in names]
+@dataclass(frozen=True)
+class _Drop:
+    """What is compared: an environment, or the mean without a name, at both adapters."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def size(self) -> float:
+        return self.before - self.after

@@ -31,10 +31,11 @@ def minimum(current: CurrentRound) -> int:
     return min(current.participation.minimum_updates or everybody, everybody)
 
 
-def too_few(current: CurrentRound) -> str:
+def too_few(current: CurrentRound, *, doubted: bool = False) -> str:
     """What to tell whoever has to fix a round that could not reach its minimum: the causes first.
 
-    Who was only stopped with the round has not failed.
+    Who was only stopped with the round has not failed. `doubted`: nobody has evaluated the adapter
+    that it started from, which may be the cause itself.
     """
     causes: dict[str, list[str]] = {}
     for e in current.environments:
@@ -46,10 +47,15 @@ def too_few(current: CurrentRound) -> str:
     first = "; ".join(f"{', '.join(names)}: {cause}" for cause, names in causes.items())
     names = f" ({', '.join(answered)})" if answered else ""
     rest = f"; {_and(stopped)} stopped with it" if stopped else ""
+    doubt = (
+        f". Nobody has evaluated the adapter of round {current.start.round} yet: if that is the "
+        "cause, `hansa rollback` goes back behind it"
+    )
     return (
         f"{first}. Round {current.round} failed: {len(answered)} of "
         f"{count(len(current.environments), 'environment')} answered{names}, "
-        f"participation.minimumUpdates needs {minimum(current)}{rest}{REMEDY}"
+        f"participation.minimumUpdates needs {minimum(current)}{rest}"
+        f"{doubt if doubted else ''}{REMEDY}"
     )
 
 

@@ -123,7 +123,7 @@ class _Collector:
             message=entry.message,
             scores=self._scores(entry, is_last=is_last),
         )
-        manifest = self._manifest(entry) if entry.outcome in MADE else None
+        manifest = self._manifest(entry) if _made_an_adapter(entry) else None
         if manifest is not None:
             read = _with_manifest(read, manifest)
         if entry.round == 0:
@@ -157,7 +157,7 @@ class _Collector:
             )
             for name, ratio in entry.success.items()
         }
-        if entry.outcome not in ("base", *MADE):
+        if entry.round and not _made_an_adapter(entry):
             return scores
         if not is_last and entry.round % self._federation.spec.evaluation.every_rounds:
             return scores
@@ -286,3 +286,8 @@ def _part(given: dict[str, Any]) -> Part:
 
 def _counts(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: count(given.get(name)) for name in names}
+
+
+def _made_an_adapter(entry: HistoryEntry) -> bool:
+    """Whether a round made a global adapter; one that a person has undone may have made one."""
+    return entry.outcome in MADE or bool(entry.adapter)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from hansa.intervals import Interval, mean, of_rate
-from hansa.policy import apart
+from hansa.policy import apart, guard
 from hansa.status import Federation
 
 
@@ -182,7 +182,8 @@ class ReportData:
         strategy = self.federation.spec.aggregation.strategy
         newest = apart.newest(self.federation.status, strategy)
         counted = [entry for entry in self.evaluated if 0 < entry.number <= newest]
-        return next((entry for entry in reversed(counted) if entry.outcome != "rejected"), None)
+        kept = (entry for entry in reversed(counted) if entry.outcome not in guard.GONE)
+        return next(kept, None)
 
     @property
     def best(self) -> Round | None:

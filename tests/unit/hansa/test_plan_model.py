@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hansa.api import ANNOTATION_RETRY
+from hansa.api import ANNOTATION_RETRY, ANNOTATION_ROLLBACK
 from hansa.plan import plan
 from tests.builders import NOW, make_federation, make_job, make_report, with_spec, with_status
 
@@ -125,9 +125,15 @@ class Model(RuleBasedStateMachine):
 
     @rule(token=st.sampled_from(["a", "b", "c"]))
     def ask_for_a_retry(self, token):
-        metadata = self.federation.metadata.model_copy(
-            update={"annotations": {ANNOTATION_RETRY: token}}
-        )
+        self.annotate(ANNOTATION_RETRY, token)
+
+    @rule(round_=st.integers(0, 5), token=st.sampled_from(["a", "b"]))
+    def ask_for_a_rollback(self, round_, token):
+        self.annotate(ANNOTATION_ROLLBACK, f"{round_}@{token}")
+
+    def annotate(self, key, value):
+        annotations = {**self.federation.metadata.annotations, key: value}
+        metadata = self.federation.metadata.model_copy(update={"annotations": annotations})
         self.federation = self.federation.model_copy(update={"metadata": metadata})
 
     @rule(strategy=st.sampled_from(["mean", "none"]))
@@ -169,7 +175,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def completed_counts_what_ended_well(self):
         status = self.federation.status
-        ended = [e for e in status.history if e.outcome not in ("base", "failed")]
+        ended = [e for e in status.history if e.outcome not in ("base", "failed", "undone")]
         assert status.completed == len(ended)
         assert status.completed <= self.federation.spec.rounds
 

@@ -214,6 +214,16 @@ def test_a_retry_that_nobody_answers_is_a_sign_of_death() -> None:
     assert "a retry was asked for 1m20s ago" in screen(look, later(90)).warnings[0]
 
 
+def test_a_rollback_that_nobody_acts_on_is_a_sign_of_death() -> None:
+    look = look_at(FAILED)
+    asked = f"0@{later(10).isoformat()}"
+    look.federation["metadata"]["annotations"] = {"hansa.dev/rollback": asked}
+    assert screen(look, later(40)).warnings == []
+    assert "a rollback was asked for 1m20s ago" in screen(look, later(90)).warnings[0]
+    look.federation["status"]["rollback"] = asked
+    assert screen(look, later(90)).warnings == []
+
+
 def test_who_may_not_read_jobs_is_not_told_that_they_are_missing() -> None:
     look = look_at(open_round(), jobs=[], notes=["me may not list jobs.batch in namespace x"])
     shown = screen(look, later(120))

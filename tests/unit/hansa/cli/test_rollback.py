@@ -1,0 +1,177 @@
+"""`hansa rollback`: what it asks for, what it refuses, and what it says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.api import ANNOTATION_ROLLBACK
+from hansa.cli import main as program
+from hansa.cluster.state import has_failed, has_succeeded
+from hansa.local.rundir import RunDir
+from hansa.status import Federation
+from tests.unit.hansa.test_plan_guard import guarded, play
+from tests.unit.hansa.test_plan_unevaluated import FEW, fail
+
+
+def after(*successes: int, rounds: int = 4) -> Federation:
+    """A federation after some rounds, the next of which is open."""
+    return play(guarded(rounds, guard=None), *successes).federation
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    made = RunDir(tmp_path / "run")
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[Federation]:
+    """What would be run on this machine."""
+    runs: list[Federation] = []
+
+    def carry_out(federation: Federation, folder: RunDir, options: object, *, goes_on: str) -> int:
+        runs.append(federation)
+        assert goes_on == f"`hansa retry --out {folder.path}` goes on"
+        return 0
+
+    monkeypatch.setattr("hansa.cli.run.carry_out", carry_out)
+    return runs
+
+
+class Federations:
+    """A cluster with one federation."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.object: dict[str, Any] = json.loads(federation.model_dump_json(by_alias=True))
+        self.changes: list[dict[str, Any]] = []
+
+    def get(self, name: str) -> dict[str, Any]:
+        return self.object
+
+    def change(self, name: str, patch: dict[str, Any]) -> None:
+        self.changes.append(patch)
+        self.object["metadata"] |= patch["metadata"]
+
+    def call(self, name: str) -> str:
+        return name
+
+
+def cluster(monkeypatch: pytest.MonkeyPatch, federation: Federation) -> Federations:
+    there = Federations(federation)
+    monkeypatch.setattr("hansa.cli.target.open_federations", lambda *_: there)
+    return there
+
+
+def call(*words: str | Path) -> int:
+    with pytest.raises(SystemExit) as stop:
+        program.main([str(word) for word in words])
+    return int(stop.value.code or 0)
+
+
+def test_a_run_goes_back_at_once_and_says_what_no_longer_counts(
+    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(after(3, 6, 1))
+    assert call("rollback", "--out", folder.path, "--to", "1") == 0
+    (asked,) = carried
+    assert asked.metadata.annotations[ANNOTATION_ROLLBACK].startswith("1@20")
+    assert capsys.readouterr().err == "goes back to round 1 (undoes 2 of 3 rounds)\n"
+
+
+def test_a_run_that_is_there_already_just_goes_on(
+    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(after(3))
+    assert call("rollback", "--out", folder.path, "--to", "1") == 0
+    assert len(carried) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_finished_run_that_is_there_already_is_left_alone(
+    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(after(3, 6, 7, rounds=2))
+    assert call("rollback", "--out", folder.path, "--to", "2") == 0
+    assert not carried
+    assert capsys.readouterr().out == (
+        f"run {folder.path} unchanged (it ends with round 2 already)\n"
+    )
+
+
+def test_a_run_at_work_is_not_pulled_from_under_its_runner(
+    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(after(3, 6))
+    with folder.lock():
+        assert call("rollback", "--out", folder.path, "--to", "1") == 2
+    error = capsys.readouterr().err
+    assert f"--out: got {folder.path}, where another `hansa run` is at work" in error
+    assert "hint: stop it with Ctrl-C" in error
+    assert not carried
+
+
+@pytest.mark.parametrize("place", ["run", "cluster"])
+def test_a_round_without_an_adapter_is_refused_with_those_that_fit(
+    place: str,
+    folder: RunDir,
+    carried: list[Federation],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder.save(after(3, 6))
+    there = cluster(monkeypatch, after(3, 6))
+    where = ("--out", folder.path) if place == "run" else ("fed",)
+    assert call("rollback", *where, "--to", "9") == 2
+    sentence = "--to: got '9', expected a round whose adapter counts (0, 1, 2; 0 is the base)"
+    assert sentence in capsys.readouterr().err
+    assert not carried and not there.changes
+
+
+def test_a_federation_is_asked_and_is_not_taken_for_failed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = cluster(monkeypatch, fail(play(guarded(guard=None, **FEW), 3), "maze").federation)
+    assert has_failed(there.object)
+    assert call("rollback", "fed", "--to", "0") == 0
+    out, err = capsys.readouterr()
+    assert out == "federation/fed goes back to round 0 (undoes 1 of 1 round)\n"
+    assert "see it run: `hansa watch fed`" in err
+    assert not has_failed(there.object)
+    there.object["status"]["rollback"] = there.object["metadata"]["annotations"][
+        ANNOTATION_ROLLBACK
+    ]
+    assert has_failed(there.object), "who has acted on it may fail again"
+
+
+def test_a_finished_federation_has_not_succeeded_while_it_is_to_go_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = cluster(monkeypatch, after(3, 6, 7, rounds=2))
+    assert has_succeeded(there.object)
+    call("rollback", "fed", "--to", "1")
+    assert not has_succeeded(there.object)
+
+
+def test_a_federation_that_is_there_already_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = cluster(monkeypatch, after(3))
+    assert call("rollback", "fed", "--to", "1") == 0
+    assert "unchanged (it goes on from round 1 already)" in capsys.readouterr().out
+    assert not there.changes
+
+
+def test_a_refused_spec_and_a_foreign_status_are_one_sentence_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = cluster(monkeypatch, after(3, 6))
+    there.object["status"]["round"] = "two"
+    assert call("rollback", "fed", "--to", "1") == 2
+    assert "its status is of another version of Hansa" in capsys.readouterr().err
+    refused = {"type": "Accepted", "status": "False", "message": "spec.seed: got 8, expected 7"}
+    there.object["status"]["conditions"] = [refused]
+    assert call("rollback", "fed", "--to", "1") == 2
+    assert "a rollback cannot fix it: spec.seed: got 8" in capsys.readouterr().err
