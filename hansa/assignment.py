@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from hansa.aggregation import DEFAULT_NORM_RATIO
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
@@ -109,6 +110,8 @@ class Assignment(Model):
         if self.role == "aggregator":
             if factor != 1.0:
                 inputs["stepFactor"] = factor
+            if settings["aggregation"]["maxNormRatio"] == DEFAULT_NORM_RATIO:
+                del settings["aggregation"]["maxNormRatio"]  # as before there was a default
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own

@@ -50,6 +50,9 @@ class ModelSource(Model):
         ),
     ] = "builtin:tiny"
     """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Digest of the base model's files, as `baseModel` in every update's manifest has it: other
+    files are refused; absent: most members of the first round decide."""
 
 
 class Adapter(Model):
