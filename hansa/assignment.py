@@ -92,7 +92,7 @@ class Assignment(Model):
         """What one run can never change."""
         return {
             "seed": self.seed,
-            "model": self.model.to_json(),
+            "model": self.model.identity(),
             "adapter": self.adapter.to_json(),
         }
 

@@ -29,13 +29,12 @@ CHANGES = {
 """When a changed field begins to count, and what that means."""
 
 _SAMPLE: dict[str, Any] = {
-    "model": {"sha256": "0" * 64},
     "storage": {"s3": {"bucket": "bucket"}},
     "environments": [
         {"name": "any", "world": "maze", "experienceStorage": {"s3": {"bucket": "bucket"}}}
     ],
 }
-"""A spec with every part that is remembered; its only environment stands for all."""
+"""A spec with every part whose place is remembered; its only environment stands for all."""
 
 
 @dataclass(frozen=True, kw_only=True)

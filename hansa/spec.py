@@ -54,6 +54,10 @@ class ModelSource(Model):
     """Digest of the base model's files, as `baseModel` in every update's manifest has it: other
     files are refused; absent: most members of the first round decide."""
 
+    def identity(self) -> dict[str, Any]:
+        """What results follow from; a digest only says which files are the right ones."""
+        return {"source": self.source}
+
 
 class Adapter(Model):
     """Shape of the LoRA adapter that the federation trains."""
@@ -342,7 +346,7 @@ def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str
     }
     return {
         "seed": spec.seed,
-        "model": spec.model.to_json(),
+        "model": spec.model.identity(),
         "adapter": spec.adapter.to_json(),
         "storage": _place(spec.storage),
         "environments": {**accepted.get("environments", {}), **environments},

@@ -377,6 +377,13 @@ def test_of_two_base_models_neither_is_the_federations_and_both_are_named():
     assert not round_.store.written
 
 
+def test_a_digest_in_the_spec_ends_a_tie_and_keeps_what_was_computed_before_it():
+    round_ = full_round(environments=("babyai", "maze"))
+    round_.send("babyai", tensors(0), baseModel="a" * 64)
+    report = round_.aggregate(model=ModelSource(sha256="b" * 64))
+    assert (report.members, report.refused) == ([1], [(0, "base-model")])
+
+
 def test_of_two_shapes_neither_is_the_federations():
     round_ = full_round(environments=("babyai", "maze"))
     round_.send("babyai", reshaped(A=(RANK, 9)))
@@ -386,12 +393,10 @@ def test_of_two_shapes_neither_is_the_federations():
 
 def test_a_base_model_that_the_spec_names_counts_more_than_a_majority():
     round_ = Round()
-    model = ModelSource(sha256="c" * 64)
     for position, environment in enumerate(round_.environments):
-        inputs = {**round_.client_inputs(environment), "model": model.to_json()}
         digest = ("a" if position else "c") * 64
-        round_.send(environment, tensors(position), inputs=inputs, baseModel=digest)
-    report = round_.aggregate(model=model)
+        round_.send(environment, tensors(position), baseModel=digest)
+    report = round_.aggregate(model=ModelSource(sha256="c" * 64))
     assert (report.members, report.refused) == ([0], [(1, "base-model"), (2, "base-model")])
 
 
