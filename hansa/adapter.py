@@ -94,9 +94,13 @@ def open_file(
     path: Path,
     dtypes: Sequence[str] = tensorfile.FLOAT32,
     check: tensorfile.Check = check_layout,
+    most: int = MAX_HEADER,
 ) -> TensorFile:
-    """An adapter's file, to be read by ranges; AdapterError for anything that is none."""
-    return TensorFile(path, dtypes, check)
+    """An adapter's file, to be read by ranges; AdapterError for anything that is none.
+
+    `most` bounds its header, where the reader knows which tensors it must have.
+    """
+    return TensorFile(path, dtypes, check, most)
 
 
 def names(module: str) -> Names:
@@ -152,6 +156,20 @@ def check_rank(name: str, shape: Sequence[int], rank: int) -> None:
     got = shape[0] if side(name) == "A" else shape[1]
     if got != rank:
         raise AdapterError("shape", f"{name}: got rank {got}, expected {rank}")
+
+
+def frozen_rank(shapes: Mapping[str, Sequence[int]], rank: int) -> int:
+    """Rank of the frozen part of an adapter whose trained part has that rank; 0: it has none.
+
+    All layers have the same: where one had another, its trained part would be cut elsewhere.
+    """
+    first = next(name for name in shapes if side(name) == "A")
+    whole = shapes[first][0]
+    if whole < rank:
+        raise AdapterError("shape", f"{first}: got rank {whole}, expected {rank} or more")
+    for name, shape in shapes.items():
+        check_rank(name, shape, whole)
+    return whole - rank
 
 
 def target_names(names: Iterable[str]) -> list[str]:
@@ -223,7 +241,7 @@ class Parts(NamedTuple):
 
 def split(tensors: Tensors, rank: int) -> Parts:
     """The frozen part, which comes first in A's rows and B's columns, and the trained part."""
-    extra = next(a.shape[0] for name, a in tensors.items() if side(name) == "A") - rank
+    extra = frozen_rank(shapes(tensors), rank)
     if extra == 0:
         return Parts({}, tensors)
     frozen, trained = {}, {}

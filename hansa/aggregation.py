@@ -26,6 +26,8 @@ Strategy = Literal[
     "norm-balanced",
     "none",
 ]
+DEFAULT_NORM_RATIO = 10.0
+"""How much further than the median an update may move, where the spec says nothing."""
 Half = Literal["both", "A", "B"]
 """Which of LoRA's two matrices a round trains."""
 
@@ -35,6 +37,8 @@ FITTED = frozenset(
 """Strategies whose server step may be `auto`: it makes up for a mean that shortens every update."""
 KRUM = frozenset({"krum", "multi-krum"})
 """Strategies that count on spec.aggregation.faulty."""
+PRODUCTS = frozenset({"svd", "flora", "regmean"})
+"""Strategies that merge the products B·A, which are the same however their factors are turned."""
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -66,8 +70,9 @@ class Aggregation(Model):
     """For `krum` and `multi-krum`: hostile members to withstand; needs 2 x faulty + 3 of them."""
     max_update_norm: Annotated[float, Field(gt=0)] | None = None
     """Refuses updates that moved further than this from the start adapter; absent: no bound."""
-    max_norm_ratio: Annotated[float, Field(ge=1)] | None = None
-    """Refuses updates that moved further than this times the median of the round's updates."""
+    max_norm_ratio: Annotated[float, Field(ge=1)] = DEFAULT_NORM_RATIO
+    """Refuses updates that moved further than this times the median of the round's updates, from
+    three of them on; 1e9 is no bound."""
     diagnostics: bool = True
     """Whether cosines, shares and the error against the exact mean of B·A are computed; of many
     members of a large model they are estimates, as a rule within 1 %."""
@@ -79,6 +84,10 @@ class Aggregation(Model):
         if self.strategy == "rolora":
             return "B" if round_ % 2 else "A"
         return "both"
+
+    def merges_factors(self, round_: int) -> bool:
+        """Whether a round merges A with A and B with B, so that all must mean the same by them."""
+        return self.strategy not in PRODUCTS and self.half(round_) == "both"
 
     @property
     def needs_moments(self) -> bool:

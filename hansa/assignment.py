@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from hansa.aggregation import DEFAULT_NORM_RATIO
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
@@ -93,7 +94,7 @@ class Assignment(Model):
         """What one run can never change."""
         return {
             "seed": self.seed,
-            "model": self.model.to_json(),
+            "model": self.model.identity(),
             "adapter": self.adapter.to_json(),
         }
 
@@ -111,6 +112,8 @@ class Assignment(Model):
         if self.role == "aggregator":
             if factor != 1.0:
                 inputs["stepFactor"] = factor
+            if settings["aggregation"]["maxNormRatio"] == DEFAULT_NORM_RATIO:
+                del settings["aggregation"]["maxNormRatio"]  # as before there was a default
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own

@@ -189,7 +189,9 @@ def _immutable(field: str, *parts: str) -> dict[str, str]:
 def _spec_rules() -> list[dict[str, str]]:
     minimum = "self.participation.minimumUpdates"
     return [
-        *(_immutable(field) for field in ("seed", "model", "adapter")),
+        _immutable("seed"),
+        _immutable("model", "source"),
+        _immutable("adapter"),
         # The same bucket may be reached by another address or with other credentials.
         _immutable("storage", "s3.bucket", "s3.prefix"),
         _rule("self.rounds >= oldSelf.rounds", "spec.rounds: may grow, never shrink", ".rounds"),

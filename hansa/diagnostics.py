@@ -8,9 +8,10 @@ from hansa.base import Model
 class Diagnostics(Model):
     """How the updates of a round relate to one another and to what was made of them.
 
-    All of it is about changes of the weights themselves, alpha / rank times B·A. Of many members of
-    a large model the norms, cosines and the error are estimated by random projections, as a rule
-    within 1 % (of 1, for a cosine); of few members, or of a small model, they are exact.
+    All of it but `factorNorms` is about changes of the weights themselves, alpha / rank times B·A.
+    Of many members of a large model the norms, cosines and the error are estimated by random
+    projections, as a rule within 1 % (of 1, for a cosine); of few members, or of a small model,
+    they are exact.
     """
 
     norm: float
@@ -27,3 +28,6 @@ class Diagnostics(Model):
     estimated."""
     share: dict[str, float] = Field(default_factory=dict)
     """Each update's part of the sum of all norms; may be estimated."""
+    factor_norms: dict[str, float] = Field(default_factory=dict)
+    """Norm of each update's change of A and B themselves, which most strategies merge: factors that
+    were turned make a large one of a usual change of the weights. Exact."""

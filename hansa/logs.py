@@ -13,6 +13,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from hansa.visible import visible
+
 ENV_LOG = "HANSA_LOG"
 HIDDEN = "***"
 
@@ -87,7 +89,7 @@ def as_text(time: datetime, program: str, level: Level, event: str, fields: dict
     if fields.get("hint"):
         parts.append(f"(hint: {_one_line(fields['hint'])})")
     if "traceback" in fields:
-        parts.append("\n" + str(fields["traceback"]).rstrip())
+        parts.append("\n" + visible(fields["traceback"]).rstrip())
     return " ".join(parts)
 
 
@@ -96,9 +98,9 @@ def sentence(line: str) -> str:
     event = _event(line)
     if event is None:
         return _HEAD.sub("", line, count=1)
-    hint = f" (hint: {event['hint']})" if event.get("hint") else ""
-    traceback = str(event.get("traceback") or "").strip().splitlines()
-    return f"{event.get('message') or (traceback or [event['event']])[-1]}{hint}"
+    hint = f" (hint: {_text(event, 'hint')})" if _text(event, "hint") else ""
+    traceback = _text(event, "traceback").strip().splitlines()
+    return f"{_text(event, 'message') or (traceback or [_text(event, 'event')])[-1]}{hint}"
 
 
 def stopped_with(text: str) -> str:
@@ -107,18 +109,27 @@ def stopped_with(text: str) -> str:
         match = _STOPPED.search(line)
         if match:
             return match[1]
-        if (_event(line) or {}).get("event") == "stopped":
+        event = _event(line) or {}
+        if event.get("event") == "stopped" and _text(event, "message"):
             return sentence(line)
     return ""
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    """The event of a JSON line; nothing for any other line."""
+    """The event of a JSON line; nothing for any other line, whatever it is made of."""
+    if not line.startswith("{"):
+        return None
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) and "event" in fields else None
+
+
+def _text(event: dict[str, Any], name: str) -> str:
+    """A field of an event that is text; of another kind it is not one of ours."""
+    value = event.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def redacted(value: Any) -> Any:

@@ -52,6 +52,13 @@ class ModelSource(Model):
         ),
     ] = "builtin:tiny"
     """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Digest of the base model's files, as `baseModel` in every update's manifest has it: other
+    files are refused; absent: most members of the first round decide."""
+
+    def identity(self) -> dict[str, Any]:
+        """What results follow from; a digest only says which files are the right ones."""
+        return {"source": self.source}
 
 
 class Adapter(Model):
@@ -346,7 +353,7 @@ def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str
     }
     return {
         "seed": spec.seed,
-        "model": spec.model.to_json(),
+        "model": spec.model.identity(),
         "adapter": spec.adapter.to_json(),
         "storage": _place(spec.storage),
         "environments": {**accepted.get("environments", {}), **environments},

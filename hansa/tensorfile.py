@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -39,6 +40,7 @@ _FLOAT = np.dtype("<f4")
 _LENGTH = 8
 _ALIGN = 8
 _METADATA = "__metadata__"
+_READING = Lock()
 
 
 class AdapterError(PermanentError):
@@ -70,13 +72,13 @@ Check = Callable[[Layout], None]
 """Raises AdapterError for tensors that are not what they should be."""
 
 
-def head_size(first: bytes) -> int:
+def head_size(first: bytes, most: int = MAX_HEADER) -> int:
     """Bytes of a file that `parse` needs to see; its first eight tell."""
     if len(first) < _LENGTH:
         raise AdapterError("truncated", f"got {len(first)} bytes, expected a safetensors file")
     length = int.from_bytes(first[:_LENGTH], "little")
-    if length > MAX_HEADER:
-        raise AdapterError("header", f"header of {length} bytes, expected at most {MAX_HEADER}")
+    if length > most:
+        raise AdapterError("header", f"header of {length} bytes, expected at most {most}")
     return _LENGTH + length
 
 
@@ -86,11 +88,13 @@ def parse(
     """The tensors of a file of `size` bytes that begins with `head`; not to be changed.
 
     The members of a round have equal heads, as a rule, and reading one takes longer than a mean:
-    equal heads are read, and checked by `check`, only once.
+    equal heads are read, and checked by `check`, only once. Heads are read one at a time, however
+    many threads ask: while it is read, one takes some twenty times its size.
     """
-    if len(head) > _KEPT_HEAD:
-        return _parse(head, size, tuple(dtypes), check)
-    return _parse_once(head, size, tuple(dtypes), check)
+    with _READING:
+        if len(head) > _KEPT_HEAD:
+            return _parse(head, size, tuple(dtypes), check)
+        return _parse_once(head, size, tuple(dtypes), check)
 
 
 def _parse(head: bytes, size: int, dtypes: tuple[str, ...], check: Check | None) -> Layout:
@@ -134,6 +138,11 @@ def _arrange(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[bytes, La
     return head, {n: Entry(n, "F32", shape, origin + b, origin + e) for n, shape, b, e in spans}
 
 
+def most_head(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Bytes of a header of tensors of those shapes at most: other writers space it otherwise."""
+    return min(MAX_HEADER, 2 * len(arrange(shapes)[0]) + 64 * 2**10)
+
+
 def data_size(shapes: Mapping[str, Sequence[int]]) -> int:
     """Bytes of fp32 tensors of those shapes, without a head."""
     return sum(math.prod(shape) for shape in shapes.values()) * _FLOAT.itemsize
@@ -143,7 +152,11 @@ class TensorFile:
     """A file whose tensors are read by ranges, so that memory does not grow with its size."""
 
     def __init__(
-        self, path: Path, dtypes: Sequence[str] = FLOAT32, check: Check | None = None
+        self,
+        path: Path,
+        dtypes: Sequence[str] = FLOAT32,
+        check: Check | None = None,
+        most: int = MAX_HEADER,
     ) -> None:
         self.path = path
         """Where it is."""
@@ -152,7 +165,7 @@ class TensorFile:
             self.size = os.fstat(self._file.fileno()).st_size
             """Its length in bytes."""
             first = self._bytes(0, min(_LENGTH, self.size))
-            head = self._bytes(0, min(head_size(first), self.size))
+            head = self._bytes(0, min(head_size(first, most), self.size))
             self.layout = parse(head, self.size, dtypes, check)
             """Its tensors."""
         except BaseException:

@@ -113,3 +113,11 @@ class Terminal:
                 self._rows[number] = _Row()
         else:
             assert kind in "mhl", f"unknown sequence {given}{kind}"
+
+
+def is_tame(text: str) -> bool:
+    """Whether no terminal obeys anything in a text but tabs and line ends, and UTF-8 has it."""
+    text.encode()
+    turning = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    controls = {chr(code) for code in (*range(32), *range(127, 160))} - {"\t", "\n"}
+    return not set(text) & (controls | set(turning))

@@ -10,11 +10,12 @@ from typing import Literal
 
 from hansa import adapter, manifest, program
 from hansa.assignment import Assignment
-from hansa.errors import Diverged
+from hansa.errors import Diverged, PermanentError
 from hansa.logs import Log
 from hansa.manifest import FederationDocument
 from hansa.moments import encode
 from hansa.owner import read_owner
+from hansa.spec import ModelSource
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore
 from hansa_client import learners, seeds
@@ -67,6 +68,7 @@ class Silo:
         assignment = self.assignment
         twin = self._host.load(self._host.owner()) if self._host else None
         agent = Agent(assignment, self.exchange, twin)
+        _check_pinned(agent, assignment.model)
         if owner and owner.base_model != agent.base_model:
             theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
             manifest.check_same_run(assignment.storage.prefix, theirs, ours)
@@ -215,3 +217,12 @@ def _greedily(assignment: Assignment) -> Assignment:
     return assignment.model_copy(
         update={"settings": settings.model_copy(update={"evaluation": once})}
     )
+
+
+def _check_pinned(agent: Agent, model: ModelSource) -> None:
+    """Refuse another base model than the spec names, before anything is played with it."""
+    if model.sha256 and model.sha256 != agent.base_model:
+        raise PermanentError(
+            f"spec.model.sha256: got {model.sha256}, expected {agent.base_model}, which the files "
+            f"of {model.source} have here"
+        )

@@ -13,6 +13,7 @@ import typer
 
 from hansa.errors import HansaError
 from hansa.exits import Exit
+from hansa.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,14 +39,22 @@ Output = Annotated[
 
 
 def print_data(data: Any, output: Format) -> None:
-    """Print plain data for a program to read; tables are the command's own affair."""
+    """Print plain data for a program to read; tables are the command's own affair.
+
+    Readable where it can be: with characters that would steer a terminal, all others than ASCII's
+    are escaped as the format does it, so that a program reads the same text.
+    """
+    text = _dump(data, output)
+    print(text if visible(text) == text else _dump(data, output, ascii_only=True), end="")
+
+
+def _dump(data: Any, output: Format, *, ascii_only: bool = False) -> str:
     if output is Format.JSON:
-        print(json.dumps(data, indent=2, ensure_ascii=False))
-        return
-    print(to_yaml(data), end="")
+        return json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
+    return to_yaml(data, ascii_only=ascii_only)
 
 
-def to_yaml(data: Any) -> str:
+def to_yaml(data: Any, *, ascii_only: bool = False) -> str:
     """YAML as kubectl prints it: block style, keys in their order, no aliases."""
     import yaml  # a tenth of the time of `hansa --help`, so only where it is used
 
@@ -53,7 +62,9 @@ def to_yaml(data: Any) -> str:
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    text: str = yaml.dump(data, Dumper=Plain, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.dump(
+        data, Dumper=Plain, sort_keys=False, allow_unicode=not ascii_only, width=100
+    )
     return text
 
 
@@ -66,6 +77,10 @@ def console(*, stderr: bool = False) -> "Console":
 
 def say(text: str) -> None:
     """Tell the person something; stdout stays clean for data, and nobody has to listen."""
+    _say(visible(text))
+
+
+def _say(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:  # the reader has gone: what there is to do is done all the same
@@ -122,7 +137,7 @@ def _is_usage(error: Exception) -> bool:
 def _explain_usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":  # a bare `hansa` asks what there is
-        say(str(error.format_message()))
+        _say(str(error.format_message()))  # our own help, which may be in colour
         return int(Exit.BAD_INPUT)
     where = f"see '{context.command_path} --help'" if context is not None else ""
     message = " ".join(str(error.format_message()).split())

@@ -10,6 +10,7 @@ import typer
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.errors import InputError
+from hansa.visible import visible
 
 if TYPE_CHECKING:
     from hansa.cluster.federations import Federations
@@ -83,7 +84,7 @@ def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
 
 
 def _print_line(line: "Line") -> None:
-    print(f"{line.job} | {line.text}", flush=True)
+    print(f"{line.job} | {visible(line.text)}", flush=True)
 
 
 def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
@@ -122,5 +123,5 @@ def _print_from(path: Path, offset: int) -> int:
         file.seek(offset)
         text = file.read()
     for line in text.decode(errors="replace").splitlines():
-        print(f"{path.parent.name} | {line}", flush=True)
+        print(f"{path.parent.name} | {visible(line)}", flush=True)
     return offset + len(text)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from hansa.policy import joined
 from hansa.status import EnvironmentStatus, Federation
+from hansa.visible import visible
 from hansa.words import count
 
 
@@ -27,7 +28,7 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
     for condition in status.conditions:
         if condition.message and condition.type in shown:
             # Text, since a message may have brackets, which are no style of ours.
-            yield Text(f"  {condition.type}: {condition.reason}: {condition.message}")
+            yield Text(visible(f"  {condition.type}: {condition.reason}: {condition.message}"))
     yield _history(federation)
     for line in status.environments:
         if line.gain:

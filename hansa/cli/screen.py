@@ -1,4 +1,7 @@
-"""Screens and tables on a terminal; without colour, and in whole lines, in a pipe."""
+"""Screens and tables on a terminal; without colour, and in whole lines, in a pipe.
+
+Much of what they show was written by Pods and by strangers: no text reaches the terminal unseen.
+"""
 
 from collections.abc import Iterator
 
@@ -8,6 +11,7 @@ from rich.text import Text
 
 from hansa.cluster.view import Screen
 from hansa.cluster.view import Table as Rows
+from hansa.visible import visible
 
 STYLES = {
     "Succeeded": "green",
@@ -50,19 +54,24 @@ def render(screen: Screen) -> Group:
 
 def _parts(screen: Screen) -> Iterator[RenderableType]:
     name, _, rest = screen.headline.partition(": ")
-    headline = Text(f"{name}: ", style="bold")
-    yield headline.append(rest, style=STYLES.get(screen.phase, ""))
+    headline = plain(f"{name}: ", "bold")
+    yield headline.append(plain(rest, STYLES.get(screen.phase, "")))
     for line in screen.lines:
-        yield Text(f"  {line}")
+        yield plain(f"  {line}")
     for warning in screen.warnings:
-        yield Text(f"  ! {warning}", style="bold yellow")
+        yield plain(f"  ! {warning}", "bold yellow")
     for rows in screen.tables:
         yield Text("")
         yield table(rows)
     if screen.footer:
         yield Text("")
     for line in screen.footer:
-        yield Text(line)
+        yield plain(line)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A text in which nothing is markup, and nothing steers the terminal."""
+    return Text(visible(text), style=style)
 
 
 def table(rows: Rows) -> RenderableType:
@@ -72,12 +81,12 @@ def table(rows: Rows) -> RenderableType:
         made.add_column(title, overflow="fold", no_wrap=title not in WRAPPED)
     for row in rows.rows:
         made.add_row(*_cells(row))
-    return Group(made, Text(rows.rest, style="dim")) if rows.rest else made
+    return Group(made, plain(rows.rest, "dim")) if rows.rest else made
 
 
 def _cells(row: tuple[str, ...]) -> list[Text]:
     trouble = row[:2] in TROUBLE
     return [
-        Text(cell, style="bold red" if trouble and i < 2 else STYLES.get(cell, ""))
+        plain(cell, "bold red" if trouble and i < 2 else STYLES.get(cell, ""))
         for i, cell in enumerate(row)
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.exits import Exit
+from hansa.visible import visible
 
 if TYPE_CHECKING:
     from hansa.cluster.federations import Federations, Look
@@ -99,7 +100,7 @@ class Lines:
         lines = news(federation)
         for line in lines:
             if line not in self._said:
-                print(f"{clock(target.now())} {line}", flush=True)
+                print(f"{clock(target.now())} {visible(line)}", flush=True)
         self._said = lines
 
     def lost(self, why: str) -> None:
@@ -167,5 +168,6 @@ class Live:
 
         if self._look is None:
             return Text("")
-        away = [Text(f"! the cluster does not answer ({self._away})")] if self._away else []
+        why = visible(f"! the cluster does not answer ({self._away})")
+        away = [Text(why)] if self._away else []
         return Group(*away, render(screen(self._look, target.now())))

@@ -12,6 +12,7 @@ from hansa.compare.comparison import Run
 from hansa.compare.drive import Shown
 from hansa.compare.estimate import FirstRound
 from hansa.compare.text import span
+from hansa.visible import visible
 
 
 def estimate_sentence(first: FirstRound, seconds: float) -> str:
@@ -45,7 +46,8 @@ class Lines:
 
     def _print(self, line: str) -> None:
         seconds = int(time.monotonic() - self._began)
-        print(f"{seconds // 60:02d}:{seconds % 60:02d} {line}", file=sys.stderr, flush=True)
+        shown = f"{seconds // 60:02d}:{seconds % 60:02d} {visible(line)}"
+        print(shown, file=sys.stderr, flush=True)
 
 
 class Bar:
@@ -77,7 +79,8 @@ class Bar:
         self._rounds[run.id] = _size(run)
         self._done += not problem
         if problem:
-            self._progress.console.print(f"{run.method}, seed {run.seed}: {problem}", markup=False)
+            line = visible(f"{run.method}, seed {run.seed}: {problem}")
+            self._progress.console.print(line, markup=False)
         self._update()
 
     def estimated(self, first: FirstRound, seconds: float) -> None:

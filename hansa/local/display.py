@@ -15,6 +15,7 @@ from hansa.jobs import Event, ObservedJob
 from hansa.local import timeleft
 from hansa.local.executor import LocalExecutor
 from hansa.status import EnvironmentStatus, Federation
+from hansa.visible import visible
 
 STYLES = {"Updated": "green", "Running": "cyan", "Failed": "red", "Retrying": "yellow"}
 
@@ -56,7 +57,7 @@ class PlainDisplay:
 
     def _print(self, text: str) -> None:
         seconds = int(time.monotonic() - self._began)
-        line = f"{seconds // 60:02d}:{seconds % 60:02d} {text}"
+        line = f"{seconds // 60:02d}:{seconds % 60:02d} {visible(text)}"
         try:
             print(line, file=sys.stderr, flush=True)
         except OSError:  # the reader has gone, and hours of work are no reason to follow it
@@ -97,7 +98,7 @@ class LiveDisplay:
         """Warnings stay on the screen; the rest shows in the table."""
         if event.warning:
             self._fit()
-            self._warnings.append(Text(f"warning: {event.message}", style="yellow"))
+            self._warnings.append(Text(visible(f"warning: {event.message}"), style="yellow"))
             self._console.print(self._warnings[-1])
 
     def _fit(self) -> None:
@@ -176,7 +177,7 @@ def _row(
     return [
         environment.name,
         Text(environment.state, style=STYLES.get(environment.state, "dim")),
-        doing,
+        Text(visible(doing)),
         f"{first:.0%}" if first is not None else "",
         f"{float(environment.success):.0%}" if environment.success else "",
         explored,

@@ -1,20 +1,20 @@
 """HTML that cannot be broken out of: every text is escaped unless it is markup made here.
 
 Episodes and specs are written by strangers. `tag` escapes each child that is not `Html`, and
-`clean` shows control and direction characters instead of obeying them, so that a trajectory can
+`visible` shows control and direction characters instead of obeying them, so that a trajectory can
 neither run a script nor turn the text around it.
 """
 
 import html
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from hansa.intervals import Interval
+from hansa.visible import visible
 from hansa.words import count
 
 
@@ -27,26 +27,12 @@ class Html(str):
 Child = str | int | float | None
 
 _VOID = frozenset({"meta", "br", "link", "hr"})
-_DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_SUSPECT = re.compile(r"[^\t\n -~\u00a1-\u024f]")
 _CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
-
-
-def clean(text: str) -> str:
-    """Text in which control, direction and half characters are shown as \\u escapes."""
-    return _SUSPECT.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def _visible(match: re.Match[str]) -> str:
-    character = match[0]
-    if character in _DIRECTIONS or unicodedata.category(character) in ("Cc", "Cs", "Cn", "Co"):
-        return f"\\u{ord(character):04x}"
-    return character
 
 
 def escape(text: object) -> Html:
     """Text as markup, fit for element content and for quoted attributes."""
-    return Html(html.escape(clean(str(text)), quote=True))
+    return Html(html.escape(visible(text), quote=True))
 
 
 def join(children: Iterable[Child], between: str = "") -> Html:

@@ -282,7 +282,7 @@ def _disruption(pod: Data) -> str:
     target = is_true(pod, "DisruptionTarget")
     if target is None:
         return "its Pod was deleted"
-    return f"its Pod was disrupted ({target.get('reason') or 'no reason was given'})"
+    return f"its Pod was disrupted ({clip(target.get('reason')) or 'no reason was given'})"
 
 
 # -- reading objects ------------------------------------------------------------------------------
@@ -339,4 +339,4 @@ def _first_start(pods: Iterable[Data], container: str) -> datetime | None:
 
 def _report(pod: Data, container: str) -> AnyReport | None:
     message = (_state(pod, container, "terminated") or {}).get("message")
-    return decode_report(str(message).encode()) if message else None
+    return decode_report(str(message).encode(errors="replace")) if message else None

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hansa.visible import visible
+
 Data = Mapping[str, Any]
 
 SHOWN = 500
@@ -83,8 +85,8 @@ def status(thing: Data) -> Data:
 
 
 def clip(text: object) -> str:
-    """Kubernetes' own words on one line, not too many of them."""
-    line = " ".join(str(text or "").split())
+    """Words of Kubernetes, or of a Pod, on one line, not too many of them and none to obey."""
+    line = visible(" ".join(str(text or "").split()))
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 

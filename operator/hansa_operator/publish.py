@@ -13,6 +13,7 @@ from hansa.cluster.client import ApiError, Kube
 from hansa.errors import HansaError, InputError
 from hansa.jobs import Event
 from hansa.status import Condition, Federation, set_condition
+from hansa.visible import visible
 from hansa_operator.children import federations_path, named
 from hansa_operator.index import Index, Key
 
@@ -137,7 +138,7 @@ class Publisher:
                 "uid": metadata.uid,
             },
             "reason": event.reason,
-            "message": event.message.encode()[:MESSAGE_BYTES].decode(errors="ignore"),
+            "message": visible(event.message).encode()[:MESSAGE_BYTES].decode(errors="ignore"),
             "type": "Warning" if event.warning else "Normal",
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,

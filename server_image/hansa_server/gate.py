@@ -1,10 +1,12 @@
 """The gate: one small function per refusal, run on every update before it counts.
 
-It stops updates that are broken, foreign, of another shape or, where the spec bounds the norm, too
-long. It does not stop a member that sends well-formed harmful values of a usual length.
+It stops updates that are broken, foreign, of another shape, too long, or turned so that a mean of
+factors would be ruined. It does not stop a member that sends well-formed harmful values of a usual
+length.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -37,8 +39,10 @@ RefusalReason = Literal[
     "targets",
     "shape",
     "not-finite",
+    "too-large",
     "half",
     "norm",
+    "turned",
     "moments",
 ]
 
@@ -60,14 +64,19 @@ HELP: dict[RefusalReason, str] = {
     "targets": "the adapter changes other layers than the federation's",
     "shape": "a tensor has another shape than the federation's",
     "not-finite": "a value is infinite or not a number",
+    "too-large": "a value is larger than 10,000, which no trained adapter has",
     "half": "the update changed the half of LoRA that this round leaves as it is",
     "norm": "the update moved further than aggregation.maxUpdateNorm or maxNormRatio allows",
+    "turned": "A is the start's with other signs, or rotated: a mean of factors would be ruined",
     "moments": "the moments of its inputs are missing, broken, or of other layers",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
 
 MAX_MANIFEST = 256 * 2**10
 """Bytes of an update's manifest at most; an assignment, which it repeats, has less than 128 KiB."""
+
+MOST_VALUE = 1e4
+"""Size of one value at most, whatever the others sent: weights of a layer are far below 1."""
 
 _ADAPTER_REASONS: dict[adapter.AdapterReason, RefusalReason] = {
     "dtype": "dtype",
@@ -232,6 +241,12 @@ def check_finite(finite: bool) -> None:
         raise Refused("not-finite")
 
 
+def check_bounded(bounded: bool) -> None:
+    """A finite value may still be large enough to end every run that adds it."""
+    if not bounded:
+        raise Refused("too-large", f"expected values from -{MOST_VALUE:g} to {MOST_VALUE:g}")
+
+
 def check_half(half: Half, changed: str) -> None:
     """A member that moved what all should have left alone did not follow its assignment."""
     if changed:
@@ -244,11 +259,17 @@ def check_norm(norm: float, limit: float | None) -> None:
         raise Refused("norm", f"got {norm:.6g}, expected at most {limit:g}")
 
 
-def check_norm_ratio(norm: float, median: float, ratio: float | None) -> None:
+def check_norm_ratio(norm: float, median: float, ratio: float) -> None:
     """An update that moved much further than the round's others; the median is theirs."""
-    if ratio is not None and norm > ratio * median:
+    if norm > ratio * median:
         limit = f"{ratio:g} times the median {median:.6g}"
         raise Refused("norm", f"got {norm:.6g}, expected at most {limit}")
+
+
+def check_turned(layer: str) -> None:
+    """(-A, -B) is the same change as (A, B), and their mean is no change at all."""
+    if layer:
+        raise Refused("turned", f"{layer}: expected the start's A moved by training, not turned")
 
 
 def check_inputs(as_usual: bool) -> None:
@@ -257,10 +278,10 @@ def check_inputs(as_usual: bool) -> None:
         raise Refused("moments", "got other layers for an input than most members have")
 
 
-def open_update(path: Path) -> TensorFile:
+def open_update(path: Path, most_head: int) -> TensorFile:
     """The update's file, to be read by ranges."""
     try:
-        return adapter.open_file(path)
+        return adapter.open_file(path, most=most_head)
     except adapter.AdapterError as error:
         raise refusal(error) from None
 
@@ -270,6 +291,8 @@ def refusal(error: adapter.AdapterError) -> Refused:
     return Refused(_ADAPTER_REASONS.get(error.reason, "unreadable"), error.message)
 
 
-def most_common(values: Sequence[str]) -> str:
-    """What most say; of equally many, what the first in order says."""
-    return max(dict.fromkeys(values), key=values.count)
+def majority(values: Iterable[str]) -> str | None:
+    """What more than half say; None where no answer has that many: a tie decides nothing."""
+    counted = Counter(values)
+    value, count = counted.most_common(1)[0]
+    return value if 2 * count > counted.total() else None

@@ -1,4 +1,4 @@
-"""Adapters on disk, measured: are their values numbers, what has changed, and how far."""
+"""Adapters on disk, measured: are their values numbers, what has changed, how far and whither."""
 
 import math
 
@@ -31,6 +31,33 @@ def changed_half(file: TensorFile, start: TensorFile, half: Half) -> str:
             values = file.values(name, begin, end, mine)
             if values.tobytes() != start.values(name, begin, end, theirs).tobytes():
                 return name
+    return ""
+
+
+ALIGNED = 0.5
+"""Part of what A has in common with the start's A, however turned, that it must have as it is."""
+
+
+@np.errstate(over="ignore", invalid="ignore")  # fp32 has its bounds: float64 decides then
+def turned(file: TensorFile, start: TensorFile) -> str:
+    """A layer whose A is the start's with other signs, or rotated; none: empty.
+
+    B·A stays the same when A is multiplied by any R and B by its inverse, so no look at the change
+    of the weights finds it, but a mean of such factors with honest ones is no mean of anything.
+    Training moves A by any length and hardly turns it: the part of A·A0' along its diagonal is
+    compared with the most that a rotation could bring there, the sum of its singular values. Where
+    the cosine of A with A0 is large enough, that sum need not be made.
+    """
+    for module in adapter.target_names(start.layout):
+        name = adapter.names(module).a
+        a, origin = file.read(name), start.read(name)
+        along = float(np.vdot(a, origin))
+        if along > ALIGNED * float(np.linalg.norm(a)) * float(np.linalg.norm(origin)):
+            continue
+        shared = a.astype(np.float64) @ origin.T.astype(np.float64)
+        most = float(np.linalg.svd(shared, compute_uv=False).sum())
+        if most and float(np.trace(shared)) < ALIGNED * most:
+            return module
     return ""
 
 

@@ -98,8 +98,7 @@ def result_shapes(task: Task, frozen_rank: int) -> Shapes:
 
 def split_rank(file: TensorFile, rank: int) -> int:
     """Rank of the frozen part of a global adapter whose trainable part has that rank."""
-    first = next(name for name in file.layout if adapter.side(name) == "A")
-    return file.layout[first].shape[0] - rank
+    return adapter.frozen_rank(file.shapes, rank)
 
 
 def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hansa import moments
 from hansa.moments import Widths
-from hansa.tensorfile import AdapterError, Float32, TensorFile
+from hansa.tensorfile import MAX_HEADER, AdapterError, Float32, TensorFile
 from hansa_server.gate import Refused
 from hansa_server.task import Array
 
@@ -36,10 +36,12 @@ class Moments:
         return float(self.values.sum() + self.rest * self.width)
 
 
-def open_checked(path: Path, known: Widths, rank: int, *, is_finite: bool) -> TensorFile:
+def open_checked(
+    path: Path, known: Widths, rank: int, is_finite: bool, most_head: int = MAX_HEADER
+) -> TensorFile:
     """A member's file, or Refused where it holds no moments of these layers' inputs."""
     try:
-        file = TensorFile(path)
+        file = TensorFile(path, most=most_head)
     except AdapterError as error:
         raise Refused("moments", error.message) from None
     try:

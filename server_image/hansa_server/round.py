@@ -198,7 +198,9 @@ def measure(
         if not task.settings.diagnostics:
             return norm, None
         scale = assignment.adapter.alpha / assignment.adapter.rank
-        return norm, diagnose(task, trained, frozen, scale)
+        factors = {update.environment: update.norm for update in task.updates}
+        figures = diagnose(task, trained, frozen, scale)
+        return norm, figures.model_copy(update={"factor_norms": factors})
 
 
 def describe(

@@ -8,6 +8,7 @@ from hansa import adapter
 from hansa.errors import Corrupt, NotFound
 from hansa.manifest import FileEntry
 from hansa.store.base import ObjectStore
+from hansa.tensorfile import Float32
 from hansa_server import elementwise, gate
 from hansa_server.gate import Refused
 
@@ -25,13 +26,15 @@ class Glance:
     def __init__(self) -> None:
         self.is_finite = True
         """Whether every value so far is a number."""
+        self.is_bounded = True
+        """Whether every one is of a size that an adapter's may have."""
         self._head = -1
         self._rest = b""
 
     def __call__(self, begin: int, piece: bytes) -> None:
         """See a piece, in order; byte 0 begins anew."""
         if begin == 0:
-            self.is_finite, self._head, self._rest = True, -1, b""
+            self.is_finite, self.is_bounded, self._head, self._rest = True, True, -1, b""
         data = self._rest + piece if self._rest else piece
         if self._head < 0:
             if len(data) < _LENGTH:
@@ -43,6 +46,13 @@ class Glance:
         count = (len(data) - skipped) // _FLOAT.itemsize
         self._rest = data[skipped + count * _FLOAT.itemsize :]
         values = np.frombuffer(data, _FLOAT, count, skipped) if count else _NONE
+        self._look(values)
+
+    def _look(self, values: Float32) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            if np.dot(values, values) < (gate.MOST_VALUE / 2) ** 2:
+                return  # as a rule: then no value is larger, nor anything but a number
+            self.is_bounded = self.is_bounded and bool(np.all(np.abs(values) <= gate.MOST_VALUE))
         self.is_finite = self.is_finite and elementwise.is_finite(values)
 
 
@@ -51,17 +61,17 @@ _FLOAT = np.dtype("<f4")
 _NONE = np.empty(0, np.float32)
 
 
-def read_head(store: ObjectStore, key: str) -> bytes:
+def read_head(store: ObjectStore, key: str, most: int = adapter.MAX_HEADER) -> bytes:
     """The head of an adapter's file, which tells its shapes; nothing verifies these bytes."""
     head = store.get_range(key, 0, FIRST_READ)
-    needed = adapter.head_size(head)
+    needed = adapter.head_size(head, most)
     if needed > len(head):
         head = store.get_range(key, 0, needed)
     return head[:needed]  # without values: equal heads are parsed once
 
 
-def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> bool:
-    """Copy an update's file to `path`; whether all its values are numbers.
+def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> Glance:
+    """Copy an update's file to `path`; what a look at its values shows.
 
     Only the bytes that its manifest names are left there. A copy of another digest is made once
     more: the way here may flip a bit, and an honest member should not be refused for it.
@@ -76,4 +86,4 @@ def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> bool:
     except Corrupt as error:
         raise Refused("size", error.message) from None
     gate.check_sha256(entry, got)
-    return glance.is_finite
+    return glance

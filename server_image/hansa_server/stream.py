@@ -14,11 +14,10 @@ from hansa.assignment import AggregatorReport, Assignment
 from hansa.errors import NotFound, TooFewUpdates
 from hansa.logs import Log
 from hansa.manifest import Member, sha256
-from hansa.moments import Widths
 from hansa.processes.capacity import usable_cores
 from hansa.spec import Aggregation
 from hansa.store.base import ObjectStore
-from hansa.tensorfile import Shapes, TensorFile, data_size
+from hansa.tensorfile import Shapes, TensorFile, data_size, most_head
 from hansa_server import gate, measure, moments, scratch
 from hansa_server.gate import Offer, RefusalReason, Refused
 from hansa_server.merge import Parts
@@ -35,6 +34,13 @@ def parallel(cores: int) -> int:
 
 PARALLEL = parallel(usable_cores())
 """Those of this machine."""
+
+UNKNOWN_HEAD = 2 * 2**20
+"""Bytes of a header at most while nobody knows the shapes: room for some 20,000 tensors."""
+MOST_WEIGHT = 10.0
+"""What one member counts at most, as a multiple of the median: the counts are its own word."""
+FEWEST_COMPARED = 3
+"""Members from which on one may be too far from the median: of two, neither is the odd one."""
 
 _T = TypeVar("_T")
 
@@ -57,7 +63,6 @@ class Members:
         self._files: dict[str, TensorFile] = {}
         self._norms: dict[str, float] = {}
         self._moments: dict[str, TensorFile] = {}
-        self._measures = _needs_norms(assignment.settings.aggregation)
         self._half = assignment.settings.aggregation.half(assignment.round)
         self.offers: dict[str, Offer] = {}
         """Members that no check has refused so far, sorted by environment."""
@@ -73,9 +78,10 @@ class Members:
         self.require_enough()
 
     def agree_on_base_model(self, known: str | None) -> str:
-        """The run's base model: the known one, or in a first round what most members used."""
-        digests = [offer.manifest.base_model for offer in self.offers.values()]
-        expected = known or gate.most_common(digests)
+        """The run's base model: as the spec or an earlier round has it, or as most members do."""
+        digests = {name: offer.manifest.base_model for name, offer in self.offers.items()}
+        pinned = self._assignment.model.sha256
+        expected = pinned or known or self._majority("base model", digests, "spec.model.sha256")
         for environment, offer in list(self.offers.items()):
             with self._gated(environment):
                 gate.check_base_model(offer, expected)
@@ -87,9 +93,9 @@ class Members:
         with ThreadPoolExecutor(PARALLEL) as pool:
             read = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
         self.require_enough()
-        texts = [json.dumps(shapes) for shapes in read.values()]
-        by_text = dict(zip(texts, read.values(), strict=True))
-        return by_text[gate.most_common(texts)]
+        digests = {name: sha256(json.dumps(shapes).encode()) for name, shapes in read.items()}
+        agreed = self._majority("shapes of the adapter", digests, "the same base model everywhere")
+        return next(shapes for name, shapes in read.items() if digests[name] == agreed)
 
     def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:
         """Copy every update into the folder, in parallel, and check what is in it.
@@ -100,13 +106,14 @@ class Members:
         """
         with ThreadPoolExecutor(PARALLEL) as pool:
             ready = pool.submit(prepare)  # first: whoever waits for it holds a thread
-            limit = data_size(shapes or ready.result()[0].shapes) + adapter.MAX_HEADER
+            known = shapes or ready.result()[0].shapes
+            head = most_head(known)
 
             def work(name: str) -> tuple[TensorFile, float]:
                 offer, path = self.offers[name], folder / f"{name}.safetensors"
-                gate.check_size(offer.entry, offer.entry.size, limit)
-                finite = scratch.copy(self._store, self._adapter_key(offer), offer.entry, path)
-                return self._examine(path, ready, finite)
+                gate.check_size(offer.entry, offer.entry.size, data_size(known) + 8 + head)
+                glance = scratch.copy(self._store, self._adapter_key(offer), offer.entry, path)
+                return self._examine(path, ready, glance, head)
 
             for name, (file, norm) in self._each(pool, self.offers, work).items():
                 self._files[name], self._norms[name] = file, norm
@@ -114,42 +121,59 @@ class Members:
         self.require_enough()
         self._check_norms()
         if self._assignment.settings.aggregation.needs_moments:
-            self._fetch_moments(moments_of.widths(parts[0].shapes), folder)
+            self._fetch_moments(parts[0].shapes, folder)
         return parts
 
-    def _fetch_moments(self, widths: Widths, folder: Path) -> None:
+    def _fetch_moments(self, shapes: Shapes, folder: Path) -> None:
         """Copy the moments of those whose updates count; most must agree on who reads what."""
         rank = self._assignment.settings.aggregation.moments_rank
-        limit = moments_of.most_bytes(widths, rank) + adapter.MAX_HEADER
+        widths, head = moments_of.widths(shapes), 2 * most_head(shapes)
+        limit = moments_of.most_bytes(widths, rank) + 8 + head
 
         def work(name: str) -> TensorFile:
             entry, path = self.offers[name].manifest.files[keys.MOMENTS], folder / name
             gate.check_size(entry, entry.size, limit)
-            finite = scratch.copy(self._store, self._folder(name) + keys.MOMENTS, entry, path)
+            glance = scratch.copy(self._store, self._folder(name) + keys.MOMENTS, entry, path)
             try:
-                return moments.open_checked(path, widths, rank, is_finite=finite)
+                return moments.open_checked(path, widths, rank, glance.is_finite, head)
             finally:
                 path.unlink()
 
         with ThreadPoolExecutor(PARALLEL) as pool:
             self._moments = self._each(pool, list(self.offers), work)
         self.require_enough()
-        heads = {name: json.dumps(file.shapes) for name, file in self._moments.items()}
-        usual = gate.most_common(list(heads.values()))
-        for name, head in heads.items():
+        heads = {
+            name: sha256(json.dumps(file.shapes).encode()) for name, file in self._moments.items()
+        }
+        usual = self._majority("inputs of the layers", heads, "the same base model everywhere")
+        for name, digest in heads.items():
             with self._gated(name):
-                gate.check_inputs(head == usual)
+                gate.check_inputs(digest == usual)
         self.require_enough()
+
+    def _majority(self, what: str, answers: dict[str, str], remedy: str) -> str:
+        """What more than half of the members say; else the round ends, and all answers are told.
+
+        A tie that went to whoever comes first would let one of two evict the other for good.
+        """
+        agreed = gate.majority(answers.values())
+        if agreed is not None:
+            return agreed
+        listed = ", ".join(f"{name} has {answer}" for name, answer in list(answers.items())[:8])
+        raise self._too_few(
+            f"{what}: {listed}; expected more than half of the members to have the same, "
+            f"or {remedy}"
+        )
 
     def _check_norms(self) -> None:
         """Refuse updates that moved too far, by the spec's bound and then by the others' median."""
         settings = self._assignment.settings.aggregation
-        if not self._measures:
-            return
         for name in list(self.offers):
             with self._gated(name):
                 gate.check_norm(self._norms[name], settings.max_update_norm)
         self.require_enough()
+        if len(self.offers) < FEWEST_COMPARED:
+            return
         moving = [norm for name in self.offers if (norm := self._norms[name])]
         median = statistics.median_low(moving) if moving else 0.0
         for name in list(self.offers):
@@ -181,9 +205,14 @@ class Members:
         if len(self.offers) >= self._assignment.minimum:
             return
         named = ", ".join(f"{name} ({reason})" for name, reason in sorted(self.refused.items()))
-        raise TooFewMembers(
+        raise self._too_few(
             f"{len(self.offers)} of {len(self._assignment.members)} updates passed the gate, "
-            f"expected {self._assignment.minimum} or more; refused: {named or 'none'}",
+            f"expected {self._assignment.minimum} or more; refused: {named or 'none'}"
+        )
+
+    def _too_few(self, why: str) -> TooFewMembers:
+        return TooFewMembers(
+            why,
             AggregatorReport(
                 round=self._assignment.round,
                 manifest="",
@@ -249,7 +278,8 @@ class Members:
         """By the length that the manifest gives; a file of another one is refused when copied."""
         key = self._adapter_key(offer)
         try:
-            shapes = adapter.shapes(scratch.read_head(self._store, key), offer.entry.size)
+            head = scratch.read_head(self._store, key, UNKNOWN_HEAD)
+            shapes = adapter.shapes(head, offer.entry.size)
         except NotFound:
             raise Refused("file-missing", key) from None
         except adapter.AdapterError as error:
@@ -257,17 +287,22 @@ class Members:
         gate.check_shapes(shapes, self._assignment)
         return shapes
 
-    def _examine(self, path: Path, ready: Future[Parts], finite: bool) -> tuple[TensorFile, float]:
-        file = gate.open_update(path)
+    def _examine(
+        self, path: Path, ready: Future[Parts], glance: scratch.Glance, head: int
+    ) -> tuple[TensorFile, float]:
+        file = gate.open_update(path, head)
         path.unlink()  # an open file stays readable, and a kill leaves nothing behind
         try:
             start, _ = ready.result()
             if file.layout is not start.layout:  # as a rule it is, for equal heads are read once
                 gate.check_shapes(file.shapes, self._assignment)
                 gate.check_same_shapes(file.shapes, start.shapes)
-            gate.check_finite(finite)
+            gate.check_finite(glance.is_finite)
+            gate.check_bounded(glance.is_bounded)
             gate.check_half(self._half, measure.changed_half(file, start, self._half))
-            norm = measure.distance(file, start) if self._measures else 0.0
+            if self._assignment.settings.aggregation.merges_factors(self._assignment.round):
+                gate.check_turned(measure.turned(file, start))
+            norm = measure.distance(file, start)
         except BaseException:
             file.close()
             raise
@@ -281,17 +316,19 @@ class Members:
         return keys.update_folder(prefix, environment, self._assignment.round)
 
 
-def _needs_norms(settings: Aggregation) -> bool:
-    """Whether anything looks at the updates' norms; measuring them costs a pass over the files."""
-    bounds = (settings.max_update_norm, settings.max_norm_ratio)
-    return settings.strategy == "norm-balanced" or any(bound is not None for bound in bounds)
-
-
 def _weights(settings: Aggregation, offers: Iterable[Offer]) -> list[float]:
-    """What each member counts; when none has anything to weigh, all count alike."""
+    """What each member counts; when none has anything to weigh, all count alike.
+
+    Counts are what members say of themselves: one counts at most ten times the median of those
+    that have any (of two, the lower), so that no claim takes the whole mean.
+    """
     counts = [offer.manifest.counts for offer in offers]
     if settings.strategy != "weighted-mean":
         return [1.0] * len(counts)
     by = settings.weight_by
     weights = [float(c.kept if by == "examples" else c.succeeded) for c in counts]
-    return weights if any(weights) else [1.0] * len(counts)
+    known = [weight for weight in weights if weight]
+    if not known:
+        return [1.0] * len(counts)
+    most = MOST_WEIGHT * statistics.median_low(known)
+    return [min(weight, most) for weight in weights]

@@ -12,8 +12,9 @@ import typer
 
 from hansa.cli.common import Format, Output, console, print_data, say
 from hansa.errors import InputError, WorldBroken
+from hansa.visible import visible
 from hansa_client.commands import common, human
-from hansa_client.commands.show import Screen, visible
+from hansa_client.commands.show import Screen
 from hansa_client.commands.watched import Watched
 from hansa_worlds.base import Task, rng
 from hansa_worlds.errors import NoPlayer

@@ -8,18 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hansa.visible import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tab and newline, marks that turn text around, halves of a pair."""
 _SAID = re.compile(r"(Thought|Action):")
 _INDENT = "    "
-
-
-def visible(text: str) -> str:
-    """The text with everything that a terminal would obey instead of show replaced."""
-    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def number(value: float) -> str:

@@ -18,8 +18,9 @@ from hansa.cli.status import Credentials
 from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
 from hansa.errors import Corrupt, Denied, InputError
 from hansa.local.rundir import RunDir
+from hansa.visible import visible
 from hansa_client.commands import common, silos
-from hansa_client.commands.show import Screen, number, visible
+from hansa_client.commands.show import Screen, number
 from hansa_client.commands.silos import StoredSilo
 from hansa_client.experience import agentgym_format
 from hansa_client.experience.agentgym_format import Conversation

@@ -264,6 +264,25 @@ def test_a_start_of_another_rank_is_refused():
         adapter.start(shapes_of(), 4, 7)
 
 
+@given(st.integers(0, 5), st.data())
+def test_an_adapter_is_split_only_where_every_layer_has_the_same_rank(extra, data):
+    shapes = shapes_of(rank=3 + extra)
+    tensors = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    whole = adapter.join(*adapter.split(tensors, 3))
+    assert all(np.array_equal(whole[name], tensors[name]) for name in tensors)
+    odd = data.draw(st.sampled_from(sorted(tensors)))
+    rows = tensors[odd] if adapter.side(odd) == "A" else tensors[odd].T
+    other = np.concatenate([rows, rows[:1]])
+    tensors[odd] = other if adapter.side(odd) == "A" else other.T
+    with pytest.raises(AdapterError, match="got rank"):
+        adapter.split(tensors, 3)
+
+
+def test_an_adapter_of_less_than_the_rank_has_no_frozen_part_to_split():
+    with pytest.raises(AdapterError, match="got rank 8, expected 9 or more"):
+        adapter.split(adapter.start(shapes_of(), 8, 7), 9)
+
+
 def test_the_distance_is_the_norm_over_all_tensors():
     a, b = small(), {key: array + np.float32(0.5) for key, array in small().items()}
     count = sum(array.size for array in a.values())

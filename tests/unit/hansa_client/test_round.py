@@ -11,7 +11,7 @@ import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt
+from hansa.errors import AnotherRun, Corrupt, PermanentError
 from hansa.manifest import FederationDocument, canonical, sha256
 from hansa_client.experience.shards import Shards
 from hansa_client.last import evaluate_only
@@ -359,6 +359,17 @@ def test_another_base_model_than_the_owners_is_refused(assign: Assign) -> None:
     store.objects["run/federation.json"] = b"[]"
     with pytest.raises(Corrupt, match=r"^run/federation.json"):
         play(store, assign())
+
+
+def test_another_base_model_than_the_spec_names_is_refused_before_it_is_played(
+    assign: Assign,
+) -> None:
+    store = MemoryStore()
+    digest = base_model.digest(base_model.resolve("builtin:tiny"))
+    pinned = {"source": "builtin:tiny", "sha256": "b" * 64}
+    with pytest.raises(PermanentError, match=rf"model\.sha256: got b{{64}}, expected {digest}"):
+        play(store, assign(model=pinned))
+    assert not store.written
 
 
 def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> None:

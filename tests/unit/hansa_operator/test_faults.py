@@ -10,12 +10,15 @@ import pytest
 
 from hansa.cluster.client import ApiError
 from hansa.errors import InputError
-from hansa.jobs import Plan
+from hansa.jobs import Event, Plan
 from hansa_operator import operate, reconcile
-from hansa_operator.index import Key
+from hansa_operator.index import Index, Key
 from hansa_operator.operate import Operator
+from hansa_operator.publish import Publisher
 from hansa_operator.reconcile import read
 from hansa_operator.settings import Settings
+from tests.builders import NOW
+from tests.terminal import is_tame
 from tests.unit.hansa_operator.objects import make_federation
 
 KEY = Key("silos", "fed")
@@ -185,3 +188,18 @@ def test_a_stored_status_that_is_none_is_told_by_its_field(
     shown = kube.condition("Accepted")
     assert (shown["status"], shown["reason"]) == ("False", "Invalid")
     assert "delete the federation and apply it again" in shown["message"]
+
+
+HOSTILE = "\x1b[2J\u202e\ud800"
+
+
+def test_an_event_with_half_a_character_is_told_and_steers_no_terminal(
+    kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(kube, "create", lambda path, body: told.append(body))
+    events = [Event(reason="JobFailed", message=HOSTILE), Event(reason="Resumed", message="on")]
+    publisher = Publisher(kube, Index(), "here")  # type: ignore[arg-type]
+    publisher.tell(make_federation(), events, NOW)
+    assert [event["message"] for event in told] == ["\\u001b[2J\\u202e\\ud800", "on"]
+    assert all(is_tame(json.dumps(event, ensure_ascii=False)) for event in told)

@@ -1,13 +1,17 @@
 """Jobs of a cluster that ended: by an answer, a fault, a deadline or a disruption."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hansa import logs
 from hansa.assignment import encode_report
 from hansa_operator.observe import lingers, observe
 from tests.builders import NOW, later, make_report
+from tests.terminal import is_tame
 from tests.unit.hansa_operator.objects import (
     DISRUPTED,
     LATER,
@@ -204,3 +208,43 @@ def test_an_exit_42_is_permanent_even_while_the_pod_is_being_evicted() -> None:
 
 def test_an_answer_given_while_being_evicted_counts() -> None:
     assert see(live_job(), live_pod(terminated(0, REPORT), DISRUPTED)).state == "succeeded"
+
+
+HOSTILE_LOGS = [
+    pytest.param("[" * 4000, id="lists in lists"),
+    pytest.param('{"a":' * 700, id="objects in objects"),
+    pytest.param(
+        '{"event":"stopped","message":' + "[" * 900 + "]" * 900 + "}", id="a deep message"
+    ),
+    pytest.param('{"event":"stopped","message":{"a":[1]}}', id="a message that is no text"),
+    pytest.param('{"event":"stopped","message":' + "9" * 3000 + "}", id="a number of 3,000 digits"),
+    pytest.param("12:00:00 error stopped - \ud800\udfff", id="halves of characters"),
+    pytest.param("stopped - \x00\x1b[2J\u202e", id="control characters"),
+    pytest.param("\ud800" * 100, id="no text at all"),
+]
+
+
+@pytest.mark.parametrize("code", [0, 1, 42, 43, 137])
+@pytest.mark.parametrize("message", HOSTILE_LOGS)
+def test_no_last_words_of_a_pod_end_a_pass(message: str, code: int) -> None:
+    held = ("Complete", "") if code == 0 else FAILED
+    seen = see(live_job("client", held), live_pod(terminated(code, message), phase="Failed"))
+    assert seen.state == ("succeeded" if code == 0 else "failed")
+    assert seen.report is None
+    assert is_tame(seen.message)
+    assert "[[[" not in seen.message
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=300), st.sampled_from([0, 1, 42]))
+def test_any_last_words_of_a_pod_are_shown_or_left_out(message: str, code: int) -> None:
+    held = ("Complete", "") if code == 0 else FAILED
+    for words in (message, f"stopped - {message}", json.dumps({"event": "stopped", "x": message})):
+        seen = see(live_job("client", held), live_pod(terminated(code, words), phase="Failed"))
+        assert is_tame(seen.message)
+
+
+@pytest.mark.parametrize("code", [42, 43])
+def test_a_sentence_of_ours_is_taken_from_either_form_of_log(code: int) -> None:
+    said = json.dumps({"event": "stopped", "message": "no such world", "hint": "try maze"})
+    seen = see(live_job("client", FAILED), live_pod(terminated(code, f"[[[\n{said}\n")))
+    assert seen.message == "no such world (hint: try maze)"

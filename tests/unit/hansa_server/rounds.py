@@ -25,18 +25,23 @@ SHAPES: adapter.Shapes = {
     for module in MODULES
     for side, shape in (("A", (RANK, 6)), ("B", (5, RANK)))
 }
+SEED = 7
 BASE_MODEL = "b" * 64
 PREFIX = "demo"
 ENVIRONMENTS = ("babyai", "maze", "wordle")
 
 
 def tensors(seed: int, scale: float = 1.0) -> adapter.Tensors:
-    """An adapter of the round's shapes with random values."""
+    """An adapter of the round's shapes as training might make it: any B, and an A that is longer.
+
+    Training moves A and does not turn it; the gate refuses what is turned.
+    """
     random = np.random.default_rng(seed)
-    return {
-        name: (random.standard_normal(shape) * scale).astype(np.float32)
-        for name, shape in SHAPES.items()
-    }
+    made = {}
+    for name, start in adapter.start(SHAPES, RANK, SEED).items():
+        values = random.standard_normal(start.shape) * scale
+        made[name] = values if adapter.side(name) == "B" else start * (1 + np.abs(values))
+    return {name: made[name].astype(np.float32) for name in SHAPES}
 
 
 @dataclass
@@ -49,7 +54,7 @@ class Round:
     server_step: float | Literal["auto"] = 1.0
     aggregation: dict[str, Any] = field(default_factory=dict)
     minimum: int = 1
-    seed: int = 7
+    seed: int = SEED
     target_modules: Any = "all-linear"
     store: MemoryStore = field(default_factory=MemoryStore)
     members: dict[str, Member] = field(default_factory=dict)

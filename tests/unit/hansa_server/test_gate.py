@@ -1,5 +1,8 @@
 """The gate: each refusal by its reason code, and nothing else that stops a round."""
 
+import json
+import time
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -7,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter, keys, manifest
+from hansa import adapter, keys, manifest, tensorfile
 from hansa.manifest import StartAdapter
-from hansa_server import gate
+from hansa.spec import ModelSource
+from hansa_server import gate, measure
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import RANK, SHAPES, Round, full_round, tensors
 
@@ -344,3 +348,187 @@ def test_one_changed_byte_never_ends_in_anything_but_a_refusal_or_a_result(at, f
 
 def test_every_reason_has_its_sentence_of_help():
     assert list(gate.HELP) == list(get_args(gate.RefusalReason))
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, 1.01e4, 3e38])
+@pytest.mark.parametrize("count", [2, 3], ids=["of two", "of three"])
+def test_one_value_that_no_adapter_has_is_refused_whatever_the_spec_says(value, count):
+    round_ = full_round(
+        environments=("babyai", "maze", "wordle")[:count], aggregation={"max_norm_ratio": 1e9}
+    )
+    round_.send("maze", with_value(value))
+    assert round_.aggregate().refused == [(1, "too-large")]
+
+
+def test_a_value_of_the_largest_size_passes():
+    round_ = full_round(aggregation={"max_norm_ratio": 1e9, "strategy": "svd"})
+    round_.send("maze", with_value(gate.MOST_VALUE))
+    assert round_.aggregate().refused == []
+
+
+def test_of_two_base_models_neither_is_the_federations_and_both_are_named():
+    round_ = full_round(environments=("babyai", "maze"))
+    round_.send("babyai", tensors(0), baseModel="a" * 64)
+    with pytest.raises(TooFewMembers) as refused:
+        round_.aggregate()
+    for named in (f"babyai has {'a' * 64}", f"maze has {'b' * 64}", "spec.model.sha256"):
+        assert named in refused.value.message
+    assert refused.value.report.refused == []
+    assert not round_.store.written
+
+
+def test_a_digest_in_the_spec_ends_a_tie_and_keeps_what_was_computed_before_it():
+    round_ = full_round(environments=("babyai", "maze"))
+    round_.send("babyai", tensors(0), baseModel="a" * 64)
+    report = round_.aggregate(model=ModelSource(sha256="b" * 64))
+    assert (report.members, report.refused) == ([1], [(0, "base-model")])
+
+
+def test_of_two_shapes_neither_is_the_federations():
+    round_ = full_round(environments=("babyai", "maze"))
+    round_.send("babyai", reshaped(A=(RANK, 9)))
+    with pytest.raises(TooFewMembers, match=r"shapes of the adapter: babyai has \w{64}, maze has"):
+        round_.aggregate()
+
+
+def test_a_base_model_that_the_spec_names_counts_more_than_a_majority():
+    round_ = Round()
+    for position, environment in enumerate(round_.environments):
+        digest = ("a" if position else "c") * 64
+        round_.send(environment, tensors(position), baseModel=digest)
+    report = round_.aggregate(model=ModelSource(sha256="c" * 64))
+    assert (report.members, report.refused) == ([0], [(1, "base-model"), (2, "base-model")])
+
+
+@pytest.mark.parametrize(
+    ("answers", "agreed"),
+    [
+        ("a", "a"),
+        ("aa", "a"),
+        ("ab", None),
+        ("aab", "a"),
+        ("abb", "b"),
+        ("aabb", None),
+        ("aabc", None),
+        ("abc", None),
+    ],
+)
+def test_more_than_half_must_agree(answers, agreed):
+    assert gate.majority(answers) == agreed
+
+
+def long_header(kind: str) -> bytes:
+    """A file whose header alone has 15 MiB, of many small things."""
+    size = 15 * 2**20
+    piece = {
+        "tensors": b'"a%08d":{"dtype":"F32","shape":[],"data_offsets":[0,0]}',
+        "numbers": b'"a%08d":[0,1,2]',
+        "metadata": b'"a%08d":"b"',
+    }[kind]
+    body = b",".join(piece % i for i in range(size // (len(piece % 0) + 1)))
+    head = b'{"__metadata__":{%s}}' % body if kind == "metadata" else b"{%s}" % body
+    return len(head).to_bytes(8, "little") + head
+
+
+@pytest.mark.parametrize("kind", ["tensors", "numbers", "metadata"])
+@pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
+def test_a_header_far_longer_than_the_adapters_is_never_read(kind, first_round, monkeypatch):
+    round_ = full_round() if first_round else later_round()
+    round_.send("maze", long_header(kind))
+    lengths = []
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text, **how: lengths.append(len(text)) or loads(text))
+    assert refusal_of_maze(round_) in ("unreadable", "size")
+    assert max(lengths, default=0) < 2**17
+
+
+def test_headers_are_read_one_at_a_time(monkeypatch):
+    inside, most = [], []
+    parse = tensorfile._parse
+
+    def counted(*given):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        return parse(*given)
+
+    monkeypatch.setattr(tensorfile, "_parse_once", counted)
+    assert full_round(environments=[f"e{i}" for i in range(8)]).aggregate().refused == []
+    assert max(most) == 1
+
+
+def turn(tensors_: adapter.Tensors, rotation: Any) -> adapter.Tensors:
+    """The same product B·A by other factors: R·A, and B times R's inverse."""
+    inverse = np.linalg.inv(rotation)
+    return {
+        name: np.asarray(
+            rotation @ array if adapter.side(name) == "A" else array @ inverse, np.float32
+        )
+        for name, array in tensors_.items()
+    }
+
+
+TURNS = {
+    "both signs": -np.eye(RANK),
+    "one sign of two": np.diag([1.0, -1.0]),
+    "rows exchanged": np.eye(RANK)[::-1],
+    "a quarter turn": np.array([[0.0, -1.0], [1.0, 0.0]]),
+}
+FACTORS = ["mean", "weighted-mean", "fedex", "fedavgm", "fedadam", "trimmed-mean", "norm-balanced"]
+
+
+@pytest.mark.parametrize("how", TURNS)
+@pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
+def test_an_update_with_turned_factors_is_refused(how, first_round):
+    round_ = full_round() if first_round else later_round()
+    sent = turn(tensors(1), TURNS[how])
+    for module in adapter.target_names(SHAPES):
+        a, b = adapter.names(module)
+        np.testing.assert_allclose(sent[b] @ sent[a], tensors(1)[b] @ tensors(1)[a], atol=1e-5)
+    round_.send("maze", sent)
+    assert refusal_of_maze(round_) == "turned"
+
+
+@pytest.mark.parametrize("strategy", FACTORS)
+def test_turned_factors_are_refused_by_all_who_merge_factors(strategy):
+    round_ = full_round(aggregation={"strategy": strategy})
+    round_.send("maze", turn(tensors(1), -np.eye(RANK)))
+    assert refusal_of_maze(round_) == "turned"
+
+
+@pytest.mark.parametrize("strategy", ["svd", "flora", "regmean"])
+def test_who_merges_products_takes_any_factors_of_them(strategy):
+    honest, other = (full_round(aggregation={"strategy": strategy}) for _ in range(2))
+    other.send("maze", turn(tensors(1), -np.eye(RANK)))
+    assert honest.aggregate().refused == other.aggregate().refused == []
+    for module in adapter.target_names(SHAPES):
+        a, b = adapter.names(module)
+        expected = honest.result()[b] @ honest.result()[a]
+        np.testing.assert_allclose(other.result()[b] @ other.result()[a], expected, atol=1e-4)
+
+
+@given(st.integers(0, 2**32), st.floats(0.0, 8.0))
+@settings(deadline=None, max_examples=60)
+def test_training_that_moves_a_many_times_its_length_does_not_turn_it(seed, far):
+    """Adam can move A by more than it began with; only its turn against the start is judged."""
+    random = np.random.default_rng(seed)
+    start = (random.uniform(-1, 1, (8, 512)) / np.sqrt(512)).astype(np.float32)
+    change = random.standard_normal(start.shape)
+    moved = start + far * np.linalg.norm(start) * change / np.linalg.norm(change)
+    assert not turned_a(moved, start)
+    assert turned_a(-moved, start)
+
+
+def turned_a(a: Any, start: Any) -> bool:
+    def file(array: Any) -> Any:
+        name = min(SHAPES)
+        tensors_ = {name: np.asarray(array, np.float32)}
+        return SimpleNamespace(layout=tensors_, read=tensors_.__getitem__)
+
+    return bool(measure.turned(file(a), file(start)))
+
+
+def test_an_a_of_nothing_but_zeros_is_not_turned():
+    assert not turned_a(np.zeros((2, 4)), np.ones((2, 4)))
+    assert not turned_a(np.ones((2, 4)), np.zeros((2, 4)))

@@ -306,9 +306,12 @@ def test_an_impossible_assignment_is_permanent(changes, sentence):
 
 
 def test_a_step_that_leaves_the_range_of_fp32_is_permanent_and_writes_nothing():
-    round_ = full_round(server_step=100.0)
+    huge = adapter.encode({n: np.full(s, 3e38, np.float32) for n, s in SHAPES.items()})
+    round_ = Round(number=2, start=StartAdapter(round=1, sha256=manifest.sha256(huge)))
+    round_.server_step = 100.0
+    round_.store.objects[keys.global_folder(PREFIX, 1) + keys.ADAPTER] = huge
     for environment in ENVIRONMENTS:
-        round_.send(environment, {n: np.full(s, 3e38, np.float32) for n, s in SHAPES.items()})
+        round_.send(environment, {n: np.full(s, 1e3, np.float32) for n, s in SHAPES.items()})
     with pytest.raises(PermanentError, match=r"aggregation\.serverStep: got 100\.0"):
         round_.aggregate()
     assert not round_.store.written

@@ -1,14 +1,17 @@
 """A round by each strategy: any order of members, the frozen part, the state, and what is said."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hansa import adapter, keys, manifest
+from hansa.aggregation import Aggregation
 from hansa.manifest import Counts, GlobalManifest, StartAdapter
 from hansa_server.strategies import STRATEGIES
+from hansa_server.stream import _weights
 from tests import dense
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
@@ -126,12 +129,14 @@ def test_weights_come_from_the_counts_and_none_counts_nothing_alone():
 @pytest.mark.parametrize(
     "settings, refused",
     [
-        pytest.param({}, [], id="no bound"),
+        pytest.param({}, [(1, "norm")], id="ten times the median, as nobody said otherwise"),
         pytest.param({"max_update_norm": 30.0}, [(1, "norm")], id="a bound"),
         pytest.param({"max_norm_ratio": 10.0}, [(1, "norm")], id="ten times the median"),
         pytest.param({"max_norm_ratio": 1e9}, [], id="a wide ratio"),
         pytest.param(
-            {"max_update_norm": 9.0, "max_norm_ratio": 1.0}, [(1, "norm"), (2, "norm")], id="both"
+            {"max_update_norm": 1e6, "max_norm_ratio": 1.0},
+            [(1, "norm")],
+            id="the narrower",
         ),
     ],
 )
@@ -144,11 +149,31 @@ def test_an_update_that_moved_too_far_is_refused_and_the_others_count(settings, 
     assert len(report.members) == 3 - len(refused)
 
 
-def test_of_two_updates_the_longer_is_not_its_own_measure():
+def test_of_two_updates_neither_is_the_measure_of_the_other():
+    """A hostile one that hardly moves would evict an honest one in every round."""
     round_ = Round(environments=ENVIRONMENTS[:2], aggregation={"max_norm_ratio": 3.0})
-    round_.send("babyai", tensors(0, scale=0.1))
-    round_.send("maze", tensors(1, scale=1000.0))
-    assert round_.aggregate().refused == [(1, "norm")]
+    round_.send("babyai", tensors(0, scale=1e-6))
+    round_.send("maze", tensors(1))
+    assert round_.aggregate().refused == []
+
+
+def shares_by_claim(*claims: int) -> list[float]:
+    """What members count who say that they trained on so many episodes."""
+    offers = [SimpleNamespace(manifest=SimpleNamespace(counts=Counts(kept=n))) for n in claims]
+    weights = _weights(Aggregation(strategy="weighted-mean"), offers)  # type: ignore[arg-type]
+    return [weight / sum(weights) for weight in weights]
+
+
+@pytest.mark.parametrize("others", [1, 2, 4, 9])
+def test_no_claim_of_one_member_takes_the_mean(others):
+    *honest, hostile = shares_by_claim(*[40] * others, 2**53)
+    assert hostile == pytest.approx(10 / (others + 10))
+    assert honest == [pytest.approx(1 / (others + 10))] * others
+
+
+@pytest.mark.parametrize("claims", [[40, 50, 7], [3, 30], [0, 5, 0], [400, 40, 41]])
+def test_claims_of_usual_sizes_count_as_they_are(claims):
+    assert shares_by_claim(*claims) == [claim / sum(claims) for claim in claims]
 
 
 def test_who_did_not_move_makes_nobodys_step_too_long():
@@ -180,6 +205,8 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
         assert said.norms[name] == pytest.approx(norm, rel=1e-6)
         cosine = change(update) @ moved / norm / np.linalg.norm(moved)
         assert said.cosine[name] == pytest.approx(cosine, rel=1e-6)
+        moved_by = adapter.distance(update, start)
+        assert said.factor_norms[name] == pytest.approx(moved_by, rel=1e-6)
     assert 1.0 <= said.effective_rank <= RANK
     silent = full_round(aggregation={"diagnostics": False})
     assert silent.aggregate().cosine == []

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from hansa.report import markup
-from hansa.report.markup import Html, clean, escape, script_json, tag
+from hansa.report.markup import Html, escape, script_json, tag
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,6 @@ def test_embedded_json_cannot_end_its_element() -> None:
     assert made.count("<") == 2
     body = re.sub(r"^<script[^>]*>|</script>$", "", made)
     assert json.loads(body) == document
-
-
-def test_cleaning_keeps_plain_text_as_it_is() -> None:
-    assert clean("craft 4 oak planks using 1 oak log") == "craft 4 oak planks using 1 oak log"
 
 
 @pytest.mark.parametrize(

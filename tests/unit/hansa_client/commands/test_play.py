@@ -121,8 +121,8 @@ def test_no_text_steers_the_terminal(
     assert hansa("play", steering, "--seed", 1) == 0
     out = capsys.readouterr().out
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\ud800-\udfff]", out)
-    assert "    \ufffd[2J\ufffdgone\ufffd\n    next\ufffd [red]line[/red]" in out
-    assert " 1> wait\ufffd[31m" in out
+    assert "    \\u001b[2J\\u0007gone\\u202e\n    next\\ud800 [red]line[/red]" in out
+    assert " 1> wait\\u001b[31m" in out
     assert "    reward 0.5" in out
 
 
