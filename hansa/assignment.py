@@ -21,6 +21,8 @@ ENV_PROGRESS = "HANSA_PROGRESS"
 """File that a client rewrites with its progress; only local runs set it."""
 ENV_MODEL_CACHE = "HANSA_MODEL_CACHE"
 """Folder where downloaded base models are kept between Jobs."""
+ENV_IMAGE = "HANSA_IMAGE"
+"""The container's image as its Job names it, for the audit log; only the operator sets it."""
 TERMINATION_LOG = "/dev/termination-log"
 REPORT_LIMIT = 4096
 

@@ -237,6 +237,7 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
         norm=norm,
         loss=loss,
         seconds=seconds,
+        device=agent.base.device.type,
     )
     silo.log.info("sending", norm=norm, loss=loss, kept=counts.kept, steps=counts.steps)
     return send.commit(silo.exchange, assignment, update)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hansa import api
-from hansa.assignment import ENV_ASSIGNMENT, ENV_MODEL_CACHE, TERMINATION_LOG
+from hansa.assignment import ENV_ASSIGNMENT, ENV_IMAGE, ENV_MODEL_CACHE, TERMINATION_LOG
 from hansa.errors import PermanentError
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
@@ -231,12 +231,20 @@ def _ca_volume(authority: SecretKey) -> Data:
 
 def _finished(pod: Data, container: str) -> Data:
     """What no template changes: privileges stay dropped, and a model cache is found by its name."""
-    pod = {**pod, "containers": [_hardened(c) for c in pod["containers"]]}
+    pod = {**pod, "containers": [_hardened(_named(c, container)) for c in pod["containers"]]}
     if "initContainers" in pod:
         pod["initContainers"] = [_hardened(c) for c in pod["initContainers"]]
     if container == CLIENT and any(v["name"] == CACHE_VOLUME for v in pod["volumes"]):
         pod["containers"] = [_with_cache(c) for c in pod["containers"]]
     return pod
+
+
+def _named(container: Data, own: str) -> Data:
+    """Tell the program its image, which a template may have replaced, for the audit log."""
+    if container["name"] != own:
+        return container
+    variable = {"name": ENV_IMAGE, "value": container["image"].replace("$", "$$")}
+    return {**container, "env": [*container["env"], variable]}
 
 
 def _hardened(container: Data) -> Data:
