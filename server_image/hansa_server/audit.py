@@ -45,14 +45,14 @@ def write_result(
     key = keys.global_folder(assignment.storage.prefix, assignment.round) + keys.MANIFEST
     made = parse(GlobalManifest, key, data)
     entry = _entry(store, assignment, previous, {r.environment: r.reason for r in made.refused})
-    found = {
+    facts = {
         "program": made.program,
         "fingerprint": made.fingerprint,
         "inputs": made.inputs,
         "result": manifest.sha256(data),
         "made_with": made.made_with,
     }
-    _write(store, assignment, entry.model_copy(update=found))
+    _write(store, assignment, entry.model_copy(update=facts))
 
 
 def write_failure(
