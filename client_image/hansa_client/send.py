@@ -11,7 +11,7 @@ from hansa import adapter, audit, keys, manifest
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, Denied, NotFound
-from hansa.manifest import AuditHead, Counts, FileEntry, Learning, UpdateManifest
+from hansa.manifest import AuditHead, Counts, FileEntry, Learning, MadeWith, UpdateManifest
 from hansa.store.base import ObjectStore, put_once
 
 
@@ -111,7 +111,7 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         base_model=update.base_model,
         start=assignment.start,
         audit=_head(store, assignment),
-        made_with=audit.made_with(torch=version("torch"), device=update.device),
+        made_with=made_with(update.device),
         trained=bool(update.files),
         files=update.files,
         counts=update.counts,
@@ -122,6 +122,11 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
     )
     data = manifest.canonical(own.to_json())
     return _checked(assignment, put_once(store, _folder(assignment) + keys.MANIFEST, data))
+
+
+def made_with(device: str = "cpu") -> MadeWith:
+    """What trains here."""
+    return audit.made_with(torch=version("torch"), device=device)
 
 
 def _head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:

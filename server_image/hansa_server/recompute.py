@@ -7,22 +7,16 @@ import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import numpy as np
-from pydantic import ValidationError
 
 from hansa import adapter, keys, manifest
 from hansa.assignment import Assignment
-from hansa.errors import HansaError
-from hansa.logs import Level, Log
+from hansa.audit import Differs, Quiet, blame, first_difference, rebuilt
 from hansa.manifest import AuditEntry, FederationDocument, GlobalManifest
-from hansa.sentences import first_misfit
 from hansa.spec import S3
 from hansa.stopwatch import Stopwatch
 from hansa.store.base import ObjectStore
 from hansa.store.documents import parse
-from hansa.tensorfile import TensorFile, short
+from hansa.tensorfile import short
 from hansa_server import audit
 from hansa_server.folder import Workplace
 from hansa_server.merge import result_shapes
@@ -31,21 +25,6 @@ from hansa_server.stream import Members, TooFewMembers
 
 SAME = ("numpy", "machine")
 """What must be the same for equal bytes to be promised."""
-
-
-class Differs(Exception):
-    """What is stored is not what comes of the inputs."""
-
-
-class CannotBe(Exception):
-    """It cannot be computed again here; the sentence says why."""
-
-
-class Quiet(Log):
-    """Refusals are compared, not told again."""
-
-    def _write(self, level: Level, event: str, fields: dict[str, Any]) -> None:
-        pass
 
 
 def merge_again(
@@ -86,13 +65,7 @@ def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
         "members": [member.to_json() for member in entry.members],
         "minimum": entry.minimum,
     }
-    try:
-        assignment = Assignment.model_validate_json(manifest.canonical(document))
-    except ValidationError as error:
-        raise CannotBe(f"its settings are another version's: {first_misfit(error)}") from None
-    if manifest.fingerprint(assignment.inputs()) != entry.fingerprint:
-        raise CannotBe("its settings are another version's, which means them otherwise")
-    return assignment
+    return rebuilt(document, entry.fingerprint)
 
 
 def _owner(store: ObjectStore, storage: S3) -> FederationDocument:
@@ -153,31 +126,8 @@ def _compare_result(
         _blame(entry, f"{folder}{name}: {first_difference(mine, theirs)}")
 
 
-def first_difference(mine: Path, theirs: Path) -> str:
-    """The first tensor that differs, and by how much: rounding is told from another merge."""
-    try:
-        with TensorFile(mine) as made, TensorFile(theirs) as stored:
-            for name in sorted({*made.layout, *stored.layout}):
-                if made.shapes.get(name) != stored.shapes.get(name):
-                    return f"tensor {short(name)} has another shape, or is in one of them only"
-                ours, other = made.read(name), stored.read(name)
-                if not np.array_equal(ours, other):
-                    apart = np.abs(ours.astype(np.float64) - other)
-                    size = f"{apart.max():.3g}, where values go up to {np.abs(ours).max():.3g}"
-                    return f"tensor {short(name)} differs by up to {size}"
-    except HansaError as error:
-        return error.message
-    return "its tensors are equal, its other bytes are not"
-
-
 def _blame(entry: AuditEntry, what: str) -> None:
-    """Differs, unless something else computed it then than computes here."""
-    here = audit.made_with()
-    for name in SAME:
-        then, now = entry.made_with.get(name), here.get(name)
-        if then != now:
-            raise CannotBe(f"{what}; it was merged with {name} {short(then)}, here is {now}")
-    raise Differs(what)
+    blame(what, entry.made_with, audit.made_with(), SAME)
 
 
 def _sha256(path: Path) -> str:

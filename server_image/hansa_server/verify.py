@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from hansa import keys, manifest
+from hansa.audit import CannotBe, Differs
 from hansa.errors import Corrupt, Denied, NotFound
 from hansa.manifest import AuditEntry, AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
 from hansa.spec import S3, Model
 from hansa.store.base import ObjectStore
 from hansa.store.documents import MOST_BYTES, parse
 from hansa.tensorfile import short
-from hansa_server.recompute import CannotBe, Differs
 
 Verdict = Literal["equal", "differs", "cannot be"]
 Document = TypeVar("Document", bound=Model)
@@ -32,8 +32,8 @@ class Findings:
 
     round: int
     """The round."""
-    members: int = 0
-    """Updates that were merged."""
+    merged: list[str] = field(default_factory=list)
+    """Environments whose updates were merged."""
     refused: list[str] = field(default_factory=list)
     """Updates that were not, with the reason."""
     failed: bool = False
@@ -149,12 +149,14 @@ class Check:
     def _check_round(self, entry: AuditEntry, again: Again | None) -> None:
         findings = self._of(entry.round)
         findings.failed = entry.result is None
-        findings.members = 0 if findings.failed else len(entry.members) - len(entry.refused)
         findings.refused = [f"{short(r.environment)} ({short(r.reason)})" for r in entry.refused]
         with self._noting(findings):
             self._check_owner(entry)
         made = self._check_result(entry, findings)
         refused = {refusal.environment for refusal in entry.refused}
+        if entry.result:
+            names = [member.environment for member in entry.members]
+            findings.merged = [short(name) for name in names if name not in refused]
         for member in entry.members:
             if self._silo in ("", member.environment):
                 is_refused = member.environment in refused

@@ -23,8 +23,9 @@ def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
     def run(store: MemoryStore, *arguments: str) -> tuple[int, list[str], str]:
         @contextmanager
-        def opened(*_: object) -> Iterator[tuple[Any, ...]]:
-            yield make_federation(), store, Round().assignment().storage
+        def opened(*_: object) -> Iterator[audit.Opened]:
+            storage = Round().assignment().storage
+            yield audit.Opened(federation=make_federation(), store=store, storage=storage)
 
         monkeypatch.setattr(audit, "_open_run", opened)
         capsys.readouterr()  # what the run's own aggregators said
@@ -103,6 +104,12 @@ def test_who_may_not_read_the_log_is_told(audited, monkeypatch):
     code, _, said = audited(store)
     assert code == 42
     assert "audit/: access denied" in said
+
+
+def test_a_silo_that_is_none_is_told(audited):
+    code, _, said = audited(make_run(1), "--silo", "moon")
+    assert code == 2
+    assert "--silo: got 'moon', expected " in said
 
 
 def test_one_place_is_named(capsys):
