@@ -44,6 +44,7 @@ def environment_grants(storage: S3, name: str, private: S3 | None = None) -> lis
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read",)),
+        Grant(s3=storage, path=keys.audit_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.update_root(prefix, name), rights=("read", "write")),
         Grant(s3=storage, path=keys.evaluation_root(prefix, name), rights=("read", "write")),
         Grant(s3=own, path=keys.experience_root(own.prefix, name), rights=("read", "write")),
@@ -56,6 +57,7 @@ def aggregator_grants(storage: S3) -> list[Grant]:
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read", "write")),
+        Grant(s3=storage, path=keys.audit_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
     ]
 

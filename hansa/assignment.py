@@ -24,6 +24,8 @@ ENV_WORLD_MODULES = "HANSA_WORLD_MODULES"
 """Modules whose classes the options of world `gymnasium` may name."""
 ENV_MODEL_CACHE = "HANSA_MODEL_CACHE"
 """Folder where downloaded base models are kept between Jobs."""
+ENV_IMAGE = "HANSA_IMAGE"
+"""The container's image as its Job names it, for the audit log; only the operator sets it."""
 TERMINATION_LOG = "/dev/termination-log"
 REPORT_LIMIT = 4096
 

@@ -36,6 +36,22 @@ def probe(prefix: str) -> str:
     return f"{global_root(prefix)}.probe"
 
 
+def audit_root(prefix: str) -> str:
+    """Where the audit log lives; the aggregator writes it, and every environment may read it."""
+    return _under(prefix, "audit/")
+
+
+def audit_entry(prefix: str, round_: int) -> str:
+    """What the aggregator did in a round; each entry names the one before by its digest."""
+    return f"{audit_root(prefix)}{round_:08d}.json"
+
+
+def number(root: str, key: str) -> int | None:
+    """The round in a key below a root, as `audit_entry` and folders have it; None: it has none."""
+    name = key.removeprefix(root).partition("/")[0].removesuffix(".json")
+    return int(name) if name.isascii() and name.isdecimal() else None
+
+
 def updates_root(prefix: str) -> str:
     """Where the updates of all environments live; the aggregator may read below it."""
     return _under(prefix, "updates/")

@@ -104,6 +104,19 @@ class Learning(Model):
     """Tokens of a part of a step after memory ran out in training; 0: it did not."""
 
 
+MadeWith = dict[str, Annotated[str, Field(max_length=500)]]
+"""Versions of what computed a result, the kind of machine, and the image where there is one."""
+
+
+class AuditHead(Model):
+    """An entry of the audit log, as another document names it."""
+
+    round: Count
+    """Round of the entry."""
+    sha256: Sha256
+    """Digest of its bytes."""
+
+
 class UpdateManifest(Model):
     """Commit of one environment's update."""
 
@@ -123,6 +136,10 @@ class UpdateManifest(Model):
     """Digest of the base model's files."""
     start: StartAdapter
     """Adapter it was trained from."""
+    audit: AuditHead | None = None
+    """Head of the audit log as this client saw it: the silo is a witness of what was written."""
+    made_with: MadeWith = Field(default_factory=dict)
+    """What computed it; no part of the inputs."""
     trained: bool
     """False when there was no experience to train on: such an update is no member of the mean."""
     files: dict[str, FileEntry] = Field(default_factory=dict)
@@ -190,10 +207,52 @@ class GlobalManifest(Model):
     """Share of the Frobenius norm of B·A that compression to a smaller rank cost."""
     diagnostics: Diagnostics | None = None
     """How the updates relate; absent where the spec turns it off."""
+    made_with: MadeWith = Field(default_factory=dict)
+    """What computed it; no part of the inputs."""
     updates: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Counts, norm, loss and seconds of every member, copied from its manifest."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
+
+
+class AuditEntry(Model):
+    """What the aggregator did in a round, for whoever checks it later; one link of a chain."""
+
+    kind: Literal["audit"] = "audit"
+    """What the document is."""
+    program: str
+    """Version of the program that did it."""
+    round: Count
+    """The round."""
+    previous: AuditHead | None = None
+    """The entry before; absent in the first one."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What the result was computed from."""
+    settings: dict[str, Any]
+    """Settings of the round, by which clients explored and trained."""
+    minimum: Count
+    """Updates that had to pass the gate."""
+    owner: Sha256 | None = None
+    """Digest of federation.json; absent where the first round of all has failed."""
+    members: list[Member]
+    """The members as they were frozen, with those that were refused, sorted by environment."""
+    refused: list[Refusal] = Field(default_factory=list)
+    """Members that the gate kept out."""
+    result: Sha256 | None = None
+    """Digest of the global manifest; absent where too few updates passed the gate."""
+    made_with: MadeWith = Field(default_factory=dict)
+    """What computed the result."""
+    sha256: Sha256 | Literal[""] = ""
+    """Digest of all other fields but the signature, which is to sign it."""
+    signature: Literal[""] = ""
+    """Place of the aggregator's signature; none is made yet."""
+
+    def digest(self) -> str:
+        """What `sha256` must be."""
+        rest = {k: v for k, v in self.to_json().items() if k not in ("sha256", "signature")}
+        return sha256(canonical(rest))
 
 
 class FederationDocument(Model):

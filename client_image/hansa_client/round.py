@@ -164,14 +164,17 @@ def explore(silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
     shards = Shards(silo.private, silo.assignment)
     shown = shards.find(DEMONSTRATIONS) or demonstrate(silo, agent, shards, files)
     explored = shards.find(round_) or silo.play_training(agent, shards, round_)
-    earlier = [
-        shard
-        for past in shards.rounds()
-        if silo.assignment.settings.experience.history and DEMONSTRATIONS < past < round_
-        if (shard := shards.find(past))
-    ]
+    all_shards = [shown, *earlier(silo, shards), explored]
     silo.watch.lap("explore")
-    return [shown, *earlier, explored]
+    return all_shards
+
+
+def earlier(silo: Silo, shards: Shards) -> list[Shard]:
+    """What earlier rounds explored, where that is learned from."""
+    if not silo.assignment.settings.experience.history:
+        return []
+    rounds = [r for r in shards.rounds() if DEMONSTRATIONS < r < silo.assignment.round]
+    return [shard for past in rounds if (shard := shards.find(past))]
 
 
 def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFiles) -> Shard:
@@ -237,6 +240,7 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
         norm=norm,
         loss=loss,
         seconds=seconds,
+        device=agent.base.device.type,
     )
     silo.log.info("sending", norm=norm, loss=loss, kept=counts.kept, steps=counts.steps)
     return send.commit(silo.exchange, assignment, update)

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
 from pydantic import ValidationError
 
 import hansa
-from hansa import adapter, keys, manifest
+from hansa import adapter, audit, keys, manifest
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
-from hansa.errors import Corrupt, NotFound
-from hansa.manifest import Counts, FileEntry, Learning, UpdateManifest
+from hansa.errors import Corrupt, Denied, NotFound
+from hansa.manifest import AuditHead, Counts, FileEntry, Learning, MadeWith, UpdateManifest
 from hansa.store.base import ObjectStore, put_once
 
 
@@ -48,6 +49,8 @@ class Update:
     """Loss of the last epoch."""
     seconds: dict[str, float]
     """Seconds of each phase."""
+    device: str = "cpu"
+    """What it was trained on."""
 
 
 def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | None:
@@ -107,6 +110,8 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         inputs=inputs,
         base_model=update.base_model,
         start=assignment.start,
+        audit=_head(store, assignment),
+        made_with=made_with(update.device),
         trained=bool(update.files),
         files=update.files,
         counts=update.counts,
@@ -117,6 +122,24 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
     )
     data = manifest.canonical(own.to_json())
     return _checked(assignment, put_once(store, _folder(assignment) + keys.MANIFEST, data))
+
+
+def made_with(device: str = "cpu") -> MadeWith:
+    """What trains here."""
+    return audit.made_with(torch=version("torch"), device=device)
+
+
+def _head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
+    """The audit log's newest entry; a silo whose key may not read it sends its update all the same.
+
+    Where nothing is merged there is no log.
+    """
+    if assignment.settings.aggregation.strategy == "none":
+        return None
+    try:
+        return audit.find_head(store, assignment.storage.prefix, assignment.round)
+    except Denied:
+        return None
 
 
 def _folder(assignment: Assignment) -> str:

@@ -62,6 +62,10 @@ COMMANDS: dict[str, Listing] = {
     "pull": Listing(
         target="hansa.cli.pull:pull", summary="Copy an adapter out of the store, ready for PEFT."
     ),
+    "audit": Listing(
+        target="hansa_server.commands.audit:audit",
+        summary="Check a run by its audit log, and merge each round again.",
+    ),
     "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of a federation's Jobs."),
     "suspend": Listing(
         target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."

@@ -4,7 +4,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from hansa.errors import Garbled
+from hansa.errors import Corrupt, Garbled
+from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.store.base import ObjectStore
 
@@ -37,3 +38,11 @@ def _checked(kind: type[Document], key: str, data: bytes, size: int) -> Document
         return kind.model_validate_json(data)
     except ValidationError:
         raise Garbled(f"{key}: got no {kind.__name__} that this version can read") from None
+
+
+def parse(kind: type[Document], key: str, data: bytes) -> Document:
+    """A document of ours; one that cannot be read was damaged, or written by a newer version."""
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        raise Corrupt(f"{key}: {first_misfit(error)}") from None

@@ -6,6 +6,7 @@ from typing import Any
 from hansa import api
 from hansa.assignment import (
     ENV_ASSIGNMENT,
+    ENV_IMAGE,
     ENV_MODEL_CACHE,
     ENV_WORLD_MODULES,
     TERMINATION_LOG,
@@ -238,12 +239,20 @@ def _ca_volume(authority: SecretKey) -> Data:
 
 def _finished(pod: Data, container: str) -> Data:
     """What no template changes: privileges stay dropped, and a model cache is found by its name."""
-    pod = {**pod, "containers": [_hardened(c) for c in pod["containers"]]}
+    pod = {**pod, "containers": [_hardened(_named(c, container)) for c in pod["containers"]]}
     if "initContainers" in pod:
         pod["initContainers"] = [_hardened(c) for c in pod["initContainers"]]
     if container == CLIENT and any(v["name"] == CACHE_VOLUME for v in pod["volumes"]):
         pod["containers"] = [_with_cache(c) for c in pod["containers"]]
     return pod
+
+
+def _named(container: Data, own: str) -> Data:
+    """Tell the program its image, which a template may have replaced, for the audit log."""
+    if container["name"] != own:
+        return container
+    variable = {"name": ENV_IMAGE, "value": container["image"].replace("$", "$$")}
+    return {**container, "env": [*container["env"], variable]}
 
 
 def _hardened(container: Data) -> Data:

@@ -1,7 +1,8 @@
 """The story of one aggregation: gate the members' updates, aggregate them, commit the result.
 
-Safe to repeat at every step: each object is written once, the manifest last. A twin that computed
-other bytes goes on with the first writer's, so that the folder is always one adapter.
+Safe to repeat at every step: each object is written once, the manifest last, and then the entry of
+the audit log. A twin that computed other bytes goes on with the first writer's, so that the folder
+is always one adapter.
 """
 
 import time
@@ -10,9 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
-
-from pydantic import ValidationError
 
 import hansa
 from hansa import adapter, keys, manifest
@@ -27,20 +25,19 @@ from hansa.manifest import (
     Refusal,
 )
 from hansa.owner import read_owner
-from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
+from hansa.store.documents import parse
+from hansa_server import audit
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
 from hansa_server.measure import distance
 from hansa_server.merge import Result, merge, result_shapes
 from hansa_server.step import fitted
-from hansa_server.stream import Members
+from hansa_server.stream import Members, TooFewMembers
 from hansa_server.task import Task
-
-Document = TypeVar("Document", bound=Model)
 
 
 def aggregate(
@@ -50,30 +47,63 @@ def aggregate(
     watch = Stopwatch(clock)
     check_assignment(assignment)
     owner = read_owner(store, assignment)
+    previous = audit.find_head(store, assignment)
     committed = read_committed(store, assignment)
     if committed:
         log.info("already_committed", round=assignment.round)
+        audit.write_result(store, assignment, previous, committed)
         return report(assignment, committed)
 
     members = Members(store, assignment, log)
-    members.read_manifests()
-    base_model = members.agree_on_base_model(owner.base_model if owner else None)
     with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
-        files.callback(members.close)
         place = Workplace(Path(folder))
-        task = gather(store, assignment, members, place, files)
-        watch.lap("read")
-        result = merge(task, place.result, place.next_state)
+        try:
+            made = compute(store, assignment, owner, members, place, files, watch)
+        except TooFewMembers:
+            audit.write_failure(store, assignment, previous, members.refused)
+            raise
         log.info("aggregated", members=len(members.offers), refused=len(members.refused))
-        watch.lap("aggregate")
-        own_prefix(store, assignment, base_model)
-        stored = write_folder(store, assignment, task, result, place)
+        own_prefix(store, assignment, made.base_model)
+        stored = write_folder(store, assignment, made.task, made.result, place)
         watch.lap("write")
-        document = describe(assignment, members, base_model, task, result, stored, watch.seconds)
+        document = describe(assignment, members, made, stored, watch.seconds)
     committed = commit(store, assignment, document)
+    audit.write_result(store, assignment, previous, committed)
     digest = document.files[keys.ADAPTER].sha256
     log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
     return report(assignment, committed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A merge that is done, and not stored yet."""
+
+    base_model: str
+    """Digest of the base model that the members share."""
+    task: Task
+    """What there was to merge."""
+    result: Result
+    """What came of it."""
+
+
+def compute(
+    store: ObjectStore,
+    assignment: Assignment,
+    owner: FederationDocument | None,
+    members: Members,
+    place: Workplace,
+    files: ExitStack,
+    watch: Stopwatch,
+) -> Made:
+    """Gate and merge, which store nothing: whoever checks a round does the same."""
+    files.callback(members.close)
+    members.read_manifests()
+    base_model = members.agree_on_base_model(owner.base_model if owner else None)
+    task = gather(store, assignment, members, place, files)
+    watch.lap("read")
+    result = merge(task, place.result, place.next_state)
+    watch.lap("aggregate")
+    return Made(base_model=base_model, task=task, result=result)
 
 
 def gather(
@@ -206,9 +236,7 @@ def measure(
 def describe(
     assignment: Assignment,
     members: Members,
-    base_model: str,
-    task: Task,
-    result: Result,
+    made: Made,
     stored: Stored,
     seconds: dict[str, float],
 ) -> GlobalManifest:
@@ -220,16 +248,17 @@ def describe(
         round=assignment.round,
         fingerprint=manifest.fingerprint(inputs),
         inputs=inputs,
-        base_model=base_model,
+        base_model=made.base_model,
         start=assignment.start,
         files=stored.files,
         members=[offer.member for offer in offers.values()],
         refused=[Refusal(environment=e, reason=r) for e, r in sorted(members.refused.items())],
         norm=stored.norm,
-        server_step=task.step,
-        frozen_rank=result.frozen_rank,
-        compression=result.loss,
+        server_step=made.task.step,
+        frozen_rank=made.result.frozen_rank,
+        compression=made.result.loss,
         diagnostics=stored.diagnostics,
+        made_with=audit.made_with(),
         updates={
             environment: offer.manifest.model_dump(
                 mode="json", by_alias=True, include={"counts", "norm", "loss", "seconds"}
@@ -271,14 +300,6 @@ def report(assignment: Assignment, data: bytes) -> AggregatorReport:
         share=[round(diagnostics.share[name], 3) for name in members] if diagnostics else [],
         seconds=stored.seconds,
     )
-
-
-def parse(model: type[Document], key: str, data: bytes) -> Document:
-    """A document of ours; one that cannot be read was damaged, or written by a newer version."""
-    try:
-        return model.model_validate_json(data)
-    except ValidationError as error:
-        raise Corrupt(f"{key}: {first_misfit(error)}") from None
 
 
 def to_bytes(document: Model) -> bytes:

@@ -42,6 +42,7 @@ class Killer:
         with small.Run(self._manifest, self._out) as run:
             run.finish()
         self._expect_same_bytes()
+        self._expect_equal_audit()
 
     @property
     def _out(self) -> Path:
@@ -74,6 +75,10 @@ class Killer:
 
     def _expect_same_bytes(self) -> None:
         assert small.adapter(self._out) == self._expected, f"after killing {self.killed}"
+
+    def _expect_equal_audit(self) -> None:
+        done = small.hansa("audit", "--out", self._out)
+        assert done.returncode == 0, f"{done.stdout}{done.stderr} after killing {self.killed}"
 
 
 def test_five_kills_at_random_moments_change_no_byte(undisturbed: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ LAYERS = (
     ("silo",),
     ("personalize",),
     ("round",),
-    ("alone",),
+    ("alone", "audit"),
     ("last",),
     ("commands", "__main__"),
 )

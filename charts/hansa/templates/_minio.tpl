@@ -46,7 +46,7 @@ The user's name is also that of its Secret and, after "hansa-", of its policy.
 {{/* The policy of one of them, as `hansa policy` prints it. */}}
 {{- define "hansa.minio.policy" -}}
 {{- $under := ternary "" (printf "%s/" .prefix) (empty .prefix) -}}
-{{- $read := list (print $under "federation.json") (print $under "global/*") -}}
+{{- $read := list (print $under "federation.json") (print $under "global/*") (print $under "audit/*") -}}
 {{- $write := list -}}
 {{- $buckets := dict -}}
 {{- if eq .party "aggregator" -}}

@@ -55,6 +55,7 @@ def test_the_policy_of_an_environment_is_this_document() -> None:
                 "Condition": {
                     "StringLike": {
                         "s3:prefix": [
+                            "five/worlds/audit/*",
                             "five/worlds/evaluations/maze/*",
                             "five/worlds/experience/maze/*",
                             "five/worlds/federation.json",
@@ -68,6 +69,7 @@ def test_the_policy_of_an_environment_is_this_document() -> None:
                 "Effect": "Allow",
                 "Action": ["s3:GetObject"],
                 "Resource": [
+                    "arn:aws:s3:::hansa/five/worlds/audit/*",
                     "arn:aws:s3:::hansa/five/worlds/evaluations/maze/*",
                     "arn:aws:s3:::hansa/five/worlds/experience/maze/*",
                     "arn:aws:s3:::hansa/five/worlds/federation.json",
@@ -113,6 +115,15 @@ def test_the_aggregator_reads_updates_and_writes_only_what_is_shared() -> None:
     assert not allows(policy, "s3:PutObject", update + keys.ADAPTER)
     assert allows(policy, "s3:PutObject", keys.global_folder(STORAGE.prefix, 3) + keys.ADAPTER)
     assert allows(policy, "s3:PutObject", keys.federation(STORAGE.prefix))
+
+
+def test_the_audit_log_is_written_by_the_aggregator_and_read_by_all() -> None:
+    entry = keys.audit_entry(STORAGE.prefix, 3)
+    for identity, may_write in (("aggregator", True), ("maze", False)):
+        policy = access.iam_policy(access.grants(spec(), identity))
+        assert allows(policy, "s3:GetObject", entry)
+        assert allows(policy, "s3:ListBucket", keys.audit_root(STORAGE.prefix))
+        assert allows(policy, "s3:PutObject", entry) is may_write
 
 
 def test_nobody_may_delete() -> None:

@@ -53,7 +53,7 @@ def test_a_round_becomes_a_folder_that_its_manifest_describes():
     assert (report.members, report.refused) == ([0, 1, 2], [])
 
 
-def test_the_manifest_is_written_last_and_the_owner_first():
+def test_the_owner_is_written_first_and_the_manifest_last_but_for_the_audit_entry():
     round_ = full_round()
     round_.aggregate()
     names = [key.removeprefix(f"{PREFIX}/") for key in round_.store.written]
@@ -62,6 +62,7 @@ def test_the_manifest_is_written_last_and_the_owner_first():
         "global/00001/adapter_model.safetensors",
         "global/00001/adapter_config.json",
         "global/00001/manifest.json",
+        "audit/00000001.json",
     ]
 
 
@@ -137,7 +138,7 @@ def test_a_second_run_finds_the_first_one_and_reads_no_update():
     assert not [key for key, *_ in round_.store.ranges if "updates/" in key]
 
 
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", range(5))
 def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(step):
     undisturbed, round_ = full_round(), full_round()
     undisturbed.aggregate()
@@ -270,7 +271,7 @@ def test_a_refused_update_is_named_and_the_others_count():
     assert round_.aggregate().refused == report.refused
 
 
-def test_too_few_updates_name_each_refusal_and_write_nothing():
+def test_too_few_updates_name_each_refusal_and_write_nothing_but_the_audit_entry():
     round_ = full_round(minimum=3)
     round_.send("maze", b"nonsense")
     round_.send("wordle", tensors(0), trained=False)
@@ -279,7 +280,7 @@ def test_too_few_updates_name_each_refusal_and_write_nothing():
     ) as e:
         round_.aggregate()
     assert e.value.exit is Exit.TOO_FEW_UPDATES
-    assert not round_.store.written
+    assert round_.store.written == [keys.audit_entry(PREFIX, 1)]
     assert (2, "untrained") in e.value.report.refused
 
 

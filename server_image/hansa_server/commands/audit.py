@@ -1,0 +1,230 @@
+"""`hansa audit`: was every round merged from what its silos sent, and is all of it still there?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli import target
+from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, readable
+from hansa.cli.common import Format, Output, print_data, say
+from hansa.cli.status import Credentials
+from hansa.errors import InputError, Unreachable
+
+if TYPE_CHECKING:
+    from hansa.spec import S3
+    from hansa.status import Federation
+    from hansa.store.base import ObjectStore
+    from hansa_server.verify import Again, Findings
+
+DIFFERS = 1
+CANNOT_BE = 3
+"""Exit codes; 0: every round is equal."""
+
+
+def audit(
+    name: target.OptionalName = None,
+    out: target.OptionalFolder = None,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=1, help="Look into this round only.")
+    ] = None,
+    silo: Annotated[
+        str,
+        typer.Option(
+            help="Check this environment's updates alone, and train them again on the CPU from its "
+            "private experience; for the silo itself."
+        ),
+    ] = "",
+    credentials: Credentials = None,
+    endpoint: Endpoint = None,
+    output: Output = Format.TABLE,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
+) -> int:
+    """Check a run by its audit log, and merge each round again.
+
+    With --silo: that silo's own updates, trained again, and the log as it saw it.
+    Exit 0: all rounds are equal. 1: something differs. 3: something cannot be checked.
+    """
+    target.one_of(name, out)
+    if out and endpoint:
+        raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
+    place = (
+        _open_run(out, credentials, silo)
+        if out
+        else _open_federation(
+            name or "", credentials, silo, endpoint, namespace, context, kubeconfig
+        )
+    )
+    with place as opened:
+        findings = _check(opened, silo, round_)
+    if round_ is not None and not findings:
+        raise InputError(f"--round: got {round_}, which no entry of the audit log is about")
+    if output is Format.TABLE:
+        _print_lines(findings, silo)
+    else:
+        name = opened.federation.metadata.name
+        print_data({"federation": name, "rounds": _data(findings)}, output)
+    return _tell(findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A run and where it lies."""
+
+    federation: Federation
+    """The object."""
+    storage: S3
+    """Place of its exchange."""
+    store: ObjectStore
+    """The exchange, as it is read from here."""
+    variables: dict[str, str] | None = None
+    """Credentials that were given; None: the usual AWS chain's, or the run's own."""
+
+
+def _check(opened: Opened, silo: str, round_: int | None) -> list[Findings]:
+    from functools import partial
+
+    from hansa_server.recompute import merge_again
+    from hansa_server.verify import Check
+
+    store, storage = opened.store, opened.storage
+    again = _retraining(opened, silo) if silo else partial(merge_again, store, storage)
+    with TemporaryDirectory(prefix="hansa-") as scratch:
+        return Check(store, storage, Path(scratch), silo).run(again, round_)
+
+
+def _retraining(opened: Opened, silo: str) -> Again:
+    """What trains a silo's updates again; it lives in the client's package, which has torch."""
+    from hansa.cli.main import Listing, load_function
+    from hansa.local.loop import own_store
+
+    spec, private, place = opened.federation.spec, opened.store, None
+    known = sorted(environment.name for environment in spec.environments)
+    if silo not in known:
+        raise InputError(f"--silo: got '{silo}', expected {' or '.join(known)}")
+    own = spec.environment(silo).experience_storage
+    if own:
+        place = own.s3
+        private = own_store(spec.model_copy(update={"storage": own}), opened.variables)
+    listing = Listing(target="hansa_client.audit:Retraining", summary="", extra="client")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # equal bytes are promised of CPUs alone
+    make = load_function("audit --silo", listing)
+    again: Again = make(opened.store, opened.storage, private, place, silo)
+    return again
+
+
+def _print_lines(findings: list[Findings], silo: str) -> None:
+    for each in findings:
+        first, *rest = [*each.wrong, *each.unknown] or [_in_words(each, silo)]
+        print(f"round {each.round}: {each.verdict}: {first}")
+        for more in rest:
+            print(f"  {more}")
+
+
+def _in_words(each: Findings, silo: str) -> str:
+    if silo:
+        is_member = silo in each.merged or any(r.startswith(f"{silo} (") for r in each.refused)
+        return f"the update of {silo}, trained again" if is_member else f"no update of {silo}"
+    count = len(each.merged)
+    what = f"{count} update{'s' * (count != 1)} merged"
+    if each.failed:
+        what = "too few updates passed the gate"
+    return f"{what}, refused: {', '.join(each.refused)}" if each.refused else what
+
+
+def _data(findings: list[Findings]) -> list[dict[str, Any]]:
+    return [
+        {
+            "round": each.round,
+            "verdict": each.verdict,
+            "differs": each.wrong,
+            "cannotBe": each.unknown,
+            "refused": each.refused,
+        }
+        for each in findings
+    ]
+
+
+def _tell(findings: list[Findings]) -> int:
+    """The end in a sentence, and the exit code."""
+    verdicts = [each.verdict for each in findings]
+    if not verdicts:
+        say("no round has been merged yet: there is nothing to audit")
+        return CANNOT_BE
+    counts = {verdict: verdicts.count(verdict) for verdict in ("equal", "differs", "cannot be")}
+    say(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+    if counts["differs"]:
+        return DIFFERS
+    return CANNOT_BE if counts["cannot be"] else 0
+
+
+@contextmanager
+def _open_run(out: Path, credentials: Path | None, silo: str) -> Iterator[Opened]:
+    from hansa.local.results import open_store, with_storage
+    from hansa.local.rundir import RunDir
+
+    folder = RunDir(out)
+    federation = with_storage(folder.load(), folder)
+    variables = _variables(credentials, silo)
+    if not folder.store.exists():
+        yield _own(federation, variables)
+        return
+    with open_store(folder.load(), folder) as store:
+        yield Opened(federation=federation, storage=_storage(federation), store=store)
+
+
+@contextmanager
+def _open_federation(
+    name: str,
+    credentials: Path | None,
+    silo: str,
+    endpoint: str | None,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: str | None,
+) -> Iterator[Opened]:
+    document = target.open_federations(namespace, context, kubeconfig).get(name)
+    federation = at_endpoint(readable(document), endpoint)
+    storage = _storage(federation)
+    check_name(storage)
+    try:
+        yield _own(federation, _variables(credentials, silo))
+    except Unreachable as error:
+        raise Unreachable(error.message, hint=forward_hint(storage)) from error
+
+
+def _own(federation: Federation, variables: dict[str, str] | None) -> Opened:
+    """A run in a store of the user's own."""
+    from hansa.local.loop import own_store
+
+    return Opened(
+        federation=federation,
+        storage=_storage(federation),
+        store=own_store(federation.spec, variables),
+        variables=variables,
+    )
+
+
+def _variables(credentials: Path | None, silo: str) -> dict[str, str] | None:
+    """Whose credentials of the file are used: the silo's own, or a reader's."""
+    from hansa.local.credentials import of_reader, read_credentials
+
+    if not credentials:
+        return None
+    given = read_credentials(credentials)
+    return given.get(silo) or of_reader(given)
+
+
+def _storage(federation: Federation) -> S3:
+    if federation.spec.storage is None:
+        raise InputError("spec.storage: got nothing, expected storage.s3")
+    return federation.spec.storage.s3

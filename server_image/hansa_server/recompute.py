@@ -1,0 +1,135 @@
+"""A round's gate and merge once more: the same bytes come of it, or it is said which differ.
+
+It does what the aggregator does, by the same functions, and stores nothing.
+"""
+
+import hashlib
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hansa import adapter, keys, manifest
+from hansa.assignment import Assignment
+from hansa.audit import Differs, Quiet, blame, first_difference, rebuilt
+from hansa.manifest import AuditEntry, FederationDocument, GlobalManifest
+from hansa.spec import S3
+from hansa.stopwatch import Stopwatch
+from hansa.store.base import ObjectStore
+from hansa.store.documents import parse
+from hansa.tensorfile import short
+from hansa_server import audit
+from hansa_server.folder import Workplace
+from hansa_server.merge import result_shapes
+from hansa_server.round import Made, compute
+from hansa_server.stream import Members, TooFewMembers
+
+SAME = ("numpy", "machine")
+"""What must be the same for equal bytes to be promised."""
+
+
+def merge_again(
+    store: ObjectStore, storage: S3, entry: AuditEntry, stored: GlobalManifest | None
+) -> None:
+    """Gate and merge a round again; Differs or CannotBe unless all is as it is stored."""
+    assignment = assignment_of(entry, storage)
+    members = Members(store, assignment, Quiet("audit"))
+    with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
+        place = Workplace(Path(folder))
+        try:
+            owner = _owner(store, storage) if entry.owner else None
+            made = compute(store, assignment, owner, members, place, files, Stopwatch())
+        except TooFewMembers as error:
+            made = None
+            if stored:
+                raise Differs(f"it was merged, but now {error.message}") from None
+        _compare_refusals(entry, members)
+        if made and stored:
+            _compare_result(store, assignment, entry, stored, made, place)
+        elif made:
+            raise Differs("too few updates passed the gate, but now enough do")
+
+
+def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
+    """What the aggregator was given, as far as its result follows from it."""
+    inputs = dict(entry.inputs)
+    settings = {**entry.settings, "aggregation": inputs.pop("aggregation", {})}
+    if "stepFactor" in inputs:
+        settings["stepFactor"] = inputs.pop("stepFactor")
+    document = {
+        **inputs,
+        "role": "aggregator",
+        "federation": "audit",
+        "settings": settings,
+        "storage": storage.to_json(),
+        "environments": [member.environment for member in entry.members],
+        "members": [member.to_json() for member in entry.members],
+        "minimum": entry.minimum,
+    }
+    return rebuilt(document, entry.fingerprint)
+
+
+def _owner(store: ObjectStore, storage: S3) -> FederationDocument:
+    key = keys.federation(storage.prefix)
+    return parse(FederationDocument, key, store.get(key))
+
+
+def _compare_refusals(entry: AuditEntry, members: Members) -> None:
+    then = {refusal.environment: refusal.reason for refusal in entry.refused}
+    now: dict[str, str] = dict(members.refused)
+    for name in sorted({*then, *now}):
+        if then.get(name) != now.get(name):
+            got, expected = now.get(name, "passed"), then.get(name, "passed")
+            raise Differs(f"the gate says {got} of {name}'s update, the entry {short(expected)}")
+
+
+def _compare_result(
+    store: ObjectStore,
+    assignment: Assignment,
+    entry: AuditEntry,
+    stored: GlobalManifest,
+    made: Made,
+    place: Workplace,
+) -> None:
+    """Numbers first: a step of another length explains every tensor that differs."""
+    for name, got, expected in (
+        ("baseModel", made.base_model, stored.base_model),
+        ("serverStep", made.task.step, stored.server_step),
+        ("frozenRank", made.result.frozen_rank, stored.frozen_rank),
+    ):
+        if got != expected:
+            _blame(entry, f"{name}: got {got}, the manifest says {expected}")
+    prefix = assignment.storage.prefix
+    folder = keys.global_folder(prefix, assignment.round)
+    shapes = result_shapes(made.task, made.result.frozen_rank)
+    config = adapter.config(
+        assignment.adapter,
+        assignment.model.source,
+        adapter.target_names(shapes),
+        made.result.frozen_rank,
+    )
+    made_files = {keys.ADAPTER: _sha256(place.result), keys.CONFIG: manifest.sha256(config)}
+    if made.result.has_state:
+        made_files[keys.STATE] = _sha256(place.next_state)
+    if made_files.keys() != stored.files.keys():
+        odd = min(made_files.keys() ^ stored.files.keys())
+        raise Differs(
+            f"{folder}{short(odd)}: a merge of these updates has no such file, or misses it"
+        )
+    for name, digest in made_files.items():
+        if digest == stored.files[name].sha256:
+            continue
+        if name == keys.CONFIG:
+            _blame(entry, f"{folder}{name} is another one")
+        mine = place.result if name == keys.ADAPTER else place.next_state
+        theirs = place.whole.with_name("stored.safetensors")
+        store.download(folder + name, theirs, stored.files[name].size)
+        _blame(entry, f"{folder}{name}: {first_difference(mine, theirs)}")
+
+
+def _blame(entry: AuditEntry, what: str) -> None:
+    blame(what, entry.made_with, audit.made_with(), SAME)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,320 @@
+"""Checking a run by its audit log: the chain, every manifest and file it names, and the witnesses.
+
+What was changed makes a round differ; what was deleted, or may not be read, leaves it unchecked.
+
+Limits: a log that nobody has seen can be rewritten as a whole by who holds the bucket. What a silo
+has seen stands in the manifests of its updates, and the silo itself can compare those.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from hansa import keys, manifest
+from hansa.audit import CannotBe, Differs
+from hansa.errors import Corrupt, Denied, NotFound
+from hansa.manifest import AuditEntry, AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
+from hansa.spec import S3, Model
+from hansa.store.base import ObjectStore
+from hansa.store.documents import MOST_BYTES, parse
+from hansa.tensorfile import short
+
+Verdict = Literal["equal", "differs", "cannot be"]
+Document = TypeVar("Document", bound=Model)
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What was found of one round; nothing: all is as it was written."""
+
+    round: int
+    """The round."""
+    merged: list[str] = field(default_factory=list)
+    """Environments whose updates were merged."""
+    refused: list[str] = field(default_factory=list)
+    """Updates that were not, with the reason."""
+    failed: bool = False
+    """Whether too few updates passed the gate, so that nothing was merged."""
+    wrong: list[str] = field(default_factory=list)
+    """What is not as it was written, or not as it must be."""
+    unknown: list[str] = field(default_factory=list)
+    """What could not be checked."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """One word for it; a change outweighs what could not be checked."""
+        if self.wrong:
+            return "differs"
+        return "cannot be" if self.unknown else "equal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """An entry as it is stored."""
+
+    entry: AuditEntry | None
+    """What it says; None where it cannot be read."""
+    sha256: str
+    """Digest of its bytes."""
+
+
+Again = Callable[[AuditEntry, GlobalManifest | None], None]
+"""Computes a round again: Differs or CannotBe where it does not come out as stored."""
+
+
+class Check:
+    """One look at a run's store; `silo` looks at the updates of that silo alone."""
+
+    def __init__(self, store: ObjectStore, storage: S3, scratch: Path, silo: str = "") -> None:
+        self._store = store
+        self._prefix = storage.prefix
+        self._scratch = scratch / "object"
+        self._silo = silo
+        self._findings: dict[int, Findings] = {}
+        self._broken: set[int] = set()
+
+    def run(self, again: Again | None = None, only: int | None = None) -> list[Findings]:
+        """What there is to say of each round, in order; `only` looks into one round."""
+        self._check_chain()
+        wanted = [round_ for round_ in sorted(self.log) if only in (None, round_)]
+        for round_ in wanted:
+            entry = self.log[round_].entry
+            if entry and entry.round == round_:
+                self._check_round(entry, again)
+        self._check_rounds_without_entry()
+        self._check_other_witnesses()
+        return [self._findings[r] for r in sorted(self._findings) if only in (None, r)]
+
+    # -- the chain --------------------------------------------------------------------------------
+
+    @cached_property
+    def log(self) -> dict[int, Link]:
+        """All entries, by the round in their keys."""
+        root = keys.audit_root(self._prefix)
+        rounds = [keys.number(root, key) for key in self._store.list(root)]
+        return {r: self._read_entry(r) for r in sorted({r for r in rounds if r is not None})}
+
+    def _read_entry(self, round_: int) -> Link:
+        key = keys.audit_entry(self._prefix, round_)
+        findings, data = self._of(round_), b""
+        try:
+            data = self._read(key)
+            entry = parse(AuditEntry, key, data)
+        except NotFound:  # under another spelling of the number: not ours
+            findings.wrong.append(f"{key}: got an entry under another name")
+            return Link(entry=None, sha256="")
+        except Corrupt as error:
+            findings.wrong.append(error.message)
+            return Link(entry=None, sha256=manifest.sha256(data))
+        is_whole = entry.sha256 == entry.digest()
+        if not is_whole or manifest.fingerprint(entry.inputs) != entry.fingerprint:
+            findings.wrong.append(f"{key}: its digest is not that of what it says")
+        if entry.round != round_:
+            findings.wrong.append(f"{key}: is the entry of round {entry.round}")
+        return Link(entry=entry, sha256=manifest.sha256(data))
+
+    def _check_chain(self) -> None:
+        before: int | None = None
+        for round_, link in self.log.items():
+            if link.entry:
+                self._check_link(round_, link.entry, before)
+            before = round_
+
+    def _check_link(self, round_: int, entry: AuditEntry, before: int | None) -> None:
+        key = keys.audit_entry(self._prefix, round_)
+        previous = entry.previous
+        if previous and self._check_head(previous, f"{key} names it as the one before"):
+            if previous.round != before:
+                self._of(round_).wrong.append(
+                    f"{key}: follows round {previous.round}, expected {before}"
+                )
+        elif not previous and before is not None:
+            self._of(round_).wrong.append(f"{key}: follows no entry, expected that of {before}")
+
+    def _check_head(self, head: AuditHead, who: str) -> bool:
+        """Compare an entry with what another document says of it; whether it is there."""
+        key = keys.audit_entry(self._prefix, head.round)
+        link = self.log.get(head.round)
+        if not link:
+            self._of(head.round).wrong.append(f"{key}: is missing, but {who}")
+        elif link.sha256 != head.sha256:
+            self._of(head.round).wrong.append(f"{key}: is another one than {who}")
+        return link is not None
+
+    # -- one round --------------------------------------------------------------------------------
+
+    def _check_round(self, entry: AuditEntry, again: Again | None) -> None:
+        findings = self._of(entry.round)
+        findings.failed = entry.result is None
+        findings.refused = [f"{short(r.environment)} ({short(r.reason)})" for r in entry.refused]
+        with self._noting(findings):
+            self._check_owner(entry)
+        made = self._check_result(entry, findings)
+        refused = {refusal.environment for refusal in entry.refused}
+        if entry.result:
+            names = [member.environment for member in entry.members]
+            findings.merged = [short(name) for name in names if name not in refused]
+        for member in entry.members:
+            if self._silo in ("", member.environment):
+                is_refused = member.environment in refused
+                self._check_update(entry.round, member, findings, is_refused=is_refused)
+        if again and not findings.wrong and not findings.unknown:
+            with self._noting(findings):
+                again(entry, made)
+
+    def _check_owner(self, entry: AuditEntry) -> None:
+        key = keys.federation(self._prefix)
+        if entry.owner and manifest.sha256(self._read(key)) != entry.owner:
+            raise Differs(f"{key}: got other bytes than the entry names")
+
+    def _check_result(self, entry: AuditEntry, findings: Findings) -> GlobalManifest | None:
+        folder = keys.global_folder(self._prefix, entry.round)
+        key = folder + keys.MANIFEST
+        if not entry.result:
+            if key in self._committed:
+                findings.wrong.append(f"{key}: is there, but by the entry nothing was merged")
+            return None
+        self._broken.add(entry.round)
+        with self._noting(findings):
+            made = self._document(GlobalManifest, key, entry.result)
+            _check_words(entry, made, key)
+            count = len(findings.wrong) + len(findings.unknown)
+            for name, file in made.files.items():
+                with self._noting(findings):
+                    self._check_file(folder + name, file)
+            if count == len(findings.wrong) + len(findings.unknown):
+                self._broken.discard(entry.round)
+            self._check_start(made)
+            return made
+        return None
+
+    def _check_start(self, made: GlobalManifest) -> None:
+        """What the round went on from is what an earlier one has made."""
+        start = made.start
+        if not start.round:
+            return
+        if start.round in self._broken:
+            raise CannotBe(f"its start, the adapter of round {start.round}, is not whole any more")
+        key = keys.global_folder(self._prefix, start.round) + keys.MANIFEST
+        before = parse(GlobalManifest, key, self._read(key))
+        if before.files[keys.ADAPTER].sha256 != start.sha256:
+            raise Differs(f"its start is another adapter than that of round {start.round}")
+
+    def _check_update(
+        self, round_: int, member: Member, findings: Findings, *, is_refused: bool
+    ) -> None:
+        """A member's manifest and files; why one was refused, the gate finds out again."""
+        folder = keys.update_folder(self._prefix, member.environment, round_)
+        with self._noting(findings, unless=is_refused):
+            document = self._document(UpdateManifest, folder + keys.MANIFEST, member.manifest)
+            self._check_witness(member.environment, document)
+            for name, file in document.files.items():
+                with self._noting(findings, unless=is_refused):
+                    self._check_file(folder + name, file)
+
+    # -- what belongs to no entry -----------------------------------------------------------------
+
+    @cached_property
+    def _committed(self) -> dict[str, int]:
+        """Manifests of global adapters and their rounds."""
+        root = keys.global_root(self._prefix)
+        rounds = {key: keys.number(root, key) for key in self._store.list(root)}
+        return {k: r for k, r in rounds.items() if r is not None and k.endswith(keys.MANIFEST)}
+
+    def _check_rounds_without_entry(self) -> None:
+        """Those before the first entry may be older than the log, the last one may be open."""
+        first, last = min(self.log, default=0), max(self.log, default=0)
+        for key, round_ in self._committed.items():
+            if round_ in self.log:
+                continue
+            findings = self._of(round_)
+            if first < round_ < last:
+                findings.wrong.append(f"{key}: no entry of the audit log names it")
+            elif not findings.wrong:
+                findings.unknown.append(f"{key}: no entry of the audit log names it")
+
+    def _check_other_witnesses(self) -> None:
+        """Updates that no entry names saw the log, too: late ones, and those of an open round."""
+        root = keys.updates_root(self._prefix)
+        own = keys.update_root(self._prefix, self._silo) if self._silo else root
+        named = {(round_, m.environment) for round_, m in self._members()}
+        for key in self._store.list(own):
+            environment, _, rest = key.removeprefix(root).partition("/")
+            round_ = keys.number("", rest)
+            if not key.endswith(keys.MANIFEST) or round_ is None or (round_, environment) in named:
+                continue
+            try:
+                document = parse(UpdateManifest, key, self._read(key))
+            except (Corrupt, NotFound, Denied):  # nobody counted on it
+                continue
+            self._check_witness(environment, document)
+
+    def _members(self) -> Iterator[tuple[int, Member]]:
+        for round_, link in self.log.items():
+            for member in link.entry.members if link.entry else ():
+                yield round_, member
+
+    def _check_witness(self, environment: str, document: UpdateManifest) -> None:
+        if document.audit:
+            who = f"{short(environment)} saw in round {document.round}"
+            self._check_head(document.audit, who)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _of(self, round_: int) -> Findings:
+        return self._findings.setdefault(round_, Findings(round=round_))
+
+    def _read(self, key: str) -> bytes:
+        size = self._store.size(key)
+        if size > MOST_BYTES:
+            raise Corrupt(f"{key}: got {size} bytes, expected at most {MOST_BYTES}")
+        return self._store.get(key)
+
+    def _document(self, kind: type[Document], key: str, sha256: str) -> Document:
+        data = self._read(key)
+        if manifest.sha256(data) != sha256:
+            raise Differs(f"{key}: got other bytes than the entry names")
+        return parse(kind, key, data)
+
+    def _check_file(self, key: str, file: FileEntry) -> None:
+        if self._store.download(key, self._scratch, file.size) != file.sha256:
+            raise Differs(f"{key}: got other bytes than its manifest names")
+
+    @contextmanager
+    def _noting(self, findings: Findings, *, unless: bool = False) -> Iterator[None]:
+        """Note what is wrong, or could not be checked, and go on."""
+        try:
+            yield
+        except (Differs, Corrupt) as error:
+            if not unless:
+                findings.wrong.append(_visible(str(error)))
+        except NotFound as error:
+            if not unless:
+                findings.unknown.append(_visible(error.message))
+        except (Denied, CannotBe) as error:
+            findings.unknown.append(_visible(str(error)))
+
+
+def _visible(text: str) -> str:
+    """A sentence that may repeat a silo's names, fit for a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _check_words(entry: AuditEntry, made: GlobalManifest, key: str) -> None:
+    """The entry and the manifest tell the same story."""
+    refused = {refusal.environment for refusal in entry.refused}
+    merged = [member for member in entry.members if member.environment not in refused]
+    for name, said, written in (
+        ("round", entry.round, made.round),
+        ("inputs", entry.inputs, made.inputs),
+        ("fingerprint", entry.fingerprint, made.fingerprint),
+        ("members", merged, made.members),
+        ("refused", entry.refused, made.refused),
+        ("program", entry.program, made.program),
+        ("madeWith", entry.made_with, made.made_with),
+    ):
+        if said != written:
+            raise Differs(f"{key}: {name} is not what the entry says")

@@ -1,0 +1,27 @@
+"""`hansa audit` on a whole run: every round is merged again, from its real store."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.small import hansa
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_audits_equal(undisturbed: Path) -> None:
+    done = hansa("audit", "--out", undisturbed)
+    assert done.stdout.splitlines() == [
+        "round 1: equal: 2 updates merged",
+        "round 2: equal: 2 updates merged",
+    ]
+    assert (done.returncode, done.stderr) == (0, "2 equal\n")
+
+
+def test_a_silo_trains_its_own_updates_again(undisturbed: Path) -> None:
+    done = hansa("audit", "--out", undisturbed, "--silo", "maze")
+    assert done.stdout.splitlines() == [
+        "round 1: equal: the update of maze, trained again",
+        "round 2: equal: the update of maze, trained again",
+    ], done.stderr
+    assert done.returncode == 0

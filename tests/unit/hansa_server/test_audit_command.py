@@ -1,0 +1,119 @@
+"""`hansa audit`: a line for each round, and an exit code that a script can use."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hansa import keys
+from hansa.cli.main import main as hansa
+from hansa.errors import Denied
+from hansa_server.commands import audit
+from tests.builders import make_federation
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_server.audited import flipped, forge_merge, make_run
+from tests.unit.hansa_server.rounds import PREFIX, Round
+
+
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command on a store; exit code, lines and talk."""
+
+    def run(store: MemoryStore, *arguments: str) -> tuple[int, list[str], str]:
+        @contextmanager
+        def opened(*_: object) -> Iterator[audit.Opened]:
+            storage = Round().assignment().storage
+            yield audit.Opened(federation=make_federation(), store=store, storage=storage)
+
+        monkeypatch.setattr(audit, "_open_run", opened)
+        capsys.readouterr()  # what the run's own aggregators said
+        with pytest.raises(SystemExit) as ended:
+            hansa(["audit", "--out", "run", *arguments])
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out.splitlines(), said.err
+
+    return run
+
+
+def test_a_sound_run_has_a_line_for_each_round_and_ends_with_0(audited):
+    code, lines, said = audited(make_run(3, refused=True))
+    assert lines == [
+        "round 1: equal: 3 updates merged",
+        "round 2: equal: 2 updates merged, refused: maze (not-finite)",
+        "round 3: equal: 3 updates merged",
+    ]
+    assert (code, said) == (0, "3 equal\n")
+
+
+def test_what_differs_ends_with_1(audited):
+    store = make_run(2)
+    name = forge_merge(store, 2)
+    code, lines, said = audited(store)
+    assert code == 1
+    assert lines[1].startswith("round 2: differs: demo/global/00002/adapter_model.safetensors: ")
+    assert f"tensor {name} differs by up to " in lines[1]
+    assert said == "1 equal, 1 differs\n"
+
+
+def test_what_cannot_be_checked_ends_with_3(audited):
+    store = make_run(2)
+    del store.objects[f"{PREFIX}/updates/maze/00002/{keys.ADAPTER}"]
+    code, lines, _ = audited(store)
+    assert code == 3
+    assert lines[1].startswith("round 2: cannot be: demo/updates/maze/00002/adapter_model")
+
+
+def test_all_that_was_found_of_a_round_is_told(audited):
+    store = make_run(1)
+    for name in ("maze", "wordle"):
+        key = f"{PREFIX}/updates/{name}/00001/{keys.ADAPTER}"
+        store.objects[key] = flipped(store.objects[key], -1 % len(store.objects[key]))
+    _, lines, _ = audited(store)
+    assert len(lines) == 2
+    assert lines[1].startswith("  demo/updates/wordle/00001/")
+
+
+def test_one_round_can_be_asked_for(audited):
+    assert audited(make_run(3), "--round", "2")[:2] == (0, ["round 2: equal: 3 updates merged"])
+    code, _, said = audited(make_run(1), "--round", "7")
+    assert code == 2
+    assert "--round: got 7, which no entry of the audit log is about" in said
+
+
+def test_a_program_reads_it_as_json(audited):
+    _, lines, _ = audited(make_run(1), "-o", "json")
+    found = json.loads("\n".join(lines))["rounds"]
+    assert found == [{"round": 1, "verdict": "equal", "differs": [], "cannotBe": [], "refused": []}]
+
+
+def test_before_the_first_round_there_is_nothing_to_say(audited):
+    code, lines, said = audited(MemoryStore())
+    assert (code, lines) == (3, [])
+    assert "nothing to audit" in said
+
+
+def test_who_may_not_read_the_log_is_told(audited, monkeypatch):
+    store = make_run(1)
+
+    def deny(prefix: str) -> Iterator[str]:
+        raise Denied(f"{prefix}: access denied")
+
+    monkeypatch.setattr(store, "list", deny)
+    code, _, said = audited(store)
+    assert code == 42
+    assert "audit/: access denied" in said
+
+
+def test_a_silo_that_is_none_is_told(audited):
+    code, _, said = audited(make_run(1), "--silo", "moon")
+    assert code == 2
+    assert "--silo: got 'moon', expected " in said
+
+
+def test_one_place_is_named(capsys):
+    with pytest.raises(SystemExit) as ended:
+        hansa(["audit"])
+    assert ended.value.code == 2
+    assert "expected one of them" in capsys.readouterr().err

@@ -1,0 +1,228 @@
+"""An audit: a sound run is equal, and whatever was changed is found and named."""
+
+import random
+import time
+
+import pytest
+
+from hansa import keys, manifest
+from hansa.errors import Denied
+from hansa.manifest import AuditEntry, AuditHead, GlobalManifest, Refusal
+from hansa_server import audit
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_server.audited import check, flipped, forge_merge, make_run, rewrite
+from tests.unit.hansa_server.rounds import PREFIX, Round, full_round, kill_before_write
+
+KINDS = [
+    pytest.param("federation.json", {}, id="the owner"),
+    pytest.param("audit/00000001.json", {}, id="an entry"),
+    pytest.param("audit/00000003.json", {}, id="the last entry"),
+    pytest.param("global/00002/manifest.json", {}, id="a global manifest"),
+    pytest.param("global/00002/adapter_model.safetensors", {}, id="a global adapter"),
+    pytest.param("global/00002/adapter_config.json", {}, id="its config"),
+    pytest.param(
+        "global/00002/server_state.safetensors", {"strategy": "fedavgm"}, id="a server's state"
+    ),
+    pytest.param("updates/maze/00002/manifest.json", {}, id="an update's manifest"),
+    pytest.param("updates/maze/00002/adapter_model.safetensors", {}, id="an update"),
+    pytest.param(
+        "updates/maze/00002/moments.safetensors", {"strategy": "regmean"}, id="its moments"
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "aggregation",
+    [
+        pytest.param({}, id="mean"),
+        pytest.param({"strategy": "fedavgm"}, id="with a server's state"),
+        pytest.param({"strategy": "fedex"}, id="with a frozen part"),
+        pytest.param({"strategy": "regmean"}, id="with moments"),
+        pytest.param({"strategy": "weighted-mean"}, id="with weights"),
+        pytest.param({"step": "auto"}, id="with a step that fits itself"),
+    ],
+)
+def test_a_sound_run_is_equal_round_by_round(aggregation, tmp_path):
+    store = make_run(3, refused=True, **aggregation)
+    found = check(store, tmp_path)
+    assert {r: f.verdict for r, f in found.items()} == dict.fromkeys((1, 2, 3), "equal"), found
+    assert [len(f.merged) for f in found.values()] == [3, 2, 3]
+    assert found[2].refused == ["maze (not-finite)"]
+
+
+def test_an_audit_writes_nothing(tmp_path):
+    store = make_run(2)
+    before, written = dict(store.objects), len(store.written)
+    check(store, tmp_path)
+    assert (store.objects, len(store.written)) == (before, written)
+
+
+@pytest.mark.parametrize("name, aggregation", KINDS)
+def test_one_flipped_bit_of_any_object_is_found_and_named(name, aggregation, tmp_path):
+    sound = make_run(3, **aggregation)
+    data = sound.objects[f"{PREFIX}/{name}"]
+    dice = random.Random(name)
+    for at in sorted({0, len(data) - 1, *(dice.randrange(len(data)) for _ in range(12))}):
+        store = MemoryStore()
+        store.objects = {**sound.objects, f"{PREFIX}/{name}": flipped(data, at)}
+        found = check(store, tmp_path)
+        wrong = [text for each in found.values() for text in each.wrong]
+        assert any(f"{PREFIX}/{name}" in text for text in wrong), (at, found)
+
+
+def test_an_entry_that_was_dropped_is_missed(tmp_path):
+    for dropped in (1, 2):
+        store = make_run(3)
+        del store.objects[keys.audit_entry(PREFIX, dropped)]
+        found = check(store, tmp_path)
+        assert found[dropped].verdict == "differs"
+        assert any("is missing" in text for text in found[dropped].wrong)
+
+
+def test_the_newest_entry_that_was_dropped_leaves_its_round_unchecked(tmp_path):
+    store = make_run(3)
+    del store.objects[keys.audit_entry(PREFIX, 3)]
+    found = check(store, tmp_path)
+    assert found[3].verdict == "cannot be"
+    assert "no entry" in found[3].unknown[0]
+
+
+def test_the_newest_entry_that_a_silo_has_seen_cannot_be_dropped(tmp_path):
+    store = make_run(3)
+    late = Round(number=4, store=store)
+    raw = store.objects[keys.audit_entry(PREFIX, 3)]
+    late.send("maze", late.trained(1), audit={"round": 3, "sha256": manifest.sha256(raw)})
+    del store.objects[keys.audit_entry(PREFIX, 3)]
+    found = check(store, tmp_path)
+    assert found[3].verdict == "differs"
+    assert any("maze saw in round 4" in text for text in found[3].wrong)
+
+
+def test_swapped_entries_are_found(tmp_path):
+    store = make_run(3)
+    one, two = (keys.audit_entry(PREFIX, n) for n in (1, 2))
+    store.objects[one], store.objects[two] = store.objects[two], store.objects[one]
+    found = check(store, tmp_path)
+    assert (found[1].verdict, found[2].verdict) == ("differs", "differs")
+    assert f"{one}: is the entry of round 2" in found[1].wrong
+
+
+def test_a_log_that_was_rewritten_as_a_whole_is_not_what_silos_saw(tmp_path):
+    store = make_run(3)
+    rewrite(store, 1, made_with={"numpy": "0"})
+    for round_ in (2, 3):
+        raw = store.objects[keys.audit_entry(PREFIX, round_ - 1)]
+        rewrite(store, round_, previous=AuditHead(round=round_ - 1, sha256=manifest.sha256(raw)))
+    found = check(store, tmp_path)
+    assert [f.verdict for f in found.values()] == ["differs", "differs", "equal"]
+    assert any("babyai saw in round 2" in text for text in found[1].wrong)
+    assert any("babyai saw in round 3" in text for text in found[2].wrong)
+
+
+def test_another_merge_than_that_of_the_updates_is_told_by_its_first_tensor(tmp_path):
+    store = make_run(3)
+    name = forge_merge(store, 3)
+    found = check(store, tmp_path)
+    assert [f.verdict for f in found.values()] == ["equal", "equal", "differs"]
+    assert f"tensor {name} differs by up to" in found[3].wrong[0]
+
+
+def test_bytes_of_another_version_cannot_be_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(audit.np, "__version__", "0.0.1")
+    store = make_run(2)
+    forge_merge(store, 2)
+    monkeypatch.undo()
+    found = check(store, tmp_path)
+    assert found[1].verdict == "equal"
+    assert found[2].verdict == "cannot be"
+    assert "numpy 0.0.1" in found[2].unknown[0]
+
+
+def test_a_member_that_was_left_out_is_found(tmp_path):
+    store = make_run(2)
+    entry = AuditEntry.model_validate_json(store.objects[keys.audit_entry(PREFIX, 2)])
+    rewrite(store, 2, members=[m for m in entry.members if m.environment != "maze"])
+    assert "members is not what the entry says" in check(store, tmp_path)[2].wrong[0]
+
+
+def test_a_refusal_without_a_reason_is_found(tmp_path):
+    """The aggregator says that maze's update was broken, and merges the others alone."""
+    store = make_run(1)
+    lie = [Refusal(environment="maze", reason="not-finite")]
+    key = keys.global_folder(PREFIX, 1) + keys.MANIFEST
+    made = GlobalManifest.model_validate_json(store.objects[key])
+    members = [m for m in made.members if m.environment != "maze"]
+    made = made.model_copy(update={"refused": lie, "members": members})
+    store.objects[key] = manifest.canonical(made.to_json())
+    rewrite(store, 1, refused=lie, result=manifest.sha256(store.objects[key]))
+    found = check(store, tmp_path)
+    assert found[1].wrong == ["the gate says passed of maze's update, the entry not-finite"]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "adapter_model.safetensors"])
+def test_what_was_deleted_cannot_be_checked(name, tmp_path):
+    store = make_run(2)
+    del store.objects[f"{PREFIX}/updates/maze/00001/{name}"]
+    found = check(store, tmp_path)
+    assert [f.verdict for f in found.values()] == ["cannot be", "equal"]
+    assert f"updates/maze/00001/{name}" in found[1].unknown[0]
+
+
+def test_what_may_not_be_read_cannot_be_checked(tmp_path, monkeypatch):
+    store = make_run(1)
+    size = store.size
+
+    def deny(key: str) -> int:
+        if "/updates/maze/" in key:
+            raise Denied(f"{key}: access denied")
+        return size(key)
+
+    monkeypatch.setattr(store, "size", deny)
+    assert check(store, tmp_path)[1].unknown == [
+        f"{PREFIX}/updates/maze/00001/manifest.json: access denied"
+    ]
+
+
+def test_rounds_of_before_the_log_cannot_be_checked_and_later_ones_can(tmp_path):
+    found = check(make_run(4, unlogged=2), tmp_path)
+    assert [f.verdict for f in found.values()] == ["cannot be", "cannot be", "equal", "equal"]
+    assert "no entry of the audit log names it" in found[1].unknown[0]
+
+
+def test_a_round_that_too_few_updates_passed_is_checked_as_well(tmp_path):
+    round_ = full_round(minimum=3)
+    round_.send("maze", b"no adapter")
+    with pytest.raises(Exception, match="2 of 3 updates"):
+        round_.aggregate()
+    found = check(round_.store, tmp_path)
+    assert (found[1].verdict, found[1].failed) == ("equal", True)
+    rewrite(round_.store, 1, minimum=2)
+    assert "now enough do" in check(round_.store, tmp_path)[1].wrong[0]
+
+
+@pytest.mark.parametrize("write", range(5))
+def test_a_round_whose_aggregator_was_killed_is_equal(write, tmp_path):
+    round_ = full_round()
+    kill_before_write(round_, write)
+    round_.aggregate()
+    found = check(round_.store, tmp_path)
+    assert {r: f.verdict for r, f in found.items()} == {1: "equal"}
+
+
+def test_one_round_is_looked_into_alone(tmp_path):
+    store = make_run(3)
+    store.objects[keys.federation(PREFIX)] = b"{}"
+    store.read.clear()
+    found = check(store, tmp_path, only=2)
+    assert list(found) == [2]
+    assert not [key for key in store.read if "/updates/" in key and "/00003/" in key]
+
+
+@pytest.mark.slow
+def test_fifty_rounds_take_less_than_ten_seconds(tmp_path):
+    store = make_run(50)
+    began = time.process_time()
+    found = check(store, tmp_path)
+    assert time.process_time() - began < 10
+    assert {f.verdict for f in found.values()} == {"equal"}
+    assert len(found) == 50
