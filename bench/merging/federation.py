@@ -219,6 +219,8 @@ class Play:
         modules = adapter.target_names(self._shapes)
         with agent.playing(adapter.join(agent.frozen, own.tensors)) as base:
             made = moments.collect(base, modules, [sequences[index] for index in chosen]).damped()
+        if self._given.trace:
+            made = made.of_trace_one()
         rank = self._given.moments_rank
         return made.cut(rank) if rank else made
 

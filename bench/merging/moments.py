@@ -36,6 +36,11 @@ class Moments:
         made = {name: damped(matrix) for name, matrix in self.by_input.items()}
         return Moments(made, self.input_of)
 
+    def of_trace_one(self) -> Moments:
+        """Each divided by its trace."""
+        made = {name: matrix / matrix.diagonal().sum() for name, matrix in self.by_input.items()}
+        return Moments(made, self.input_of)
+
     def cut(self, rank: int) -> Moments:
         """With the largest directions of each, and a flat rest."""
         made = {name: cut(matrix, rank) for name, matrix in self.by_input.items()}

@@ -63,6 +63,11 @@ def read_arguments() -> argparse.Namespace:
         metavar="K",
         help="moments by their K largest directions and a flat rest; absent: whole",
     )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="moments divided by their trace, so that no silo's count more than another's",
+    )
     parser.add_argument("--tasks", type=int, help="held-out tasks of each evaluation")
     parser.add_argument(
         "--split",

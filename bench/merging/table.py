@@ -1,8 +1,10 @@
-"""The table of docs/results.md from the results that question.py left.
+"""A table of docs/results.md from the results that question.py and the product left.
 
-python bench/merging/table.py > docs/results/compare-smollm2-merging.json
+python bench/merging/table.py merging > docs/results/compare-smollm2-merging.json
+python bench/merging/table.py merging-related > docs/results/compare-smollm2-merging-related.json
 """
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -12,20 +14,30 @@ from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Result, Row
 
 RESULTS = Path(__file__).with_name("results")
-COMPARISON = Path(__file__).parents[2] / "examples/04-real-model/merging.yaml"
+EXAMPLES = Path(__file__).parents[2] / "examples/04-real-model"
 FILES = {
-    "regmean": "regmean-capped",
-    "fed-se+auto": "auto-capped",
-    "fedit+regmean": "fedit-regmean-capped",
-    "fedit+auto": "fedit-auto-capped",
-    "local-evolution": "alone-capped",
+    "merging": {
+        "regmean": "product/regmean",
+        "fed-se+auto": "auto-capped",
+        "fedit+regmean": "fedit-regmean-capped",
+        "fedit+auto": "fedit-auto-capped",
+        "local-evolution": "alone-capped",
+    },
+    "merging-related": {
+        "regmean": "related-regmean",
+        "fedit+regmean": "related-fedit-regmean",
+        "local-evolution": "related-alone",
+    },
 }
-"""Which results belong to which method of the comparison."""
+"""Which results belong to which method, by comparison."""
 
 
-def result(run: Run) -> Result:
-    """A run's result, as `hansa compare` would have written it."""
-    document = json.loads((RESULTS / f"{FILES[run.method]}-{run.seed}.json").read_text())
+def result(run: Run, name: str) -> Result:
+    """A run's result, as `hansa compare` would have written it, or has."""
+    text = (RESULTS / f"{name}-{run.seed}.json").read_text()
+    document = json.loads(text)
+    if "rows" in document:
+        return Result.model_validate_json(text)
     rows = [row for measured in document["evaluations"] for row in _rows(run, document, measured)]
     changes = {
         "rows": rows,
@@ -61,10 +73,14 @@ def _tallies(success: float, tasks: int) -> dict[str, list[int]]:
 
 def main() -> None:
     """Print the comparison's data."""
-    wanted = comparison.read(COMPARISON, here=False)
-    data = table.to_data(table.build(wanted, {run.id: result(run) for run in wanted.runs}))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("comparison", choices=tuple(FILES), help="a file of examples/04-real-model")
+    name = parser.parse_args().comparison
+    wanted, files = comparison.read(EXAMPLES / f"{name}.yaml", here=False), FILES[name]
+    made = {run.id: result(run, files[run.method]) for run in wanted.runs}
+    data = table.to_data(table.build(wanted, made))
     for line in data["table"]:
-        line["shares"] = ""  # merged in memory: nothing was sent, and time is no product's
+        line["shares"] = ""  # most were merged in memory, where nothing is sent
     print(json.dumps(data, indent=1))
 
 

@@ -41,14 +41,19 @@ TINY = '{% set r = results("compare-tiny") %}'
 SMOLLM2 = '{% set r = results("compare-smollm2") %}'
 MERGING = '{% set r = results("compare-smollm2-merging") %}'
 RELATED = '{% set r = results("compare-related") %}'
+SMOLLM2_MAZES = '{% set r = results("compare-smollm2-related") %}'
+MERGED_MAZES = '{% set r = results("compare-smollm2-merging-related") %}'
 QUOTED = {
     "README.md": [
-        f'{DEMO}| five different worlds, tiny model | {{{{ r.success("fed-se") }}}} '
+        f'{DEMO}| the demo: five different worlds, tiny model | {{{{ r.success("fed-se") }}}} '
         '| {{ r.success("auto") }} | {{ r.success("alone") }} |',
         f'{RELATED}| five silos with a maze each, tiny model | {{{{ r.success("fed-se") }}}} '
         '| {{ r.success("fed-se+auto+cool") }} | {{ r.success("local-evolution+cool") }} |',
         f'{SMOLLM2}| five different worlds, SmolLM2-135M | {{{{ r.success("fed-se") }}}} '
         f'{MERGING}| {{{{ r.success("regmean") }}}} | {{{{ r.success("local-evolution") }}}} |',
+        SMOLLM2_MAZES + '| five silos with a maze each, SmolLM2-135M | {{ r.success("fed-se") }} '
+        f'{MERGED_MAZES}| {{{{ r.success("regmean") }}}} '
+        '| {{ r.success("local-evolution") }} |',
     ],
     "docs/aggregation.md": [
         TINY + '+{{ r.points("fed-se+step", over="fed-se", places=1) }} points with the tiny model',
@@ -106,9 +111,11 @@ def test_the_readme_judges_in_twelve_lines_and_one_table_of_single_figures() -> 
 
 
 def test_what_the_readme_says_first_is_what_the_intervals_show() -> None:
-    demo, mazes, merging = (
-        results_page.Figures(f"compare-{name}") for name in ("demo", "related", "smollm2-merging")
+    demo, tiny, mazes, merging = (
+        results_page.Figures(f"compare-{name}")
+        for name in ("demo", "tiny", "related", "smollm2-merging")
     )
+    tiny.level("fed-se+auto+cool", "local-evolution+cool")
     demo.better("auto", "alone")
     demo.better("auto", "fed-se")
     mazes.better("fed-se+auto+cool", "local-evolution+cool")
