@@ -122,6 +122,19 @@ def _variable(walk: Walk, value: Any, path: str) -> None:
         walk.refuse(f"{path}.name", got(name), fits)
 
 
+def _variables_of(walk: Walk, value: Any, path: str) -> None:
+    """All entries of a ConfigMap or Secret: their names are not seen here, but for the prefix."""
+    _sidecar_variables(walk, value, path)
+    prefix = value.get("prefix") if isinstance(value, dict) else None
+    mixes = any(
+        not prefix or str(prefix).startswith(own) or own.startswith(str(prefix))
+        for own in RESERVED_VARIABLES
+    )
+    if mixes:
+        fits = "a prefix that keeps its variables from being HANSA_ or AWS_ ones, such as MY_"
+        walk.refuse(f"{path}.prefix", got(prefix) if prefix else "nothing", fits)
+
+
 def _variable_value(walk: Walk, value: Any, path: str) -> None:
     if not isinstance(value, str):  # never shown: it may be a password
         walk.refuse(path, "a value that is no text", "text (put it into quotes)")
@@ -235,12 +248,13 @@ _SOURCE = fields(
         "secretKeyRef": secret_in("name"),
     }
 )
+_sidecar_variables = fields(
+    {"configMapRef": a_mapping, "prefix": some_text, "secretRef": secret_in("name")}
+)
 _sidecar_variable = fields({"name": some_text, "value": _variable_value, "valueFrom": _SOURCE})
 _CONTAINER: dict[str, Shape] = {
     "env": entries(_sidecar_variable),
-    "envFrom": entries(
-        fields({"configMapRef": a_mapping, "prefix": some_text, "secretRef": secret_in("name")})
-    ),
+    "envFrom": entries(_sidecar_variables),
     "image": some_text,
     "imagePullPolicy": some_text,
     "name": some_text,
@@ -256,6 +270,7 @@ _PROGRAM: dict[str, Shape] = {
     "args": _COMMAND,
     "command": _COMMAND,
     "env": entries(_variable),
+    "envFrom": entries(_variables_of),
 }
 _SIDECAR: dict[str, Shape] = {
     **_CONTAINER,

@@ -126,11 +126,15 @@ def _check_one(chosen: dict[str, bool]) -> None:
 
 def _print_manifests(wanted: "Wanted", runs: "list[Run]") -> int:
     """All that have no result yet; applying one again changes nothing."""
+    from hansa.cli.validate import say_consents
     from hansa.compare import cluster
+    from hansa.status import Federation
 
-    for document in cluster.manifests(wanted, runs):
+    documents = cluster.manifests(wanted, runs)
+    for document in documents:
         print("---")
         print(to_yaml(document), end="")
+    say_consents([Federation.model_validate(document) for document in documents])
     if any(not run.kind.trains for run in runs):
         say("the base model is no Federation: its result is read from the others' first evaluation")
     return int(Exit.DONE)

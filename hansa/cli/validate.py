@@ -33,6 +33,7 @@ def validate(
     federation = load(file, here=not cluster)
     if cluster:
         check_for_cluster(federation)
+        say_consents([federation])
     for note in notes(federation):
         say(f"note: {note}")
     if output is Format.TABLE:
@@ -63,6 +64,19 @@ def check_for_cluster(federation: "Federation") -> None:
     )
     sentences = "\n".join(refusal.sentence for refusal in refused)
     raise InputError(sentences, hint=hint if assumed else "")
+
+
+def say_consents(federations: "list[Federation]") -> None:
+    """What the owners of the Secrets that these name have to type, unless they have."""
+    from hansa import consent
+
+    lines = consent.lines(federations)
+    if lines:
+        say(
+            "note: a Secret consents to its use by a key in it; where it has none, its owner types:"
+        )
+    for line in lines:
+        say(f"  {line}")
 
 
 def summary(federation: "Federation") -> str:

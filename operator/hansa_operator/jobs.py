@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hansa import api
+from hansa import api, consent
 from hansa.assignment import (
     ENV_ASSIGNMENT,
     ENV_IMAGE,
@@ -19,6 +19,7 @@ from hansa.podshapes import Refusal
 from hansa.refusals import CLIENT, ca_secret, credentials_secret, stops, too_long
 from hansa.spec import Participation, SecretKey
 from hansa.status import Federation
+from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
 
@@ -30,6 +31,7 @@ SCRATCH_VOLUME = "hansa-scratch"
 CA_VOLUME = "hansa-ca"
 CA_FOLDER = "/etc/hansa/ca"
 CA_FILE = "ca.crt"
+CONSENT_FOLDER = "/etc/hansa/consent"
 CACHE_VOLUME = "model-cache"
 """A volume of this name, the user's or the operator's, keeps base models between Jobs."""
 CACHE_FOLDER = "/var/cache/hansa"
@@ -163,6 +165,8 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if authority:
         volumes.append(_ca_volume(authority))
+    if _consents(request, federation, settings):
+        volumes.append(_consent_volume(request, federation))
     if settings.model_cache_claim and container == CLIENT:
         claim = {"claimName": settings.model_cache_claim}
         volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": claim})
@@ -182,6 +186,9 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
     if ca_secret(federation.spec, request.environment):
         mounts.append({"name": CA_VOLUME, "mountPath": CA_FOLDER, "readOnly": True})
+    if _consents(request, federation, settings):
+        # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
+        mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
     return {
         "name": container,
         "image": settings.client_image if container == CLIENT else settings.server_image,
@@ -235,6 +242,23 @@ def _from_secret(secret: str, key: str, *, optional: bool = False) -> Data:
 def _ca_volume(authority: SecretKey) -> Data:
     items = [{"key": authority.key, "path": CA_FILE}]
     return {"name": CA_VOLUME, "secret": {"secretName": authority.name, "items": items}}
+
+
+def _consents(request: JobRequest, federation: Federation, settings: Settings) -> list[str]:
+    """Secrets whose consent the kubelet has to find before it starts anything."""
+    if settings.secret_consent == "off":  # noqa: S105  # no password
+        return []
+    return consent.secrets(federation.spec, request.environment)
+
+
+def _consent_volume(request: JobRequest, federation: Federation) -> Data:
+    """A volume and no variable: all volumes are there before any container, sidecars included."""
+    key = consent.key(federation.metadata.name, request.environment)
+    sources = [
+        {"secret": {"name": name, "items": [{"key": key, "path": str(index)}]}}
+        for index, name in enumerate(consent.secrets(federation.spec, request.environment))
+    ]
+    return {"name": CONSENT_VOLUME, "projected": {"sources": sources}}
 
 
 def _finished(pod: Data, container: str) -> Data:

@@ -4,9 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hansa import consent
 from hansa.visible import visible
 
 Data = Mapping[str, Any]
+
+CONSENT_VOLUME = "hansa-consent"
+"""Its items are keys by which Secrets let a party use them; the kubelet demands each."""
 
 SHOWN = 500
 """Characters of Kubernetes' own words that a sentence repeats."""
@@ -44,6 +48,9 @@ _NEVER = re.compile(
     r"|references non-existent (secret|config) key|violates PodSecurity|no PriorityClass with name",
     re.IGNORECASE,
 )
+_NO_CONSENT = re.compile(
+    rf"references non-existent secret key: (?P<key>{re.escape(consent.PREFIX)}[a-z0-9.-]+)"
+)
 _MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 _NO_MATCH = re.compile(r"didn't match Pod's node affinity/selector")
 # Kubernetes 1.36 names the taint no more ("taint(s)"): one of a node that starts would look alike.
@@ -61,7 +68,8 @@ def delay(
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled.get("status") == "False":
         return _scheduler_delay(scheduled, cluster_autoscaler)
-    return event_delay(events) or Delay(spare or "its Pod is being prepared")
+    waits = event_delay(events) or Delay(spare or "its Pod is being prepared")
+    return _without_consent(pod, waits) or waits
 
 
 def condition(thing: Data, *types: str) -> Data | None:
@@ -98,6 +106,27 @@ def event_delay(events: Iterable[Data]) -> Delay | None:
     newest = max(warnings, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
     words = clip(newest["message"])
     return Delay(f"{newest.get('reason', 'Warning')}: {words}", bool(_NEVER.search(words)))
+
+
+def _without_consent(pod: Data, waits: Delay) -> Delay | None:
+    """Where the kubelet misses a Secret's consent: what its owner types to give it."""
+    missed = _NO_CONSENT.search(waits.why)
+    if missed is None:
+        return None
+    metadata, volumes = pod.get("metadata") or {}, (pod.get("spec") or {}).get("volumes") or ()
+    sources = [
+        (source.get("secret") or {}).get("name") or ""
+        for volume in volumes
+        if volume.get("name") == CONSENT_VOLUME
+        for source in (volume.get("projected") or {}).get("sources") or ()
+    ]
+    lines = [
+        consent.line(str(metadata.get("namespace") or ""), name, [missed["key"]])
+        for name in sources
+    ]
+    named = " or ".join(sources)
+    why = f"Secret {named} does not consent to this use; its owner consents by: {' ; '.join(lines)}"
+    return Delay(why, forever=True)
 
 
 def _waiting(pod: Data) -> Iterator[tuple[str, Data]]:

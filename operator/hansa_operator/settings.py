@@ -14,6 +14,7 @@ PREFIX = "HANSA_"
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 LogShape = Literal["text", "json"]
+Consent = Literal["required", "off"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,8 @@ class Settings:
     """StorageClasses of its ephemeral volumes."""
     allowed_annotation_domains: tuple[str, ...] = ()
     """Domains of its annotations and labels; those without a domain are free."""
+    secret_consent: Consent = "required"  # noqa: S105  # no password
+    """Whether a Secret that a federation names must hold a key that lets this party use it."""
     world_modules: tuple[str, ...] = ()
     """Modules that options of world `gymnasium` may name; none: what the client's image says."""
     model_cache_claim: str = ""
@@ -157,6 +160,7 @@ KINDS: dict[str, _Kind] = {
     "allowed_csi_drivers": _PATTERNS,
     "allowed_storage_classes": _PATTERNS,
     "allowed_annotation_domains": _PATTERNS,
+    "secret_consent": _choice("required", "off"),
     "world_modules": _list(r"\w+(\.\w+)*(:\w+)?", "Python modules, separated by commas"),
     "model_cache_claim": _OPTIONAL_NAME,
     "cluster_autoscaler": _SWITCH,

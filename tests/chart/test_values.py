@@ -32,6 +32,7 @@ CHANGED: dict[str, Any] = {
         "allowedCsiDrivers": ["secrets-store.csi.k8s.io"],
         "allowedStorageClasses": ["fast-*"],
         "allowedAnnotationDomains": ["*.istio.io"],
+        "secretConsent": False,  # what YAML makes of `off` without quotes
         "worldModules": ["my_package.envs", "other:Env"],
         "modelCacheClaim": "models",
         "clusterAutoscaler": True,
@@ -58,6 +59,7 @@ EXPECTED = Settings(
     allowed_csi_drivers=("secrets-store.csi.k8s.io",),
     allowed_storage_classes=("fast-*",),
     allowed_annotation_domains=("*.istio.io",),
+    secret_consent="off",
     world_modules=("my_package.envs", "other:Env"),
     model_cache_claim="models",
     cluster_autoscaler=True,

@@ -58,6 +58,11 @@ NEVER: dict[str, tuple[dict[str, Any], str]] = {
         {"environments": [{**MAZE, "credentialsSecret": MISSING_KEYS}]},
         'secret "no-such-keys" not found',
     ),
+    "consent": (
+        {"environments": [{**MAZE, "credentialsSecret": {"name": "silent"}}]},
+        "its owner consents by: kubectl -n hansa-waits patch secret silent --type=merge -p "
+        """'{"stringData":{"hansa.consent.maze":"yes"}}'""",
+    ),
     "volume-secret": (
         {
             "environments": [
@@ -93,6 +98,11 @@ NEVER: dict[str, tuple[dict[str, Any], str]] = {
 def hopeless(silo: Hansa) -> Hansa:
     """One federation for each thing that is missing; their start timeout is an hour."""
     patient = {"startTimeoutSeconds": 3600, "retries": 3}
+    keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+    metadata = {"name": "silent", "namespace": NAMESPACE}
+    silo.cluster.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": keys}
+    )
     silo.cluster.apply(
         *(make(name, participation=patient, **fields) for name, (fields, _) in NEVER.items())
     )

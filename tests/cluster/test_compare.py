@@ -62,6 +62,10 @@ def test_a_comparison_on_the_cluster_has_the_figures_of_one_on_this_machine(
     place = make.index("|")
     made = run_hansa(*make[1:place])
     assert made.returncode == 0, made.stderr
+    consents = [line for line in made.stderr.splitlines() if line.startswith("  kubectl ")]
+    assert [SECRET in line for line in consents] == [True]
+    given = hansa.cluster.kubectl(*shlex.split(consents[0])[1:])
+    assert given.returncode == 0, given.stderr
     applied = hansa.cluster.kubectl(*make[place + 2 :], stdin=made.stdout)
     assert applied.returncode == 0, applied.stderr
     assert len(hansa.cluster.kubectl(*look[1:], "-o", "name").stdout.split()) == 3

@@ -105,6 +105,18 @@ def test_a_federation_without_a_store_is_refused_for_a_cluster_alone(
     assert validate(capsys, tmp_path, federation)[0] == 0
 
 
+def test_the_lines_by_which_secrets_consent_are_said_for_a_cluster(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, _, err = validate(capsys, tmp_path, two_silos({}), "--cluster")
+    assert "note: a Secret consents to its use by a key in it" in err
+    for secret, party in (("s3", "aggregator"), ("maze", "maze"), ("wordle", "wordle")):
+        patch = f"""'{{"stringData":{{"hansa.fed.{party}":"yes"}}}}'"""
+        line = f"kubectl -n silos patch secret hansa-{secret} --type=merge -p {patch}"
+        assert f"  {line}\n" in err
+    assert "kubectl" not in validate(capsys, tmp_path, two_silos({}))[2]
+
+
 def test_what_the_operator_takes_is_valid(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

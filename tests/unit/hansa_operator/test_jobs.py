@@ -138,6 +138,49 @@ CASES: dict[str, tuple[Any, Settings, str]] = {
 }
 
 
+def consent_of(job: dict[str, Any]) -> dict[str, str]:
+    """The key that the kubelet demands of each Secret before it starts the Pod."""
+    pod = job["spec"]["template"]["spec"]
+    found = [v for v in pod["volumes"] if v["name"] == "hansa-consent"]
+    mounts = [m for m in container(job)["volumeMounts"] if m["name"] == "hansa-consent"]
+    assert len(found) == len(mounts) == 1, "an unmounted volume is not looked for"
+    assert all(not s["secret"].get("optional") for s in found[0]["projected"]["sources"])
+    return {
+        source["secret"]["name"]: item["key"]
+        for source in found[0]["projected"]["sources"]
+        for item in source["secret"]["items"]
+    }
+
+
+def test_a_pod_starts_only_where_every_secret_consents_to_its_party() -> None:
+    assert consent_of(build_job(FULL, ADMIN)) == {
+        "hansa-maze": "hansa.fed.maze",
+        "minio-tls": "hansa.fed.maze",
+    }
+    assert consent_of(build_job(FULL, ADMIN, role="aggregator")) == {
+        "hansa-s3": "hansa.fed.aggregator",
+        "minio-tls": "hansa.fed.aggregator",
+    }
+
+
+def test_a_sidecar_with_a_secret_waits_for_the_same_consent() -> None:
+    sidecar = {"name": "thief", "image": "x:1", "restartPolicy": "Always"}
+    sidecar["volumeMounts"] = [{"name": "loot", "mountPath": "/loot"}]
+    template = {
+        "spec": {
+            "initContainers": [sidecar],
+            "volumes": [{"name": "loot", "secret": {"secretName": "db-password"}}],
+        }
+    }
+    own = {**MAZE, "credentialsSecret": {"name": "db-password"}, "podTemplate": template}
+    assert consent_of(build_job(make_federation(own))) == {"db-password": "hansa.fed.maze"}
+
+
+def test_no_consent_is_asked_for_without_a_secret_or_where_it_is_switched_off() -> None:
+    without = [build_job(make_federation()), build_job(FULL, replace(ADMIN, secret_consent="off"))]
+    assert all("hansa-consent" not in json.dumps(job) for job in without)
+
+
 def test_modules_that_options_may_name_come_from_the_operator_and_reach_clients_only() -> None:
     settings = Settings(world_modules=("my_package.envs", "other:Env"))
     given = {"name": "HANSA_WORLD_MODULES", "value": "my_package.envs,other:Env"}

@@ -253,6 +253,28 @@ def test_events_tell_what_no_status_shows(uid: str, reason: str, message: str, s
     assert seen.message.startswith(f"{reason}: {message}") or uid == "another"
 
 
+def test_a_secret_that_does_not_consent_is_named_with_the_line_that_consents() -> None:
+    pod = live_pod(waiting("ContainerCreating"))
+    sources = [
+        {"secret": {"name": name, "items": [{"key": "hansa.fed.maze", "path": name}]}}
+        for name in ("db", "tls")
+    ]
+    volume = {"name": "hansa-consent", "projected": {"sources": sources}}
+    pod["spec"] = {**(pod.get("spec") or {}), "volumes": [volume]}
+    pod["metadata"]["namespace"] = "silos"
+    message = (
+        'MountVolume.SetUp failed for volume "hansa-consent" : '
+        "references non-existent secret key: hansa.fed.maze"
+    )
+    seen = see(live_job(), pod, events=[warning(POD_UID, "FailedMount", message)])
+    patch = """--type=merge -p '{"stringData":{"hansa.fed.maze":"yes"}}'"""
+    assert (seen.state, seen.reason) == ("failed", "CannotStart")
+    assert seen.message == (
+        "Secret db or tls does not consent to this use; its owner consents by: "
+        f"kubectl -n silos patch secret db {patch} ; kubectl -n silos patch secret tls {patch}"
+    )
+
+
 def test_a_running_container_is_a_running_job() -> None:
     seen = see(live_job(), live_pod(RUNNING, phase="Running"))
     assert (seen.state, seen.started_at, seen.created_at) == ("running", later(30), NOW)

@@ -151,7 +151,7 @@ def test_the_federations_default_may_name_no_silos_secret() -> None:
 PROGRAM = {
     "image": (client(image="mine:1"), "containers[0].image"),
     "variable": (client(env=[{"name": "PYTHONPATH", "value": "/x"}]), "containers[0].env"),
-    "variables": (client(envFrom=[{"configMapRef": {"name": "c"}}]), "containers[0].envFrom"),
+    "variables": (client(envFrom=[{"prefix": "MY_"}]), "containers[0].envFrom"),
     "folder": (client(workingDir="/x"), "containers[0].workingDir"),
     "mount": (
         client(volumeMounts=[{"name": "v", "mountPath": "/usr/lib"}]),

@@ -36,6 +36,7 @@ def test_nothing_given_means_the_defaults() -> None:
         ("allowed_csi_drivers", "secrets-store.csi.k8s.io", ("secrets-store.csi.k8s.io",)),
         ("allowed_storage_classes", "fast-*", ("fast-*",)),
         ("allowed_annotation_domains", "*.istio.io", ("*.istio.io",)),
+        ("secret_consent", "off", "off"),
         ("world_modules", "my_package.envs, other:Env", ("my_package.envs", "other:Env")),
         ("model_cache_claim", "models", "models"),
         ("cluster_autoscaler", "TRUE", True),

@@ -1,0 +1,53 @@
+"""A Secret's consent to be used: a key in it, which the kubelet demands before a container starts.
+
+Whoever writes a Federation names Secrets; only who may change a Secret can consent. The operator
+reads none of them. Limits: who may create Pods in the namespace can read every Secret there.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable
+
+from hansa.access import AGGREGATOR
+from hansa.refusals import ca_secret, credentials_secret
+from hansa.spec import FederationSpec
+from hansa.status import Federation
+
+PREFIX = "hansa."
+YES = "yes"
+"""What the key holds by the lines that are printed here; only that it is there counts."""
+
+
+def key(federation: str, party: str) -> str:
+    """The key by which a Secret lets a federation's party use it; `party` is empty for the
+    aggregator."""
+    return f"{PREFIX}{federation}.{party or AGGREGATOR}"
+
+
+def secrets(spec: FederationSpec, party: str) -> list[str]:
+    """Secrets that a party's Jobs use because the spec names them."""
+    authority = ca_secret(spec, party)
+    names = (credentials_secret(spec, party), authority.name if authority else "")
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def line(namespace: str, secret: str, keys: Iterable[str]) -> str:
+    """What the owner of a Secret types to consent; safe to paste whatever the names are."""
+    patch = json.dumps({"stringData": dict.fromkeys(keys, YES)}, separators=(",", ":"))
+    where = ["-n", namespace] if namespace else []
+    return shlex.join(["kubectl", *where, "patch", "secret", secret, "--type=merge", "-p", patch])
+
+
+def lines(federations: Iterable[Federation]) -> list[str]:
+    """A line for each Secret that manifests name, with the keys of all their parties.
+
+    A manifest without a namespace is applied to that of the caller, and so is its line.
+    """
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for each in federations:
+        namespace = "" if each.metadata.namespace == "default" else each.metadata.namespace
+        for party in ("", *(environment.name for environment in each.spec.environments)):
+            for secret in secrets(each.spec, party):
+                keys = wanted.setdefault((namespace, secret), [])
+                keys.append(key(each.metadata.name, party))
+    return [line(*place, keys) for place, keys in wanted.items()]

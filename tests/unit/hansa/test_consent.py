@@ -1,0 +1,42 @@
+"""Consent of Secrets: which keys a federation needs, and the lines that give them."""
+
+import json
+import shlex
+
+from hansa import consent
+from hansa.spec import Metadata
+from tests.builders import make_federation
+
+AUTHORITY = {"caSecret": {"name": "tls", "key": "ca.crt"}}
+STORE = {"s3": {"bucket": "bucket", "credentialsSecret": {"name": "all"}, **AUTHORITY}}
+MAZE = {"name": "maze", "world": "maze", "credentialsSecret": {"name": "mine"}}
+
+
+def test_every_party_needs_the_consent_of_its_keys_and_its_authority() -> None:
+    spec = make_federation(storage=STORE, environments=[MAZE]).spec
+    assert consent.secrets(spec, "maze") == ["mine", "tls"]
+    assert consent.secrets(spec, "") == ["all", "tls"]
+    assert consent.key("fed", "maze") == "hansa.fed.maze"
+    assert consent.key("fed", "") == "hansa.fed.aggregator"
+    assert consent.secrets(make_federation().spec, "maze") == []
+
+
+def test_one_line_for_each_secret_gives_all_that_is_needed() -> None:
+    federation = make_federation(storage=STORE, environments=[MAZE])
+    assert consent.lines([federation]) == [
+        "kubectl patch secret all --type=merge -p "
+        """'{"stringData":{"hansa.fed.aggregator":"yes"}}'""",
+        "kubectl patch secret tls --type=merge -p "
+        """'{"stringData":{"hansa.fed.aggregator":"yes","hansa.fed.maze":"yes"}}'""",
+        """kubectl patch secret mine --type=merge -p '{"stringData":{"hansa.fed.maze":"yes"}}'""",
+    ]
+    elsewhere = federation.model_copy(update={"metadata": Metadata(name="b", namespace="silos")})
+    assert len(consent.lines([federation, elsewhere])) == 6
+    assert consent.lines([elsewhere])[0].startswith("kubectl -n silos patch secret all ")
+
+
+def test_a_line_can_be_pasted_whatever_the_names_are() -> None:
+    line = consent.line("ns", "x'; touch /tmp/owned; '", ["hansa.fed.maze"])
+    words = shlex.split(line)
+    assert words[:6] == ["kubectl", "-n", "ns", "patch", "secret", "x'; touch /tmp/owned; '"]
+    assert json.loads(words[-1]) == {"stringData": {"hansa.fed.maze": "yes"}}
