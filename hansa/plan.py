@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from hansa import attempts
+from hansa.accepted import OPTIONS, immutable_changes, immutable_fields
 from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
@@ -17,14 +18,7 @@ from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
 from hansa.policy import apart, deadline, encrypted, guard, options, quorum
 from hansa.rollback import go_back
-from hansa.spec import (
-    MAX_SECONDS,
-    OPTIONS,
-    FederationSpec,
-    Participation,
-    immutable_changes,
-    immutable_fields,
-)
+from hansa.spec import MAX_SECONDS, FederationSpec, Participation
 from hansa.status import (
     CurrentRound,
     FailedRound,

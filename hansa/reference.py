@@ -12,8 +12,9 @@ from functools import cache
 from typing import Any
 
 from hansa import sentences
+from hansa.accepted import immutable_fields
 from hansa.schema import Schema, flat
-from hansa.spec import FederationSpec, immutable_fields
+from hansa.spec import FederationSpec
 from hansa.status import CurrentRound, FederationStatus, RoundEnvironment, RoundSettings
 
 NEVER = "never"

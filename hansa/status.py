@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
+from hansa.accepted import OPTIONS
 from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.manifest import Count, Member, StartAdapter
 from hansa.spec import (
-    OPTIONS,
     Aggregation,
     Evaluation,
     Experience,

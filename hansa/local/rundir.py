@@ -12,12 +12,13 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from hansa.accepted import immutable_changes
 from hansa.api import ANNOTATION_RETRY
 from hansa.attempts import with_fresh_clocks
 from hansa.errors import InputError
 from hansa.jobs import Event
 from hansa.local.changes import settings_changed
-from hansa.spec import Metadata, immutable_changes
+from hansa.spec import Metadata
 from hansa.status import Federation
 
 DEFAULT_ROOT = Path("runs")

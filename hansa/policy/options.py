@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from hansa.accepted import OPTIONS
 from hansa.manifest import fingerprint
-from hansa.spec import OPTIONS, FederationSpec
+from hansa.spec import FederationSpec
 
 
 def digests(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, str]:

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from hansa import reference
+from hansa.accepted import immutable_changes, immutable_fields
 from hansa.cli.explain import explain
 from hansa.cli.main import COMMANDS
 from hansa.crd import RULES, schema
 from hansa.errors import InputError
 from hansa.plan import plan
 from hansa.reference import AT_ONCE, NEVER, NEXT_ROUND, ONLY_GROWS, Entry
-from hansa.spec import FederationSpec, immutable_changes, immutable_fields
+from hansa.spec import FederationSpec
 from hansa.status import Federation
 from tests.builders import NOW, make_federation, with_spec, with_status
 

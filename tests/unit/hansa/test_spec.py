@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from hansa.accepted import immutable_changes, immutable_fields
 from hansa.plan import plan
-from hansa.spec import S3, FederationSpec, differences, immutable_changes, immutable_fields
+from hansa.spec import S3, FederationSpec, differences
 from tests.builders import NOW, make_federation, with_status
 
 

@@ -1,0 +1,65 @@
+"""What status.accepted remembers of a spec: the fields that a run can never change."""
+
+from typing import Any
+
+from hansa.spec import FederationSpec, differences
+from hansa.storage import Storage
+
+OPTIONS = "options"
+"""Where status.accepted has digests of the worlds' options; these may change, and that is told."""
+
+
+def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, Any]:
+    """What a run can never change, as its status remembers it.
+
+    Environments that left stay in it: a name that comes back finds its old experience.
+    """
+    environments = {
+        e.name: {
+            "world": e.world,
+            "experienceStorage": _private_place(e.experience_storage),
+        }
+        for e in spec.environments
+    }
+    return {
+        "seed": spec.seed,
+        "model": spec.model.identity(),
+        "adapter": spec.adapter.to_json(),
+        "storage": _place(spec.storage),
+        "environments": {**accepted.get("environments", {}), **environments},
+        "rounds": spec.rounds,
+    }
+
+
+def _place(storage: Storage | None) -> dict[str, Any]:
+    """Where objects are; the same place may get another address, certificate or key."""
+    return {"s3": {"bucket": storage.s3.bucket, "prefix": storage.s3.prefix}} if storage else {}
+
+
+def _private_place(storage: Storage | None) -> dict[str, Any]:
+    """With its address: whoever redirects it gets the silo's trajectories from then on."""
+    place = _place(storage)
+    if storage:
+        place["s3"]["endpoint"] = storage.s3.endpoint or ""
+    return place
+
+
+def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[str]:
+    """One sentence for each immutable field that differs from what was accepted before."""
+    if not accepted:
+        return []
+    now = immutable_fields(spec, accepted)
+    joined = now["environments"].keys() - accepted["environments"].keys()
+    now["environments"] = {n: e for n, e in now["environments"].items() if n not in joined}
+    return [
+        f"spec.{path}: got {ours}, expected {theirs} or more (rounds only grow)"
+        if path == "rounds"
+        else f"spec.{path}: got {ours}, expected {theirs} (it cannot change after the first round)"
+        for path, theirs, ours in differences({**accepted, OPTIONS: None}, now)
+        if (path != "rounds" or ours < theirs) and not _is_unknown(path, theirs)
+    ]
+
+
+def _is_unknown(path: str, accepted: Any) -> bool:
+    """An address that a status of an older version does not remember."""
+    return path.endswith(".experienceStorage.s3.endpoint") and accepted is None
