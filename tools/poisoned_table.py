@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any
 
 ROWS = Path(__file__).parents[1] / "docs/results/poisoned.json"
+GATE_ROWS = ROWS.with_name("poisoned_gate.json")
 ATTACKS = {
     "honest": "nobody is hostile",
     "flipped": "sign flipped",
@@ -61,7 +62,32 @@ def table(clients: int) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-TABLES = {"five": lambda: table(5), "ten": lambda: table(10)}
+GATE = {
+    ("honest", "default"): "nobody is hostile, `mean`",
+    ("huge", "default"): "values of 1e30, `mean`",
+    ("turned", "default"): "both signs flipped (−A, −B), `mean`",
+    ("honest", "weighted"): "nobody is hostile, `weighted-mean`",
+    ("claims", "weighted"): "sign flipped and 2⁵³ episodes claimed, `weighted-mean`",
+}
+"""What the third table tells, by attack and defence."""
+
+
+def gate_table() -> str:
+    """One line per attack: by a gate that lets it through, and by the gate as it is."""
+    rows = json.loads(GATE_ROWS.read_text())["rows"]
+    lines = [["", "before", "now", "refused now"], ["---"] * 4]
+    for (attack, defence), name in GATE.items():
+        old, new = (
+            [row for row in rows if row["before"] is before and row["attack"] == attack]
+            for before in (True, False)
+        )
+        refused = {key.partition(": ")[2] for row in new for key in row["refused"]}
+        cells = [cell(part, attack, defence) for part in (old, new)]
+        lines.append([name, *cells, ", ".join(f"`{reason}`" for reason in sorted(refused))])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+TABLES = {"five": lambda: table(5), "ten": lambda: table(10), "gate": gate_table}
 
 
 def filled(page: str) -> str:

@@ -53,12 +53,27 @@ def noise(start: Tensors, trained: Tensors, seed: int) -> Tensors:
     return {name: (start[name] + scale * drawn[name]).astype(np.float32) for name in start}
 
 
+def huge(start: Tensors, trained: Tensors, seed: int) -> Tensors:
+    """Numbers still, of the honest signs, and beyond what any sum of weights bears."""
+    return {name: np.copysign(np.float32(1e30), array) for name, array in trained.items()}
+
+
+def turned(start: Tensors, trained: Tensors, seed: int) -> Tensors:
+    """The honest change of the weights to the last bit, by factors that undo those of others."""
+    return {name: -array for name, array in trained.items()}
+
+
 ATTACKS: dict[str, Callable[[Tensors, Tensors, int], Tensors]] = {
     "flipped": flipped,
     "long": long,
     "noise": noise,
     "nan": nan,
+    "huge": huge,
+    "turned": turned,
+    "claims": flipped,
 }
+CLAIMS = "claims"
+"""The attack that also says it has trained on more episodes than there are."""
 
 
 class Hostile:
@@ -97,6 +112,9 @@ class Hostile:
         """Commit it with the norm that an honest update would have."""
         if self._norm:
             update = dataclasses.replace(update, norm=self._norm)
+        if self._norm and os.environ[ENV_ATTACK] == CLAIMS:
+            counts = update.counts.model_copy(update={"kept": 2**53, "succeeded": 2**53})
+            update = dataclasses.replace(update, counts=counts)
         return self._commit(store, told, update)
 
 

@@ -3,6 +3,9 @@
     python bench/poisoned/run.py --out runs/poisoned --results docs/results/poisoned.json
     python tools/poisoned_table.py docs/aggregation.md
 
+bench/README.md has the commands of the table "before and now": --before takes an aggregator whose
+gate lets through what it did before.
+
 One run per cell. Finished cells are kept in the folder: it can be stopped and started again.
 What clients do in the first round depends on no defence: a cell finds it committed in its prefix,
 as after a crash, and goes on from there.
@@ -19,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hostile import ATTACKS, ENV_ATTACK, ENV_HOSTILE
+from hostile import ENV_ATTACK, ENV_HOSTILE
 
 import hansa_client
 from hansa import keys
@@ -35,7 +38,9 @@ from hansa.program import replace
 from hansa.status import Federation
 
 HERE = Path(__file__).parent
-BASE = Path(hansa_client.__file__).parent / "builtin/tiny/model.safetensors"
+BASE = Path(hansa_client.__file__).parent / "models/builtin/tiny/model.safetensors"
+NO_BOUND = 1e300
+"""A ratio that nothing finite exceeds."""
 HONEST = "honest"
 """In place of an attack: everybody does as told."""
 SIZES = {
@@ -49,12 +54,18 @@ def defences(clients: int) -> dict[str, dict[str, Any]]:
     """spec.aggregation of each defence, told how many are hostile."""
     hostile = len(SIZES[clients])
     return {
-        "mean": {"strategy": "mean"},
+        "mean": {"strategy": "mean", "maxNormRatio": NO_BOUND},
         "gate": {"strategy": "mean", "maxNormRatio": 3.0},
-        "trimmed-mean": {"strategy": "trimmed-mean", "trim": hostile / clients},
-        "median": {"strategy": "median"},
-        "multi-krum": {"strategy": "multi-krum", "faulty": hostile},
-        "norm-balanced": {"strategy": "norm-balanced"},
+        "trimmed-mean": {
+            "strategy": "trimmed-mean",
+            "trim": hostile / clients,
+            "maxNormRatio": NO_BOUND,
+        },
+        "median": {"strategy": "median", "maxNormRatio": NO_BOUND},
+        "multi-krum": {"strategy": "multi-krum", "faulty": hostile, "maxNormRatio": NO_BOUND},
+        "norm-balanced": {"strategy": "norm-balanced", "maxNormRatio": NO_BOUND},
+        "default": {"strategy": "mean"},
+        "weighted": {"strategy": "weighted-mean"},
     }
 
 
@@ -66,7 +77,9 @@ def environments(clients: int) -> list[dict[str, Any]]:
     return [{**e, "name": f"{e['name']}-{twin}"} for e in given for twin in "ab"]
 
 
-def manifest(clients: int, defence: str, rounds: int, tasks: int) -> dict[str, Any]:
+def manifest(
+    clients: int, defence: str, rounds: int, tasks: int, before: bool = False
+) -> dict[str, Any]:
     """The demo's federation, smaller; the silos of a world share its tasks, steps and episodes."""
     document: dict[str, Any] = yaml.safe_load(MANIFEST.read_text())
     spec = document["spec"]
@@ -76,8 +89,9 @@ def manifest(clients: int, defence: str, rounds: int, tasks: int) -> dict[str, A
     spec["exploration"] |= {"tasksPerRound": 16 // silos}
     spec["training"] |= {"maxSteps": 16 // silos}
     spec["evaluation"] |= {"tasks": tasks // silos, "everyRounds": 1000}
-    spec["aggregation"] |= {**defences(clients)[defence], "diagnostics": False}
-    spec["participation"] |= {"minimumUpdates": clients - len(SIZES[clients])}
+    aggregation = {"serverStep": 3.0, "diagnostics": False, **defences(clients)[defence]}
+    spec["aggregation"] |= aggregation | ({"maxNormRatio": NO_BOUND} if before else {})
+    spec["participation"] |= {"minimumUpdates": clients - len(SIZES[clients]), "retries": 1}
     spec["environments"] = environments(clients)
     return document
 
@@ -103,8 +117,11 @@ class Quiet:
 class Table:
     """Runs cells one after another, each in a prefix of the same store."""
 
-    def __init__(self, folder: Path, weed: LocalStore, rounds: int, tasks: int) -> None:
+    def __init__(
+        self, folder: Path, weed: LocalStore, rounds: int, tasks: int, before: bool
+    ) -> None:
         self._folder = folder
+        self._before = before
         self._weed = weed
         self._rounds = rounds
         self._tasks = tasks
@@ -113,17 +130,19 @@ class Table:
         """One cell; its row."""
         began = time.monotonic()
         hostile = [] if attack == HONEST else SIZES[clients]
-        document = manifest(clients, defence, self._rounds, self._tasks)
+        document = manifest(clients, defence, self._rounds, self._tasks, self._before)
         document["spec"]["storage"] = {"s3": {**self._weed.s3.to_json(), "prefix": name}}
         names = [e["name"] for e in document["spec"]["environments"]]
-        self.share(f"{clients}-{attack}-mean", name, names)
-        self.share(f"{clients}-{HONEST}-mean", name, [n for n in names if n not in hostile])
+        for other in ("mean", "default"):
+            self.share(f"{clients}-{attack}-{other}", name, names)
+            self.share(f"{clients}-{HONEST}-{other}", name, [n for n in names if n not in hostile])
         status = self.federate(name, document, attack, hostile).status
         measured = [entry for entry in status.history if entry.success]
         row = {
             "clients": clients,
             "attack": attack,
             "defence": defence,
+            "before": self._before,
             "hostile": SIZES[clients],
             "aggregation": document["spec"]["aggregation"],
             "phase": status.phase,
@@ -174,20 +193,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--attacks", nargs="+", default=[HONEST, *ATTACKS])
+    parser.add_argument("--attacks", nargs="+", default=[HONEST, "flipped", "long", "noise", "nan"])
     parser.add_argument("--clients", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--defences", nargs="+", default=list(defences(5)))
+    parser.add_argument("--defences", nargs="+", default=list(defences(5))[:6])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=60, help="per world, over its silos")
+    parser.add_argument("--before", action="store_true", help="with the gate as it was")
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     executor.PROGRAMS |= {"client": "hostile", "evaluate": "hostile"}
+    if given.before:
+        executor.PROGRAMS |= {"aggregator": "lenient"}
     check_same(given)
     asked = itertools.product(given.attacks, given.clients, given.defences)
     with LocalStore(given.out / "store", ()) as weed:
-        table = Table(given.out, weed, given.rounds, given.tasks)
+        table = Table(given.out, weed, given.rounds, given.tasks, given.before)
         for attack, clients, defence in asked:
-            name = f"{clients}-{attack}-{defence}"
+            name = f"{clients}-{attack}-{defence}{'-before' if given.before else ''}"
             done = given.out / f"{name}.json"
             if not done.exists():
                 row = json.dumps(table.measure(name, clients, attack, defence))

@@ -111,7 +111,7 @@ class Members:
 
             def work(name: str) -> tuple[TensorFile, float]:
                 offer, path = self.offers[name], folder / f"{name}.safetensors"
-                gate.check_size(offer.entry, offer.entry.size, data_size(known) + 8 + head)
+                gate.check_size(offer.entry, offer.entry.size, data_size(known) + head)
                 glance = scratch.copy(self._store, self._adapter_key(offer), offer.entry, path)
                 return self._examine(path, ready, glance, head)
 
@@ -128,7 +128,7 @@ class Members:
         """Copy the moments of those whose updates count; most must agree on who reads what."""
         rank = self._assignment.settings.aggregation.moments_rank
         widths, head = moments_of.widths(shapes), 2 * most_head(shapes)
-        limit = moments_of.most_bytes(widths, rank) + 8 + head
+        limit = moments_of.most_bytes(widths, rank) + head
 
         def work(name: str) -> TensorFile:
             entry, path = self.offers[name].manifest.files[keys.MOMENTS], folder / name

@@ -19,7 +19,7 @@ from hansa_operator.reconcile import read
 from hansa_operator.settings import Settings
 from tests.builders import NOW
 from tests.terminal import is_tame
-from tests.unit.hansa_operator.objects import make_federation
+from tests.unit.hansa_operator.objects import live_job, live_pod, make_federation, terminated
 
 KEY = Key("silos", "fed")
 
@@ -203,3 +203,23 @@ def test_an_event_with_half_a_character_is_told_and_steers_no_terminal(
     publisher.tell(make_federation(), events, NOW)
     assert [event["message"] for event in told] == ["\\u001b[2J\\u202e\\ud800", "on"]
     assert all(is_tame(json.dumps(event, ensure_ascii=False)) for event in told)
+
+
+@pytest.mark.parametrize(
+    "words", ["[" * 4000, '{"event":"stopped","message":' + "[" * 900 + "]" * 900 + "}", HOSTILE]
+)
+def test_a_federation_goes_on_whatever_a_pod_said_last(
+    operator: Operator, kube: Kube, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    job = live_job("client", ("Failed", "BackoffLimitExceeded"))
+    pod = live_pod(terminated(42, f"stopped - {words}\n{words}"), phase="Failed")
+    there = {"federations": [kube.federation], "jobs": [job], "pods": [pod]}
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(kube, "list", lambda path, **_: {"items": there[path.split("/")[-1]]})
+    monkeypatch.setattr(kube, "create", lambda path, body, **_: told.append(body) or body)
+    for _ in range(3):
+        pass_over(operator)
+    shown = kube.condition("Progressing")
+    assert (shown["status"], shown["reason"]) == ("False", "TooFewUpdates")
+    assert {"RoundOpened", "JobFailed", "RoundFailed"} <= {event.get("reason") for event in told}
+    assert is_tame(json.dumps([kube.federation, told], ensure_ascii=False))
