@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from hansa import keys, manifest
@@ -18,9 +17,9 @@ from hansa.audit import CannotBe, Differs
 from hansa.errors import Corrupt, Denied, NotFound
 from hansa.manifest import AuditEntry, AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
 from hansa.spec import S3, Model
-from hansa.store.base import ObjectStore
 from hansa.store.documents import MOST_BYTES, parse
 from hansa.tensorfile import short
+from hansa_server.readonce import ReadOnce
 
 Verdict = Literal["equal", "differs", "cannot be"]
 Document = TypeVar("Document", bound=Model)
@@ -68,10 +67,9 @@ Again = Callable[[AuditEntry, GlobalManifest | None], None]
 class Check:
     """One look at a run's store; `silo` looks at the updates of that silo alone."""
 
-    def __init__(self, store: ObjectStore, storage: S3, scratch: Path, silo: str = "") -> None:
+    def __init__(self, store: ReadOnce, storage: S3, silo: str = "") -> None:
         self._store = store
         self._prefix = storage.prefix
-        self._scratch = scratch / "object"
         self._silo = silo
         self._findings: dict[int, Findings] = {}
         self._broken: set[int] = set()
@@ -84,9 +82,17 @@ class Check:
             entry = self.log[round_].entry
             if entry and entry.round == round_:
                 self._check_round(entry, again)
+                self._make_room(round_)
         self._check_rounds_without_entry()
         self._check_other_witnesses()
         return [self._findings[r] for r in sorted(self._findings) if only in (None, r)]
+
+    def _make_room(self, last: int) -> None:
+        """Keep the adapter that the next round starts from, as a rule, and no other file."""
+        self._store.forget(keys.updates_root(self._prefix))
+        for round_ in self.log:
+            if round_ < last:
+                self._store.forget(keys.global_folder(self._prefix, round_))
 
     # -- the chain --------------------------------------------------------------------------------
 
@@ -268,19 +274,23 @@ class Check:
         return self._findings.setdefault(round_, Findings(round=round_))
 
     def _read(self, key: str) -> bytes:
-        size = self._store.size(key)
-        if size > MOST_BYTES:
-            raise Corrupt(f"{key}: got {size} bytes, expected at most {MOST_BYTES}")
-        return self._store.get(key)
+        data = self._store.get_range(key, 0, MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise Corrupt(f"{key}: got more than {MOST_BYTES} bytes, expected no more")
+        return data
 
     def _document(self, kind: type[Document], key: str, sha256: str) -> Document:
+        if manifest.sha256(self._read(key)) != sha256:
+            self._store.forget(key)  # the way here may flip a bit: once more
         data = self._read(key)
         if manifest.sha256(data) != sha256:
             raise Differs(f"{key}: got other bytes than the entry names")
         return parse(kind, key, data)
 
     def _check_file(self, key: str, file: FileEntry) -> None:
-        if self._store.download(key, self._scratch, file.size) != file.sha256:
+        if self._store.digest(key, file.size) != file.sha256:
+            self._store.forget(key)
+        if self._store.digest(key, file.size) != file.sha256:
             raise Differs(f"{key}: got other bytes than its manifest names")
 
     @contextmanager

@@ -93,13 +93,14 @@ class Opened:
 def _check(opened: Opened, silo: str, round_: int | None) -> list[Findings]:
     from functools import partial
 
+    from hansa_server.readonce import ReadOnce
     from hansa_server.recompute import merge_again
     from hansa_server.verify import Check
 
-    store, storage = opened.store, opened.storage
-    again = _retraining(opened, silo) if silo else partial(merge_again, store, storage)
     with TemporaryDirectory(prefix="hansa-") as scratch:
-        return Check(store, storage, Path(scratch), silo).run(again, round_)
+        store = ReadOnce(opened.store, Path(scratch))
+        again = _retraining(opened, silo) if silo else partial(merge_again, store, opened.storage)
+        return Check(store, opened.storage, silo).run(again, round_)
 
 
 def _retraining(opened: Opened, silo: str) -> Again:

@@ -57,6 +57,30 @@ def test_an_audit_writes_nothing(tmp_path):
     assert (store.objects, len(store.written)) == (before, written)
 
 
+def test_each_file_comes_over_the_wire_once_and_no_room_is_kept_for_it(tmp_path):
+    store = make_run(3)
+    store.read.clear()
+    check(store, tmp_path)
+    files = [key for key in store.read if key.endswith((keys.ADAPTER, keys.CONFIG))]
+    assert len(files) == len(set(files)) == 3 * (2 + 3)
+    assert len(list(tmp_path.iterdir())) == 2  # of the last global adapter
+
+
+def test_a_bit_that_flipped_on_the_way_is_read_once_more(tmp_path, monkeypatch):
+    store = make_run(1)
+    get, flips = store.get, [f"{PREFIX}/updates/maze/00001/{keys.ADAPTER}"]
+
+    def flip_once(key: str) -> bytes:
+        if key in flips:
+            flips.remove(key)
+            return flipped(get(key), 99)
+        return get(key)
+
+    monkeypatch.setattr(store, "get", flip_once)
+    assert check(store, tmp_path)[1].verdict == "equal"
+    assert not flips
+
+
 @pytest.mark.parametrize("name, aggregation", KINDS)
 def test_one_flipped_bit_of_any_object_is_found_and_named(name, aggregation, tmp_path):
     sound = make_run(3, **aggregation)
@@ -170,14 +194,14 @@ def test_what_was_deleted_cannot_be_checked(name, tmp_path):
 
 def test_what_may_not_be_read_cannot_be_checked(tmp_path, monkeypatch):
     store = make_run(1)
-    size = store.size
+    get_range = store.get_range
 
-    def deny(key: str) -> int:
+    def deny(key: str, start: int, length: int) -> bytes:
         if "/updates/maze/" in key:
             raise Denied(f"{key}: access denied")
-        return size(key)
+        return get_range(key, start, length)
 
-    monkeypatch.setattr(store, "size", deny)
+    monkeypatch.setattr(store, "get_range", deny)
     assert check(store, tmp_path)[1].unknown == [
         f"{PREFIX}/updates/maze/00001/manifest.json: access denied"
     ]
