@@ -43,16 +43,23 @@ class Quiet(Log):
         pass
 
 
-def find_head(store: ObjectStore, prefix: str, before: int) -> AuditHead | None:
-    """The newest entry of a round before this one; None where there is none yet."""
+def find_rounds(store: ObjectStore, prefix: str) -> list[int]:
+    """Rounds that have an entry, in order."""
     root = keys.audit_root(prefix)
     rounds = [keys.number(root, key) for key in store.list(root)]
-    earlier = [round_ for round_ in rounds if round_ is not None and round_ < before]
+    return sorted({round_ for round_ in rounds if round_ is not None})
+
+
+def find_head(
+    store: ObjectStore, prefix: str, before: int, rounds: list[int] | None = None
+) -> AuditHead | None:
+    """The newest entry of a round before this one; None where there is none yet."""
+    known = find_rounds(store, prefix) if rounds is None else rounds
+    earlier = [round_ for round_ in known if round_ < before]
     if not earlier:
         return None
-    newest = max(earlier)
-    data = store.get(keys.audit_entry(prefix, newest))
-    return AuditHead(round=newest, sha256=manifest.sha256(data))
+    data = store.get(keys.audit_entry(prefix, earlier[-1]))
+    return AuditHead(round=earlier[-1], sha256=manifest.sha256(data))
 
 
 def made_with(**versions: str) -> MadeWith:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from hansa import keys, manifest
-from hansa.audit import CannotBe, Differs
+from hansa.audit import CannotBe, Differs, find_rounds
 from hansa.errors import Corrupt, Denied, NotFound
 from hansa.manifest import AuditEntry, AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
 from hansa.spec import S3, Model
@@ -99,9 +99,7 @@ class Check:
     @cached_property
     def log(self) -> dict[int, Link]:
         """All entries, by the round in their keys."""
-        root = keys.audit_root(self._prefix)
-        rounds = [keys.number(root, key) for key in self._store.list(root)]
-        return {r: self._read_entry(r) for r in sorted({r for r in rounds if r is not None})}
+        return {r: self._read_entry(r) for r in find_rounds(self._store, self._prefix)}
 
     def _read_entry(self, round_: int) -> Link:
         key = keys.audit_entry(self._prefix, round_)
