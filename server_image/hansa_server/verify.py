@@ -7,7 +7,7 @@ has seen stands in the manifests of its updates, and the silo itself can compare
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -84,7 +84,7 @@ class Check:
                 self._check_round(entry, again)
                 self._make_room(round_)
         self._check_rounds_without_entry()
-        self._check_other_witnesses()
+        self._check_other_witnesses(only)
         return [self._findings[r] for r in sorted(self._findings) if only in (None, r)]
 
     def _make_room(self, last: int) -> None:
@@ -214,7 +214,7 @@ class Check:
         folder = keys.update_folder(self._prefix, member.environment, round_)
         with self._noting(findings, unless=is_refused):
             document = self._document(UpdateManifest, folder + keys.MANIFEST, member.manifest)
-            self._check_witness(member.environment, document)
+            self._check_witness(member.environment, round_, document)
             for name, file in document.files.items():
                 with self._noting(findings, unless=is_refused):
                     self._check_file(folder + name, file)
@@ -240,31 +240,38 @@ class Check:
             elif not findings.wrong:
                 findings.unknown.append(f"{key}: no entry of the audit log names it")
 
-    def _check_other_witnesses(self) -> None:
-        """Updates that no entry names saw the log, too: late ones, and those of an open round."""
+    def _check_other_witnesses(self, only: int | None) -> None:
+        """Updates that no entry names saw the log, too: late ones, and those of an open round.
+
+        Where one round is looked into, those of the next round saw its entry.
+        """
         root = keys.updates_root(self._prefix)
         own = keys.update_root(self._prefix, self._silo) if self._silo else root
-        named = {(round_, m.environment) for round_, m in self._members()}
-        for key in self._store.list(own):
-            environment, _, rest = key.removeprefix(root).partition("/")
-            round_ = keys.number("", rest)
-            if not key.endswith(keys.MANIFEST) or round_ is None or (round_, environment) in named:
-                continue
-            try:
-                document = parse(UpdateManifest, key, self._read(key))
-            except (Corrupt, NotFound, Denied):  # nobody counted on it
-                continue
-            self._check_witness(environment, document)
+        next_ = min((r for r in self.log if only is not None and r > only), default=None)
+        done = {(round_, m.environment) for round_, m in self._members() if round_ != next_}
+        with suppress(Denied):  # who may not list them could check no member, and knows it
+            for key in self._store.list(own):
+                environment, _, rest = key.removeprefix(root).partition("/")
+                round_ = keys.number("", rest)
+                if key.endswith(keys.MANIFEST) and round_ and (round_, environment) not in done:
+                    with suppress(Corrupt, NotFound):  # nobody counted on it
+                        document = parse(UpdateManifest, key, self._read(key))
+                        self._check_witness(environment, round_, document)
 
     def _members(self) -> Iterator[tuple[int, Member]]:
         for round_, link in self.log.items():
             for member in link.entry.members if link.entry else ():
                 yield round_, member
 
-    def _check_witness(self, environment: str, document: UpdateManifest) -> None:
-        if document.audit:
-            who = f"{short(environment)} saw in round {document.round}"
-            self._check_head(document.audit, who)
+    def _check_witness(self, environment: str, round_: int, document: UpdateManifest) -> None:
+        """A silo that says what it cannot have seen is named for that, in its own round."""
+        head, who = document.audit, short(environment)
+        if head and head.round < round_:
+            self._check_head(head, f"{who} saw in round {round_}")
+        elif head:
+            self._of(round_).wrong.append(
+                f"{who} names an entry of round {head.round}, a later one"
+            )
 
     # -- reading ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -122,6 +123,37 @@ def test_the_newest_entry_that_a_silo_has_seen_cannot_be_dropped(tmp_path):
     assert any("maze saw in round 4" in text for text in found[3].wrong)
 
 
+def test_a_silo_that_names_an_entry_of_the_future_is_told_of_in_its_own_round(tmp_path):
+    store = make_run(2)
+    late = Round(number=3, store=store)
+    late.send("maze", late.trained(1), audit={"round": 2**53, "sha256": "0" * 64})
+    found = check(store, tmp_path)
+    assert list(found) == [1, 2, 3]
+    assert "maze names an entry of round 9007199254740992" in found[3].wrong[0]
+
+
+def test_one_round_alone_is_compared_with_what_the_next_one_saw(tmp_path):
+    store = make_run(3)
+    rewrite(store, 2, made_with={"numpy": "0"})
+    raw = store.objects[keys.audit_entry(PREFIX, 2)]
+    rewrite(store, 3, previous=AuditHead(round=2, sha256=manifest.sha256(raw)))
+    wrong = check(store, tmp_path, only=2)[2].wrong
+    assert any("babyai saw in round 3" in text for text in wrong)
+
+
+def test_who_may_not_list_updates_checks_what_can_be_read(tmp_path, monkeypatch):
+    store = make_run(1)
+    below = store.list
+
+    def deny(prefix: str) -> Iterator[str]:
+        if prefix.endswith("/updates/"):
+            raise Denied(f"{prefix}: access denied")
+        return below(prefix)
+
+    monkeypatch.setattr(store, "list", deny)
+    assert check(store, tmp_path)[1].verdict == "equal"
+
+
 def test_swapped_entries_are_found(tmp_path):
     store = make_run(3)
     one, two = (keys.audit_entry(PREFIX, n) for n in (1, 2))
@@ -239,7 +271,8 @@ def test_one_round_is_looked_into_alone(tmp_path):
     store.read.clear()
     found = check(store, tmp_path, only=2)
     assert list(found) == [2]
-    assert not [key for key in store.read if "/updates/" in key and "/00003/" in key]
+    files = [key for key in store.read if key.endswith((keys.ADAPTER, keys.CONFIG))]
+    assert not [key for key in files if "/updates/" in key and "/00002/" not in key]
 
 
 @pytest.mark.slow
