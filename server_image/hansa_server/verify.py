@@ -2,11 +2,11 @@
 
 What was changed makes a round differ; what was deleted, or may not be read, leaves it unchecked.
 
-Limits: a log that nobody has seen can be rewritten as a whole by who holds the bucket. What a silo
-has seen stands in the manifests of its updates, and the silo itself can compare those.
+Limits: without signatures, who may write everywhere in the bucket can rewrite the log and what
+silos saw of it together; the rounds that the federation's status still has would then differ.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,8 +67,16 @@ Again = Callable[[AuditEntry, GlobalManifest | None], None]
 class Check:
     """One look at a run's store; `silo` looks at the updates of that silo alone."""
 
-    def __init__(self, store: ReadOnce, storage: S3, silo: str = "") -> None:
+    def __init__(
+        self,
+        store: ReadOnce,
+        storage: S3,
+        silo: str = "",
+        adapters: Mapping[int, str] | None = None,
+    ) -> None:
+        """`adapters`: digests by round as the federation's status has them, outside the store."""
         self._store = store
+        self._adapters = adapters or {}
         self._prefix = storage.prefix
         self._silo = silo
         self._findings: dict[int, Findings] = {}
@@ -84,6 +92,9 @@ class Check:
                 self._check_round(entry, again)
                 self._make_room(round_)
         self._check_rounds_without_entry()
+        for round_ in self._adapters.keys() - self._findings.keys():
+            text = "the federation's status has an adapter of it, and the store has none"
+            self._of(round_).wrong.append(text)
         self._check_other_witnesses(only)
         return [self._findings[r] for r in sorted(self._findings) if only in (None, r)]
 
@@ -185,6 +196,9 @@ class Check:
         with self._noting(findings):
             made = self._document(GlobalManifest, key, entry.result)
             _check_words(entry, made, key)
+            known = self._adapters.get(entry.round)
+            if known and known != made.files[keys.ADAPTER].sha256:
+                raise Differs(f"{key}: names another adapter than the federation's status")
             count = len(findings.wrong) + len(findings.unknown)
             for name, file in made.files.items():
                 with self._noting(findings):
@@ -201,7 +215,7 @@ class Check:
         if not start.round:
             return
         if start.round in self._broken:
-            raise CannotBe(f"its start, the adapter of round {start.round}, is not whole any more")
+            raise CannotBe(f"its start, the adapter of round {start.round}, is not as it was made")
         key = keys.global_folder(self._prefix, start.round) + keys.MANIFEST
         before = parse(GlobalManifest, key, self._read(key))
         if before.files[keys.ADAPTER].sha256 != start.sha256:

@@ -39,11 +39,17 @@ def make_run(
     return store
 
 
-def check(store: MemoryStore, folder: Path, only: int | None = None) -> dict[int, Findings]:
+def check(
+    store: MemoryStore,
+    folder: Path,
+    only: int | None = None,
+    adapters: dict[int, str] | None = None,
+) -> dict[int, Findings]:
     """What an audit finds, by round."""
     storage, kept = Round().assignment().storage, ReadOnce(store, folder)
     again = partial(merge_again, kept, storage)
-    return {found.round: found for found in Check(kept, storage).run(again, only)}
+    check = Check(kept, storage, adapters=adapters)
+    return {found.round: found for found in check.run(again, only)}
 
 
 def flipped(data: bytes, at: int) -> bytes:

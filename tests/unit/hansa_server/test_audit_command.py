@@ -126,6 +126,7 @@ def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
     document = make_federation(storage={"s3": storage.to_json()}).model_dump(
         mode="json", by_alias=True, exclude_none=True
     )
+    document["status"] = {"history": [{"round": 0, "outcome": "base"}, {"round": 1, "adapter": ""}]}
     used = []
 
     def own_store(spec: Any, variables: Any = None) -> MemoryStore:
@@ -148,6 +149,12 @@ def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
     assert ended.value.code == 0, capsys.readouterr()
     assert used == [("http://127.0.0.1:9", key)]
     assert "round 1: equal: " in capsys.readouterr().out
+
+
+def test_what_the_status_says_of_its_rounds_is_compared():
+    history = [{"round": 0, "adapter": ""}, {"round": 1, "adapter": "abc", "new": "field"}]
+    assert audit._adapters({"status": {"history": history}}) == {1: "abc"}
+    assert audit._adapters({}) == {}
 
 
 def test_one_place_is_named(capsys):

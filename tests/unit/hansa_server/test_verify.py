@@ -154,6 +154,21 @@ def test_who_may_not_list_updates_checks_what_can_be_read(tmp_path, monkeypatch)
     assert check(store, tmp_path)[1].verdict == "equal"
 
 
+def test_a_run_that_was_replaced_as_a_whole_is_not_the_one_in_the_status(tmp_path):
+    ours, theirs = make_run(2), make_run(3, step=0.5)
+    adapters = {
+        round_: manifest.sha256(ours.objects[keys.global_folder(PREFIX, round_) + keys.ADAPTER])
+        for round_ in (1, 2)
+    }
+    assert {f.verdict for f in check(ours, tmp_path, adapters=adapters).values()} == {"equal"}
+    found = check(theirs, tmp_path, adapters={**adapters, 4: "0" * 64})
+    assert "names another adapter than the federation's status" in found[1].wrong[0]
+    assert [f.verdict for f in found.values()] == ["differs", "differs", "cannot be", "differs"]
+    assert found[4].wrong == [
+        "the federation's status has an adapter of it, and the store has none"
+    ]
+
+
 def test_swapped_entries_are_found(tmp_path):
     store = make_run(3)
     one, two = (keys.audit_entry(PREFIX, n) for n in (1, 2))
