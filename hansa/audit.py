@@ -79,6 +79,8 @@ def rebuilt(document: dict[str, Any], fingerprint: str) -> Assignment:
         assignment = Assignment.model_validate_json(manifest.canonical(document))
     except ValidationError as error:
         raise CannotBe(f"its settings are another version's: {first_misfit(error)}") from None
+    except (ValueError, RecursionError):
+        raise CannotBe("its settings cannot be written down again") from None
     if manifest.fingerprint(assignment.inputs()) != fingerprint:
         raise CannotBe("its settings are another version's, which means them otherwise")
     return assignment

@@ -209,6 +209,34 @@ def test_bytes_of_another_version_cannot_be_compared(tmp_path, monkeypatch):
     assert "numpy 0.0.1" in found[2].unknown[0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"[" * 5000, id="deep"),
+        pytest.param(b'{"kind":"audit","round":"\\ud800"}', id="no Unicode"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xff" * 9, id="no text"),
+        pytest.param(b" " * (4 * 2**20 + 1), id="long"),
+    ],
+)
+@pytest.mark.parametrize("name", ["audit/00000002.json", "global/00002/manifest.json"])
+def test_whatever_lies_there_ends_no_audit(name, text, tmp_path):
+    store = make_run(2)
+    store.objects[f"{PREFIX}/{name}"] = text
+    found = check(store, tmp_path)
+    assert (found[1].verdict, found[2].verdict) == ("equal", "differs")
+
+
+def test_a_result_without_an_adapter_is_found(tmp_path):
+    store = make_run(2)
+    key = keys.global_folder(PREFIX, 1) + keys.MANIFEST
+    made = GlobalManifest.model_validate_json(store.objects[key])
+    store.objects[key] = manifest.canonical(made.model_copy(update={"files": {}}).to_json())
+    rewrite(store, 1, result=manifest.sha256(store.objects[key]))
+    found = check(store, tmp_path)
+    assert (found[1].verdict, found[2].verdict) == ("differs", "differs")
+
+
 def test_a_member_that_was_left_out_is_found(tmp_path):
     store = make_run(2)
     entry = AuditEntry.model_validate_json(store.objects[keys.audit_entry(PREFIX, 2)])
