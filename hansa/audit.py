@@ -46,8 +46,12 @@ class Quiet(Log):
 def find_rounds(store: ObjectStore, prefix: str) -> list[int]:
     """Rounds that have an entry, in order."""
     root = keys.audit_root(prefix)
-    rounds = [keys.number(root, key) for key in store.list(root)]
-    return sorted({round_ for round_ in rounds if round_ is not None})
+    rounds = {key: keys.number(root, key) for key in store.list(root)}
+    return sorted(
+        number
+        for key, number in rounds.items()
+        if number is not None and key == keys.audit_entry(prefix, number)
+    )
 
 
 def find_head(

@@ -118,8 +118,8 @@ class Check:
         try:
             data = self._read(key)
             entry = parse(AuditEntry, key, data)
-        except NotFound:  # under another spelling of the number: not ours
-            findings.wrong.append(f"{key}: got an entry under another name")
+        except NotFound:
+            findings.wrong.append(f"{key}: was listed, and is gone")
             return Link(entry=None, sha256="")
         except Corrupt as error:
             findings.wrong.append(error.message)
@@ -140,7 +140,7 @@ class Check:
     def _check_link(self, round_: int, entry: AuditEntry, before: int | None) -> None:
         key = keys.audit_entry(self._prefix, round_)
         previous = entry.previous
-        if previous and self._check_head(previous, f"{key} names it as the one before"):
+        if previous and self._check_head(previous, f"{key} follows"):
             if previous.round != before:
                 self._of(round_).wrong.append(
                     f"{key}: follows round {previous.round}, expected {before}"
@@ -153,9 +153,9 @@ class Check:
         key = keys.audit_entry(self._prefix, head.round)
         link = self.log.get(head.round)
         if not link:
-            self._of(head.round).wrong.append(f"{key}: is missing, but {who}")
+            self._of(head.round).wrong.append(f"{key}: is missing: it is what {who}")
         elif link.sha256 != head.sha256:
-            self._of(head.round).wrong.append(f"{key}: is another one than {who}")
+            self._of(head.round).wrong.append(f"{key}: is not what {who}")
         return link is not None
 
     # -- one round --------------------------------------------------------------------------------
