@@ -43,16 +43,27 @@ class Quiet(Log):
         pass
 
 
-def find_head(store: ObjectStore, prefix: str, before: int) -> AuditHead | None:
-    """The newest entry of a round before this one; None where there is none yet."""
+def find_rounds(store: ObjectStore, prefix: str) -> list[int]:
+    """Rounds that have an entry, in order."""
     root = keys.audit_root(prefix)
-    rounds = [keys.number(root, key) for key in store.list(root)]
-    earlier = [round_ for round_ in rounds if round_ is not None and round_ < before]
+    rounds = {key: keys.number(root, key) for key in store.list(root)}
+    return sorted(
+        number
+        for key, number in rounds.items()
+        if number is not None and key == keys.audit_entry(prefix, number)
+    )
+
+
+def find_head(
+    store: ObjectStore, prefix: str, before: int, rounds: list[int] | None = None
+) -> AuditHead | None:
+    """The newest entry of a round before this one; None where there is none yet."""
+    known = find_rounds(store, prefix) if rounds is None else rounds
+    earlier = [round_ for round_ in known if round_ < before]
     if not earlier:
         return None
-    newest = max(earlier)
-    data = store.get(keys.audit_entry(prefix, newest))
-    return AuditHead(round=newest, sha256=manifest.sha256(data))
+    data = store.get(keys.audit_entry(prefix, earlier[-1]))
+    return AuditHead(round=earlier[-1], sha256=manifest.sha256(data))
 
 
 def made_with(**versions: str) -> MadeWith:
@@ -72,6 +83,8 @@ def rebuilt(document: dict[str, Any], fingerprint: str) -> Assignment:
         assignment = Assignment.model_validate_json(manifest.canonical(document))
     except ValidationError as error:
         raise CannotBe(f"its settings are another version's: {first_misfit(error)}") from None
+    except (ValueError, RecursionError):
+        raise CannotBe("its settings cannot be written down again") from None
     if manifest.fingerprint(assignment.inputs()) != fingerprint:
         raise CannotBe("its settings are another version's, which means them otherwise")
     return assignment

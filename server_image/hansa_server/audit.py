@@ -5,6 +5,7 @@ was killed before it wrote one writes the same when it is run again.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,26 +26,36 @@ def made_with() -> MadeWith:
     return audit.made_with(numpy=np.__version__)
 
 
-def find_head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
-    """The entry that this round's follows; asked for first, since without it no round may end."""
-    prefix = assignment.storage.prefix
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where in the log a round's entry belongs."""
+
+    previous: AuditHead | None
+    """The entry before."""
+    is_taken: bool
+    """Whether there is one of this round or a later one: then nothing is put in between."""
+
+
+def find_place(store: ObjectStore, assignment: Assignment) -> Place:
+    """Where the entry will go; asked for first, since without a log no round may end."""
+    prefix, round_ = assignment.storage.prefix, assignment.round
     try:
-        return audit.find_head(store, prefix, assignment.round)
+        rounds = audit.find_rounds(store, prefix)
+        previous = audit.find_head(store, prefix, round_, rounds)
     except Denied as error:
         raise Denied(
             f"{keys.audit_root(prefix)}: {error.message}",
             hint="the aggregator writes an audit log there: print its policy again with "
             "`hansa policy aggregator`",
         ) from None
+    return Place(previous=previous, is_taken=any(each >= round_ for each in rounds))
 
 
-def write_result(
-    store: ObjectStore, assignment: Assignment, previous: AuditHead | None, data: bytes
-) -> None:
+def write_result(store: ObjectStore, assignment: Assignment, place: Place, data: bytes) -> None:
     """The entry of a round whose global manifest is stored."""
     key = keys.global_folder(assignment.storage.prefix, assignment.round) + keys.MANIFEST
     made = parse(GlobalManifest, key, data)
-    entry = _entry(store, assignment, previous, {r.environment: r.reason for r in made.refused})
+    entry = _entry(store, assignment, place, {r.environment: r.reason for r in made.refused})
     facts = {
         "program": made.program,
         "fingerprint": made.fingerprint,
@@ -52,30 +63,30 @@ def write_result(
         "result": manifest.sha256(data),
         "made_with": made.made_with,
     }
-    _write(store, assignment, entry.model_copy(update=facts))
+    _write(store, assignment, place, entry.model_copy(update=facts))
 
 
 def write_failure(
     store: ObjectStore,
     assignment: Assignment,
-    previous: AuditHead | None,
+    place: Place,
     refused: Mapping[str, str],
 ) -> None:
     """The entry of a round in which too few updates passed the gate."""
-    _write(store, assignment, _entry(store, assignment, previous, refused))
+    _write(store, assignment, place, _entry(store, assignment, place, refused))
 
 
 def _entry(
     store: ObjectStore,
     assignment: Assignment,
-    previous: AuditHead | None,
+    place: Place,
     refused: Mapping[str, str],
 ) -> AuditEntry:
     inputs, settings = assignment.inputs(), assignment.settings.to_json()
     return AuditEntry(
         program=hansa.__version__,
         round=assignment.round,
-        previous=previous,
+        previous=place.previous,
         fingerprint=manifest.fingerprint(inputs),
         inputs=inputs,
         settings={name: settings[name] for name in CLIENT_SETTINGS},
@@ -94,10 +105,20 @@ def _owner(store: ObjectStore, prefix: str) -> str | None:
         return None
 
 
-def _write(store: ObjectStore, assignment: Assignment, entry: AuditEntry) -> None:
-    """Put the entry; one that is there already must tell of the same result."""
-    whole = entry.model_copy(update={"sha256": entry.digest()})
+def _write(store: ObjectStore, assignment: Assignment, place: Place, entry: AuditEntry) -> None:
+    """Put the entry; one that is there already must tell of the same result.
+
+    Whoever only finds a committed round again writes nothing. One that is older than the log gets
+    no entry any more: those behind it would not follow it.
+    """
     key = keys.audit_entry(assignment.storage.prefix, assignment.round)
-    stored = put_once(store, key, manifest.canonical(whole.to_json()))
+    if place.is_taken:
+        try:
+            stored = store.get(key)
+        except NotFound:
+            return
+    else:
+        whole = entry.model_copy(update={"sha256": entry.digest()})
+        stored = put_once(store, key, manifest.canonical(whole.to_json()))
     if parse(AuditEntry, key, stored).result != entry.result:
         raise Corrupt(f"{key}: got an entry of another result, expected this round's")

@@ -47,11 +47,11 @@ def aggregate(
     watch = Stopwatch(clock)
     check_assignment(assignment)
     owner = read_owner(store, assignment)
-    previous = audit.find_head(store, assignment)
+    entry = audit.find_place(store, assignment)
     committed = read_committed(store, assignment)
     if committed:
         log.info("already_committed", round=assignment.round)
-        audit.write_result(store, assignment, previous, committed)
+        audit.write_result(store, assignment, entry, committed)
         return report(assignment, committed)
 
     members = Members(store, assignment, log)
@@ -60,7 +60,7 @@ def aggregate(
         try:
             made = compute(store, assignment, owner, members, place, files, watch)
         except TooFewMembers:
-            audit.write_failure(store, assignment, previous, members.refused)
+            audit.write_failure(store, assignment, entry, members.refused)
             raise
         log.info("aggregated", members=len(members.offers), refused=len(members.refused))
         own_prefix(store, assignment, made.base_model)
@@ -68,7 +68,7 @@ def aggregate(
         watch.lap("write")
         document = describe(assignment, members, made, stored, watch.seconds)
     committed = commit(store, assignment, document)
-    audit.write_result(store, assignment, previous, committed)
+    audit.write_result(store, assignment, entry, committed)
     digest = document.files[keys.ADAPTER].sha256
     log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
     return report(assignment, committed)

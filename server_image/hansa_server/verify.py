@@ -2,25 +2,24 @@
 
 What was changed makes a round differ; what was deleted, or may not be read, leaves it unchecked.
 
-Limits: a log that nobody has seen can be rewritten as a whole by who holds the bucket. What a silo
-has seen stands in the manifests of its updates, and the silo itself can compare those.
+Limits: without signatures, who may write everywhere in the bucket can rewrite the log and what
+silos saw of it together; the rounds that the federation's status still has would then differ.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from hansa import keys, manifest
-from hansa.audit import CannotBe, Differs
+from hansa.audit import CannotBe, Differs, find_rounds
 from hansa.errors import Corrupt, Denied, NotFound
 from hansa.manifest import AuditEntry, AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
 from hansa.spec import S3, Model
-from hansa.store.base import ObjectStore
 from hansa.store.documents import MOST_BYTES, parse
 from hansa.tensorfile import short
+from hansa_server.readonce import ReadOnce
 
 Verdict = Literal["equal", "differs", "cannot be"]
 Document = TypeVar("Document", bound=Model)
@@ -68,10 +67,17 @@ Again = Callable[[AuditEntry, GlobalManifest | None], None]
 class Check:
     """One look at a run's store; `silo` looks at the updates of that silo alone."""
 
-    def __init__(self, store: ObjectStore, storage: S3, scratch: Path, silo: str = "") -> None:
+    def __init__(
+        self,
+        store: ReadOnce,
+        storage: S3,
+        silo: str = "",
+        adapters: Mapping[int, str] | None = None,
+    ) -> None:
+        """`adapters`: digests by round as the federation's status has them, outside the store."""
         self._store = store
+        self._adapters = adapters or {}
         self._prefix = storage.prefix
-        self._scratch = scratch / "object"
         self._silo = silo
         self._findings: dict[int, Findings] = {}
         self._broken: set[int] = set()
@@ -84,18 +90,27 @@ class Check:
             entry = self.log[round_].entry
             if entry and entry.round == round_:
                 self._check_round(entry, again)
+                self._make_room(round_)
         self._check_rounds_without_entry()
-        self._check_other_witnesses()
+        for round_ in self._adapters.keys() - self._findings.keys():
+            text = "the federation's status has an adapter of it, and the store has none"
+            self._of(round_).wrong.append(text)
+        self._check_other_witnesses(only)
         return [self._findings[r] for r in sorted(self._findings) if only in (None, r)]
+
+    def _make_room(self, last: int) -> None:
+        """Keep the adapter that the next round starts from, as a rule, and no other file."""
+        self._store.forget(keys.updates_root(self._prefix))
+        for round_ in self.log:
+            if round_ < last:
+                self._store.forget(keys.global_folder(self._prefix, round_))
 
     # -- the chain --------------------------------------------------------------------------------
 
     @cached_property
     def log(self) -> dict[int, Link]:
         """All entries, by the round in their keys."""
-        root = keys.audit_root(self._prefix)
-        rounds = [keys.number(root, key) for key in self._store.list(root)]
-        return {r: self._read_entry(r) for r in sorted({r for r in rounds if r is not None})}
+        return {r: self._read_entry(r) for r in find_rounds(self._store, self._prefix)}
 
     def _read_entry(self, round_: int) -> Link:
         key = keys.audit_entry(self._prefix, round_)
@@ -103,14 +118,13 @@ class Check:
         try:
             data = self._read(key)
             entry = parse(AuditEntry, key, data)
-        except NotFound:  # under another spelling of the number: not ours
-            findings.wrong.append(f"{key}: got an entry under another name")
+        except NotFound:
+            findings.wrong.append(f"{key}: was listed, and is gone")
             return Link(entry=None, sha256="")
         except Corrupt as error:
             findings.wrong.append(error.message)
             return Link(entry=None, sha256=manifest.sha256(data))
-        is_whole = entry.sha256 == entry.digest()
-        if not is_whole or manifest.fingerprint(entry.inputs) != entry.fingerprint:
+        if not _is_whole(entry):
             findings.wrong.append(f"{key}: its digest is not that of what it says")
         if entry.round != round_:
             findings.wrong.append(f"{key}: is the entry of round {entry.round}")
@@ -126,7 +140,7 @@ class Check:
     def _check_link(self, round_: int, entry: AuditEntry, before: int | None) -> None:
         key = keys.audit_entry(self._prefix, round_)
         previous = entry.previous
-        if previous and self._check_head(previous, f"{key} names it as the one before"):
+        if previous and self._check_head(previous, f"{key} follows"):
             if previous.round != before:
                 self._of(round_).wrong.append(
                     f"{key}: follows round {previous.round}, expected {before}"
@@ -139,9 +153,9 @@ class Check:
         key = keys.audit_entry(self._prefix, head.round)
         link = self.log.get(head.round)
         if not link:
-            self._of(head.round).wrong.append(f"{key}: is missing, but {who}")
+            self._of(head.round).wrong.append(f"{key}: is missing: it is what {who}")
         elif link.sha256 != head.sha256:
-            self._of(head.round).wrong.append(f"{key}: is another one than {who}")
+            self._of(head.round).wrong.append(f"{key}: is not what {who}")
         return link is not None
 
     # -- one round --------------------------------------------------------------------------------
@@ -181,6 +195,9 @@ class Check:
         with self._noting(findings):
             made = self._document(GlobalManifest, key, entry.result)
             _check_words(entry, made, key)
+            known = self._adapters.get(entry.round)
+            if known and known != _adapter(made):
+                raise Differs(f"{key}: names another adapter than the federation's status")
             count = len(findings.wrong) + len(findings.unknown)
             for name, file in made.files.items():
                 with self._noting(findings):
@@ -197,10 +214,10 @@ class Check:
         if not start.round:
             return
         if start.round in self._broken:
-            raise CannotBe(f"its start, the adapter of round {start.round}, is not whole any more")
+            raise CannotBe(f"its start, the adapter of round {start.round}, is not as it was made")
         key = keys.global_folder(self._prefix, start.round) + keys.MANIFEST
         before = parse(GlobalManifest, key, self._read(key))
-        if before.files[keys.ADAPTER].sha256 != start.sha256:
+        if _adapter(before) != start.sha256:
             raise Differs(f"its start is another adapter than that of round {start.round}")
 
     def _check_update(
@@ -210,7 +227,7 @@ class Check:
         folder = keys.update_folder(self._prefix, member.environment, round_)
         with self._noting(findings, unless=is_refused):
             document = self._document(UpdateManifest, folder + keys.MANIFEST, member.manifest)
-            self._check_witness(member.environment, document)
+            self._check_witness(member.environment, round_, document)
             for name, file in document.files.items():
                 with self._noting(findings, unless=is_refused):
                     self._check_file(folder + name, file)
@@ -236,31 +253,38 @@ class Check:
             elif not findings.wrong:
                 findings.unknown.append(f"{key}: no entry of the audit log names it")
 
-    def _check_other_witnesses(self) -> None:
-        """Updates that no entry names saw the log, too: late ones, and those of an open round."""
+    def _check_other_witnesses(self, only: int | None) -> None:
+        """Updates that no entry names saw the log, too: late ones, and those of an open round.
+
+        Where one round is looked into, those of the next round saw its entry.
+        """
         root = keys.updates_root(self._prefix)
         own = keys.update_root(self._prefix, self._silo) if self._silo else root
-        named = {(round_, m.environment) for round_, m in self._members()}
-        for key in self._store.list(own):
-            environment, _, rest = key.removeprefix(root).partition("/")
-            round_ = keys.number("", rest)
-            if not key.endswith(keys.MANIFEST) or round_ is None or (round_, environment) in named:
-                continue
-            try:
-                document = parse(UpdateManifest, key, self._read(key))
-            except (Corrupt, NotFound, Denied):  # nobody counted on it
-                continue
-            self._check_witness(environment, document)
+        next_ = min((r for r in self.log if only is not None and r > only), default=None)
+        done = {(round_, m.environment) for round_, m in self._members() if round_ != next_}
+        with suppress(Denied):  # who may not list them could check no member, and knows it
+            for key in self._store.list(own):
+                environment, _, rest = key.removeprefix(root).partition("/")
+                round_ = keys.number("", rest)
+                if key.endswith(keys.MANIFEST) and round_ and (round_, environment) not in done:
+                    with suppress(Corrupt, NotFound):  # nobody counted on it
+                        document = parse(UpdateManifest, key, self._read(key))
+                        self._check_witness(environment, round_, document)
 
     def _members(self) -> Iterator[tuple[int, Member]]:
         for round_, link in self.log.items():
             for member in link.entry.members if link.entry else ():
                 yield round_, member
 
-    def _check_witness(self, environment: str, document: UpdateManifest) -> None:
-        if document.audit:
-            who = f"{short(environment)} saw in round {document.round}"
-            self._check_head(document.audit, who)
+    def _check_witness(self, environment: str, round_: int, document: UpdateManifest) -> None:
+        """A silo that says what it cannot have seen is named for that, in its own round."""
+        head, who = document.audit, short(environment)
+        if head and head.round < round_:
+            self._check_head(head, f"{who} saw in round {round_}")
+        elif head:
+            self._of(round_).wrong.append(
+                f"{who} names an entry of round {head.round}, a later one"
+            )
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -268,19 +292,23 @@ class Check:
         return self._findings.setdefault(round_, Findings(round=round_))
 
     def _read(self, key: str) -> bytes:
-        size = self._store.size(key)
-        if size > MOST_BYTES:
-            raise Corrupt(f"{key}: got {size} bytes, expected at most {MOST_BYTES}")
-        return self._store.get(key)
+        data = self._store.get_range(key, 0, MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise Corrupt(f"{key}: got more than {MOST_BYTES} bytes, expected no more")
+        return data
 
     def _document(self, kind: type[Document], key: str, sha256: str) -> Document:
+        if manifest.sha256(self._read(key)) != sha256:
+            self._store.forget(key)  # the way here may flip a bit: once more
         data = self._read(key)
         if manifest.sha256(data) != sha256:
             raise Differs(f"{key}: got other bytes than the entry names")
         return parse(kind, key, data)
 
     def _check_file(self, key: str, file: FileEntry) -> None:
-        if self._store.download(key, self._scratch, file.size) != file.sha256:
+        if self._store.digest(key, file.size) != file.sha256:
+            self._store.forget(key)
+        if self._store.digest(key, file.size) != file.sha256:
             raise Differs(f"{key}: got other bytes than its manifest names")
 
     @contextmanager
@@ -296,6 +324,20 @@ class Check:
                 findings.unknown.append(_visible(error.message))
         except (Denied, CannotBe) as error:
             findings.unknown.append(_visible(str(error)))
+
+
+def _adapter(made: GlobalManifest) -> str:
+    """Digest of the adapter that a manifest names."""
+    return made.files[keys.ADAPTER].sha256 if keys.ADAPTER in made.files else ""
+
+
+def _is_whole(entry: AuditEntry) -> bool:
+    """Whether an entry's digests are those of what it says."""
+    try:
+        is_known = manifest.fingerprint(entry.inputs) == entry.fingerprint
+        return is_known and entry.sha256 == entry.digest()
+    except (ValueError, RecursionError):  # what cannot be written down again was not written by us
+        return False
 
 
 def _visible(text: str) -> str:

@@ -297,6 +297,7 @@ EXPERIENCE = {name: keys.experience_shard(PREFIX, name, 1) for name in ENVIRONME
 UPDATE = {name: keys.update_folder(PREFIX, name, 1) + keys.MANIFEST for name in ENVIRONMENTS}
 EVALUATION = {name: keys.evaluation(PREFIX, name, 1) for name in ENVIRONMENTS}
 GLOBAL = keys.global_folder(PREFIX, 1) + keys.MANIFEST
+AUDIT = keys.audit_entry(PREFIX, 1)
 FEDERATION = keys.federation(PREFIX)
 OUTSIDE = f"{PREFIX}2/global/00001/manifest.json"
 EVERYTHING = [
@@ -304,18 +305,20 @@ EVERYTHING = [
     *UPDATE.values(),
     *EVALUATION.values(),
     GLOBAL,
+    AUDIT,
     FEDERATION,
     OUTSIDE,
 ]
+SHARED = {GLOBAL, AUDIT, FEDERATION}
 MAY_READ = {
-    "maze": {GLOBAL, FEDERATION, EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
-    "maze2": {GLOBAL, FEDERATION, EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
-    access.AGGREGATOR: {GLOBAL, FEDERATION, *UPDATE.values()},
+    "maze": {*SHARED, EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
+    "maze2": {*SHARED, EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
+    access.AGGREGATOR: {*SHARED, *UPDATE.values()},
 }
 MAY_WRITE = {
     "maze": {EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
     "maze2": {EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
-    access.AGGREGATOR: {GLOBAL, FEDERATION},
+    access.AGGREGATOR: SHARED,
 }
 IDENTITIES = list(MAY_READ)
 

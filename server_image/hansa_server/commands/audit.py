@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,6 +86,8 @@ class Opened:
     """Place of its exchange."""
     store: ObjectStore
     """The exchange, as it is read from here."""
+    adapters: dict[int, str] = field(default_factory=dict)
+    """Digests of adapters by round, as far as the status still has them."""
     variables: dict[str, str] | None = None
     """Credentials that were given; None: the usual AWS chain's, or the run's own."""
 
@@ -93,13 +95,14 @@ class Opened:
 def _check(opened: Opened, silo: str, round_: int | None) -> list[Findings]:
     from functools import partial
 
+    from hansa_server.readonce import ReadOnce
     from hansa_server.recompute import merge_again
     from hansa_server.verify import Check
 
-    store, storage = opened.store, opened.storage
-    again = _retraining(opened, silo) if silo else partial(merge_again, store, storage)
     with TemporaryDirectory(prefix="hansa-") as scratch:
-        return Check(store, storage, Path(scratch), silo).run(again, round_)
+        store = ReadOnce(opened.store, Path(scratch))
+        again = _retraining(opened, silo) if silo else partial(merge_again, store, opened.storage)
+        return Check(store, opened.storage, silo, opened.adapters).run(again, round_)
 
 
 def _retraining(opened: Opened, silo: str) -> Again:
@@ -174,12 +177,13 @@ def _open_run(out: Path, credentials: Path | None, silo: str) -> Iterator[Opened
 
     folder = RunDir(out)
     federation = with_storage(folder.load(), folder)
-    variables = _variables(credentials, silo)
+    adapters = {entry.round: entry.adapter for entry in federation.status.history if entry.adapter}
     if not folder.store.exists():
-        yield _own(federation, variables)
+        yield replace(_own(federation, _variables(credentials, silo)), adapters=adapters)
         return
     with open_store(folder.load(), folder) as store:
-        yield Opened(federation=federation, storage=_storage(federation), store=store)
+        storage = _storage(federation)
+        yield Opened(federation=federation, storage=storage, store=store, adapters=adapters)
 
 
 @contextmanager
@@ -197,9 +201,16 @@ def _open_federation(
     storage = _storage(federation)
     check_name(storage)
     try:
-        yield _own(federation, _variables(credentials, silo))
+        opened = _own(federation, _variables(credentials, silo))
+        yield replace(opened, adapters=_adapters(document))
     except Unreachable as error:
         raise Unreachable(error.message, hint=forward_hint(storage)) from error
+
+
+def _adapters(document: dict[str, Any]) -> dict[int, str]:
+    """What the status says of its rounds; a newer operator may say more than we know."""
+    history = (document.get("status") or {}).get("history") or []
+    return {entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")}
 
 
 def _own(federation: Federation, variables: dict[str, str] | None) -> Opened:

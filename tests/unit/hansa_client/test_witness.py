@@ -24,7 +24,8 @@ def test_an_update_carries_the_newest_entry_before_its_round(assign: Assign) -> 
     store = MemoryStore()
     for round_ in (1, 3, 4):
         store.objects[keys.audit_entry("run", round_)] = f"entry {round_}".encode()
-    store.objects[keys.audit_root("run") + "notes.txt"] = b"of somebody"
+    for name in ("notes.txt", "2.json", "00000002/x.json", "00000002.json/x"):
+        store.objects[keys.audit_root("run") + name] = b"of somebody"
     assert sent(store, assign(round=4)).audit == AuditHead(round=3, sha256=sha256(b"entry 3"))
 
 

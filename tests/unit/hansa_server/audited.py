@@ -1,5 +1,6 @@
 """A run of some rounds in a memory store, with its audit log and silos that saw it."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from hansa import adapter, audit, keys, manifest
 from hansa.manifest import AuditEntry, FileEntry, GlobalManifest, StartAdapter
+from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import merge_again
 from hansa_server.verify import Check, Findings
 from tests.memory_store import MemoryStore
@@ -37,14 +39,17 @@ def make_run(
     return store
 
 
-def check(store: MemoryStore, folder: Path, only: int | None = None) -> dict[int, Findings]:
+def check(
+    store: MemoryStore,
+    folder: Path,
+    only: int | None = None,
+    adapters: dict[int, str] | None = None,
+) -> dict[int, Findings]:
     """What an audit finds, by round."""
-    storage = Round().assignment().storage
-
-    def again(entry: AuditEntry, made: Any) -> None:
-        merge_again(store, storage, entry, made)
-
-    return {found.round: found for found in Check(store, storage, folder).run(again, only)}
+    storage, kept = Round().assignment().storage, ReadOnce(store, folder)
+    again = partial(merge_again, kept, storage)
+    check = Check(kept, storage, adapters=adapters)
+    return {found.round: found for found in check.run(again, only)}
 
 
 def flipped(data: bytes, at: int) -> bytes:

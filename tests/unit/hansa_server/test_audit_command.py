@@ -112,6 +112,51 @@ def test_a_silo_that_is_none_is_told(audited):
     assert "--silo: got 'moon', expected " in said
 
 
+@pytest.mark.parametrize(
+    "arguments, key",
+    [
+        pytest.param([], "reader", id="a reader's of the file"),
+        pytest.param(["--silo", "maze"], "own", id="the silo's own"),
+    ],
+)
+def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
+    arguments, key, monkeypatch, tmp_path, capsys
+):
+    storage = Round().assignment().storage.model_copy(update={"endpoint": "http://127.0.0.1:1"})
+    document = make_federation(storage={"s3": storage.to_json()}).model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
+    document["status"] = {"history": [{"round": 0, "outcome": "base"}, {"round": 1, "adapter": ""}]}
+    used = []
+
+    def own_store(spec: Any, variables: Any = None) -> MemoryStore:
+        used.append((spec.storage.s3.endpoint, variables["AWS_ACCESS_KEY_ID"]))
+        return make_run(1)
+
+    class Federations:
+        def get(self, name: str) -> Any:
+            return document
+
+    monkeypatch.setattr("hansa.cli.target.open_federations", lambda *_: Federations())
+    monkeypatch.setattr("hansa.local.loop.own_store", own_store)
+    monkeypatch.setattr(audit, "_retraining", lambda *_: lambda entry, made: None)
+    given = {"default": {"AWS_ACCESS_KEY_ID": "reader"}, "maze": {"AWS_ACCESS_KEY_ID": "own"}}
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps(given))
+    place = ["--endpoint", "http://127.0.0.1:9", "--credentials", str(path)]
+    with pytest.raises(SystemExit) as ended:
+        hansa(["audit", "fed", *place, *arguments])
+    assert ended.value.code == 0, capsys.readouterr()
+    assert used == [("http://127.0.0.1:9", key)]
+    assert "round 1: equal: " in capsys.readouterr().out
+
+
+def test_what_the_status_says_of_its_rounds_is_compared():
+    history = [{"round": 0, "adapter": ""}, {"round": 1, "adapter": "abc", "new": "field"}]
+    assert audit._adapters({"status": {"history": history}}) == {1: "abc"}
+    assert audit._adapters({}) == {}
+
+
 def test_one_place_is_named(capsys):
     with pytest.raises(SystemExit) as ended:
         hansa(["audit"])

@@ -71,6 +71,27 @@ def test_killed_before_its_entry_an_aggregator_writes_the_same_one_when_it_runs_
     assert round_.store.objects[key] == undisturbed.store.objects[key]
 
 
+def test_who_finds_a_committed_round_and_its_entry_tries_to_write_nothing():
+    round_ = full_round()
+    first = round_.aggregate()
+
+    def refuse(key: str) -> None:
+        raise AssertionError(key)
+
+    round_.store.before_put = refuse
+    assert round_.aggregate() == first
+
+
+def test_a_round_of_before_the_log_gets_no_entry_in_front_of_later_ones():
+    first = full_round()
+    second = after(first)
+    del first.store.objects[keys.audit_entry(PREFIX, 1)]
+    second.aggregate()
+    before = dict(first.store.objects)
+    first.aggregate()
+    assert first.store.objects == before
+
+
 def test_an_entry_tells_of_the_build_that_merged_and_not_of_the_one_that_ran_again(monkeypatch):
     monkeypatch.setenv("HANSA_IMAGE", "registry/server@sha256:abc")
     round_ = full_round()

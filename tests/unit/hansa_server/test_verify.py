@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -57,6 +58,30 @@ def test_an_audit_writes_nothing(tmp_path):
     assert (store.objects, len(store.written)) == (before, written)
 
 
+def test_each_file_comes_over_the_wire_once_and_no_room_is_kept_for_it(tmp_path):
+    store = make_run(3)
+    store.read.clear()
+    check(store, tmp_path)
+    files = [key for key in store.read if key.endswith((keys.ADAPTER, keys.CONFIG))]
+    assert len(files) == len(set(files)) == 3 * (2 + 3)
+    assert len(list(tmp_path.iterdir())) == 2  # of the last global adapter
+
+
+def test_a_bit_that_flipped_on_the_way_is_read_once_more(tmp_path, monkeypatch):
+    store = make_run(1)
+    get, flips = store.get, [f"{PREFIX}/updates/maze/00001/{keys.ADAPTER}"]
+
+    def flip_once(key: str) -> bytes:
+        if key in flips:
+            flips.remove(key)
+            return flipped(get(key), 99)
+        return get(key)
+
+    monkeypatch.setattr(store, "get", flip_once)
+    assert check(store, tmp_path)[1].verdict == "equal"
+    assert not flips
+
+
 @pytest.mark.parametrize("name, aggregation", KINDS)
 def test_one_flipped_bit_of_any_object_is_found_and_named(name, aggregation, tmp_path):
     sound = make_run(3, **aggregation)
@@ -96,6 +121,52 @@ def test_the_newest_entry_that_a_silo_has_seen_cannot_be_dropped(tmp_path):
     found = check(store, tmp_path)
     assert found[3].verdict == "differs"
     assert any("maze saw in round 4" in text for text in found[3].wrong)
+
+
+def test_a_silo_that_names_an_entry_of_the_future_is_told_of_in_its_own_round(tmp_path):
+    store = make_run(2)
+    late = Round(number=3, store=store)
+    late.send("maze", late.trained(1), audit={"round": 2**53, "sha256": "0" * 64})
+    found = check(store, tmp_path)
+    assert list(found) == [1, 2, 3]
+    assert "maze names an entry of round 9007199254740992" in found[3].wrong[0]
+
+
+def test_one_round_alone_is_compared_with_what_the_next_one_saw(tmp_path):
+    store = make_run(3)
+    rewrite(store, 2, made_with={"numpy": "0"})
+    raw = store.objects[keys.audit_entry(PREFIX, 2)]
+    rewrite(store, 3, previous=AuditHead(round=2, sha256=manifest.sha256(raw)))
+    wrong = check(store, tmp_path, only=2)[2].wrong
+    assert any("babyai saw in round 3" in text for text in wrong)
+
+
+def test_who_may_not_list_updates_checks_what_can_be_read(tmp_path, monkeypatch):
+    store = make_run(1)
+    below = store.list
+
+    def deny(prefix: str) -> Iterator[str]:
+        if prefix.endswith("/updates/"):
+            raise Denied(f"{prefix}: access denied")
+        return below(prefix)
+
+    monkeypatch.setattr(store, "list", deny)
+    assert check(store, tmp_path)[1].verdict == "equal"
+
+
+def test_a_run_that_was_replaced_as_a_whole_is_not_the_one_in_the_status(tmp_path):
+    ours, theirs = make_run(2), make_run(3, step=0.5)
+    adapters = {
+        round_: manifest.sha256(ours.objects[keys.global_folder(PREFIX, round_) + keys.ADAPTER])
+        for round_ in (1, 2)
+    }
+    assert {f.verdict for f in check(ours, tmp_path, adapters=adapters).values()} == {"equal"}
+    found = check(theirs, tmp_path, adapters={**adapters, 4: "0" * 64})
+    assert "names another adapter than the federation's status" in found[1].wrong[0]
+    assert [f.verdict for f in found.values()] == ["differs", "differs", "cannot be", "differs"]
+    assert found[4].wrong == [
+        "the federation's status has an adapter of it, and the store has none"
+    ]
 
 
 def test_swapped_entries_are_found(tmp_path):
@@ -138,6 +209,34 @@ def test_bytes_of_another_version_cannot_be_compared(tmp_path, monkeypatch):
     assert "numpy 0.0.1" in found[2].unknown[0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"[" * 5000, id="deep"),
+        pytest.param(b'{"kind":"audit","round":"\\ud800"}', id="no Unicode"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xff" * 9, id="no text"),
+        pytest.param(b" " * (4 * 2**20 + 1), id="long"),
+    ],
+)
+@pytest.mark.parametrize("name", ["audit/00000002.json", "global/00002/manifest.json"])
+def test_whatever_lies_there_ends_no_audit(name, text, tmp_path):
+    store = make_run(2)
+    store.objects[f"{PREFIX}/{name}"] = text
+    found = check(store, tmp_path)
+    assert (found[1].verdict, found[2].verdict) == ("equal", "differs")
+
+
+def test_a_result_without_an_adapter_is_found(tmp_path):
+    store = make_run(2)
+    key = keys.global_folder(PREFIX, 1) + keys.MANIFEST
+    made = GlobalManifest.model_validate_json(store.objects[key])
+    store.objects[key] = manifest.canonical(made.model_copy(update={"files": {}}).to_json())
+    rewrite(store, 1, result=manifest.sha256(store.objects[key]))
+    found = check(store, tmp_path)
+    assert (found[1].verdict, found[2].verdict) == ("differs", "differs")
+
+
 def test_a_member_that_was_left_out_is_found(tmp_path):
     store = make_run(2)
     entry = AuditEntry.model_validate_json(store.objects[keys.audit_entry(PREFIX, 2)])
@@ -170,14 +269,14 @@ def test_what_was_deleted_cannot_be_checked(name, tmp_path):
 
 def test_what_may_not_be_read_cannot_be_checked(tmp_path, monkeypatch):
     store = make_run(1)
-    size = store.size
+    get_range = store.get_range
 
-    def deny(key: str) -> int:
+    def deny(key: str, start: int, length: int) -> bytes:
         if "/updates/maze/" in key:
             raise Denied(f"{key}: access denied")
-        return size(key)
+        return get_range(key, start, length)
 
-    monkeypatch.setattr(store, "size", deny)
+    monkeypatch.setattr(store, "get_range", deny)
     assert check(store, tmp_path)[1].unknown == [
         f"{PREFIX}/updates/maze/00001/manifest.json: access denied"
     ]
@@ -215,7 +314,8 @@ def test_one_round_is_looked_into_alone(tmp_path):
     store.read.clear()
     found = check(store, tmp_path, only=2)
     assert list(found) == [2]
-    assert not [key for key in store.read if "/updates/" in key and "/00003/" in key]
+    files = [key for key in store.read if key.endswith((keys.ADAPTER, keys.CONFIG))]
+    assert not [key for key in files if "/updates/" in key and "/00002/" not in key]
 
 
 @pytest.mark.slow

@@ -1,0 +1,111 @@
+"""A store that is read once and never written: what came over the wire is kept on this disk.
+
+An audit looks at an object to check its digest, and once more to merge it again.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hansa.errors import Corrupt, PermanentError
+from hansa.store.base import ObjectStore, Watch
+
+PIECE = 2**20
+"""Bytes of a kept file that are shown at a time."""
+
+
+class Kept(NamedTuple):
+    """An object's file."""
+
+    path: Path
+    """Where it is."""
+    sha256: str
+    """Digest of its bytes."""
+    size: int
+    """Its length."""
+
+
+class ReadOnce:
+    """Another store, as far as it is read; `forget` makes room."""
+
+    def __init__(self, store: ObjectStore, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._folder.mkdir(exist_ok=True)
+        self._numbers = itertools.count()
+        self._files: dict[str, Kept] = {}
+        self._documents: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object."""
+        if key in self._files:
+            return self._files[key].path.read_bytes()
+        if key not in self._documents:
+            self._documents[key] = self._store.get(key)
+        return self._documents[key]
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Some bytes of an object; a document that ends among them is kept."""
+        if key in self._files:
+            with self._files[key].path.open("rb") as file:
+                file.seek(start)
+                return file.read(length)
+        if key in self._documents:
+            return self._documents[key][start : start + length]
+        data = self._store.get_range(key, start, length)
+        if start == 0 and len(data) < length:
+            self._documents[key] = data
+        return data
+
+    def size(self, key: str) -> int:
+        """Length of an object in bytes."""
+        if key in self._files:
+            return self._files[key].size
+        return len(self._documents[key]) if key in self._documents else self._store.size(key)
+
+    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+        """Link an object's file to `path`; the sha256 of its bytes."""
+        kept = self._kept(key, size)
+        path.unlink(missing_ok=True)
+        os.link(kept.path, path)
+        if watch:
+            with kept.path.open("rb") as file:
+                begin = 0
+                while piece := file.read(PIECE):
+                    watch(begin, piece)
+                    begin += len(piece)
+        return kept.sha256
+
+    def digest(self, key: str, size: int) -> str:
+        """The sha256 of an object of that size."""
+        return self._kept(key, size).sha256
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Keys below a prefix, sorted."""
+        return self._store.list(prefix)
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Refused: an audit changes nothing."""
+        raise PermanentError(f"{key}: got something to write, expected only reading")
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Refused: an audit changes nothing."""
+        raise PermanentError(f"{key}: got something to write, expected only reading")
+
+    def forget(self, root: str) -> None:
+        """Give the room of all files below a root back."""
+        for key in [key for key in self._files if key.startswith(root)]:
+            self._files.pop(key).path.unlink()
+        for key in [key for key in self._documents if key.startswith(root)]:
+            del self._documents[key]
+
+    def _kept(self, key: str, size: int) -> Kept:
+        kept = self._files.get(key)
+        if kept is None:
+            path = self._folder / f"{next(self._numbers):08d}"
+            self._files[key] = kept = Kept(path, self._store.download(key, path, size), size)
+        if kept.size != size:
+            raise Corrupt(f"{key}: got {kept.size} bytes, expected {size}")
+        return kept
