@@ -21,6 +21,7 @@ from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import (
+    BY_TASK,
     MEASURED,
     SHARD,
     SHOWN,
@@ -78,7 +79,7 @@ def test_a_round_leaves_data_first_and_its_manifest_last(
 ) -> None:
     store, _ = whole
     files = [UPDATE + name for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
-    assert store.written == [MEASURED, SHOWN, SHARD, *files]
+    assert store.written == [BY_TASK, MEASURED, SHOWN, SHARD, *files]
     document = manifest(store)
     assert document.trained
     assert document.counts.explored == 6
@@ -147,7 +148,8 @@ def test_the_same_assignment_gives_the_same_bytes(
 @pytest.mark.parametrize(
     "at, kept",
     [
-        pytest.param(MEASURED, "", id="before the evaluation"),
+        pytest.param(BY_TASK, "", id="before the evaluation by tasks"),
+        pytest.param(MEASURED, BY_TASK, id="before the evaluation"),
         pytest.param(SHOWN, MEASURED, id="before the demonstrations"),
         pytest.param(SHARD, SHOWN, id="before the shard"),
         pytest.param(UPDATE + keys.ADAPTER, SHARD, id="before the adapter"),
@@ -368,7 +370,7 @@ def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> No
     again = evaluate_only(Silo(told, store, store, logs.get("client")))
     assert first.evaluation == again.evaluation
     assert first.evaluation.episodes == 4
-    assert store.written == [MEASURED]
+    assert store.written == [BY_TASK, MEASURED]
 
 
 def test_a_round_that_is_not_to_be_evaluated_is_not(assign: Assign) -> None:
