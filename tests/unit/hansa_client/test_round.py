@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt
+from hansa.errors import AnotherRun, Corrupt, Diverged
 from hansa.manifest import FederationDocument, canonical, sha256
 from hansa_client.experience.shards import Shards
 from hansa_client.last import evaluate_only
@@ -361,6 +362,19 @@ def test_another_base_model_than_the_owners_is_refused(assign: Assign) -> None:
     store.objects["run/federation.json"] = b"[]"
     with pytest.raises(Corrupt, match=r"^run/federation.json"):
         play(store, assign())
+
+
+def test_an_adapter_that_no_model_survives_ends_as_a_training_that_diverged(
+    whole: tuple[MemoryStore, ClientReport], assign: Assign
+) -> None:
+    """Finite values so large that every logit is none: the exit says so, and no traceback."""
+    made = adapter.decode(whole[0].objects[UPDATE + keys.ADAPTER])
+    ruined = adapter.encode({name: np.full_like(value, 1e30) for name, value in made.items()})
+    store = MemoryStore()
+    store.objects[keys.global_folder("run", 1) + keys.ADAPTER] = ruined
+    told = assign(round=2, start={"round": 1, "sha256": sha256(ruined)})
+    with pytest.raises(Diverged):
+        play(store, told)
 
 
 def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> None:
