@@ -92,6 +92,16 @@ def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
     return f"{experience_root(private_prefix, environment)}{round_:05d}.jsonl.zst"
 
 
+def evaluation_tasks(private_prefix: str, environment: str, adapter_round: int) -> str:
+    """The same evaluation task by task, which is as private as the trajectories."""
+    return f"{experience_root(private_prefix, environment)}evaluations/{adapter_round:05d}.json"
+
+
+def own_evaluation_tasks(private_prefix: str, environment: str, round_: int) -> str:
+    """That of an environment's own update."""
+    return f"{experience_root(private_prefix, environment)}evaluations/{round_:05d}-own.json"
+
+
 def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
     """What the silo serves itself after a round; as private as its trajectories."""
     return f"{experience_root(private_prefix, environment)}personal/{round_:05d}/"

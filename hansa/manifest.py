@@ -306,10 +306,16 @@ class EvaluationDocument(Figures):
     """Sampling temperature; 0 is greedy."""
     broken: Count = 0
     """Episodes dropped since the world failed in them; not among the episodes."""
+    task_count: Count = 0
+    """Distinct tasks."""
+    worth: Annotated[float, Field(ge=0)] | None = None
+    """Independent episodes that these are worth; absent: each task was played once."""
+    greedy_figures: Figures | None = None
+    """The same tasks, played greedily; absent: they were not."""
     tasks: dict[str, Tally] = Field(default_factory=dict)
-    """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    """By task; only older versions wrote this here: it is private (`TaskTallies`)."""
     greedy: dict[str, Tally] = Field(default_factory=dict)
-    """The same tasks, played greedily; empty: they were not."""
+    """As `tasks`."""
     validation: Figures | None = None
     """The same on validation tasks, by which adapters are chosen; absent: none were played."""
     seconds: float = 0.0
@@ -317,10 +323,54 @@ class EvaluationDocument(Figures):
 
     def effective(self) -> float | None:
         """Independent episodes that these are worth; nothing where each task was played once."""
-        counts = [(won, played) for won, played in self.tasks.values()]
-        if all(played <= 1 for _, played in counts):
-            return None
-        return intervals.effective(counts)
+        if self.tasks:
+            return worth(self.tasks)
+        return None if self.worth is None else min(self.worth, float(self.episodes))
+
+
+class TaskTallies(Model):
+    """One evaluation task by task, in the silo's private store: which tasks it can do is its own.
+
+    It is written before the evaluation, whose counts follow from it.
+    """
+
+    kind: Literal["tallies"] = "tallies"
+    """What the document is."""
+    program: str
+    """Version of the program that wrote it."""
+    environment: str
+    """Environment that played."""
+    adapter: StartAdapter
+    """The adapter that was evaluated."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What the result was computed from."""
+    tasks: dict[str, Tally] = Field(default_factory=dict)
+    """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    greedy: dict[str, Tally] = Field(default_factory=dict)
+    """The same tasks, played greedily; empty: they were not."""
+
+    def counts(self) -> dict[str, Any]:
+        """What may leave the silo: the fields of its evaluation that follow from this."""
+        return {
+            **total(self.tasks).model_dump(),
+            "task_count": len(self.tasks),
+            "worth": worth(self.tasks),
+            "greedy_figures": total(self.greedy) if self.greedy else None,
+        }
+
+
+def worth(tasks: dict[str, list[int]]) -> float | None:
+    """Independent episodes that those of tasks are worth; nothing where each was played once."""
+    counts = [(won, played) for won, played in tasks.values()]
+    return None if all(n <= 1 for _, n in counts) else intervals.effective(counts)
+
+
+def total(tasks: dict[str, list[int]]) -> Figures:
+    """Successes and episodes of all tasks."""
+    counts = list(tasks.values())
+    return Figures(episodes=sum(c[1] for c in counts), successes=sum(c[0] for c in counts))
 
 
 class PersonalManifest(Model):
@@ -351,8 +401,7 @@ class PersonalManifest(Model):
 
     def figures(self) -> Figures:
         """Its successes among its episodes of held-out tasks."""
-        counts = list(self.tasks.values())
-        return Figures(episodes=sum(c[1] for c in counts), successes=sum(c[0] for c in counts))
+        return total(self.tasks)
 
 
 def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

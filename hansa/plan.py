@@ -174,7 +174,8 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
         minimum=minimum,
         timed_out=timed_out,
     )
-    if decision == "wait":
+    is_awaited = decision == "fail" and not timed_out and guard.awaits(current, status.history)
+    if decision == "wait" or is_awaited:
         draft.wake(end)
         return status.model_copy(update={"current": current})
     current = attempts.leave_out_the_late(current, timed_out)

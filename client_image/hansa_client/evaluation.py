@@ -1,7 +1,11 @@
-"""Evaluation: how the global adapter does on held-out tasks, written once per adapter."""
+"""Evaluation: how the global adapter does on held-out tasks, written once per adapter.
+
+Counts are for all to read. Which tasks succeeded is the silo's own, and lies with its experience.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -13,6 +17,7 @@ from hansa.manifest import (
     EvaluationDocument,
     Figures,
     StartAdapter,
+    TaskTallies,
     canonical,
     check_same_run,
     fingerprint,
@@ -29,18 +34,38 @@ class Subject:
     """Which adapter."""
     key: str
     """Its document in the exchange."""
+    private_key: str
+    """The same task by task, in the silo's private store."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where an evaluation goes."""
+
+    exchange: ObjectStore
+    """Read by others."""
+    private: ObjectStore
+    """The silo's own."""
 
 
 def of_start(assignment: Assignment) -> Subject:
     """The adapter that the round starts from, which all share."""
-    key = keys.evaluation(assignment.storage.prefix, assignment.environment, assignment.start.round)
-    return Subject(assignment.start, key)
+    name, round_ = assignment.environment, assignment.start.round
+    return Subject(
+        assignment.start,
+        keys.evaluation(assignment.storage.prefix, name, round_),
+        keys.evaluation_tasks(assignment.private_storage.prefix, name, round_),
+    )
 
 
 def of_own(assignment: Assignment, sha256: str) -> Subject:
     """The environment's own update of the round."""
-    key = keys.own_evaluation(assignment.storage.prefix, assignment.environment, assignment.round)
-    return Subject(StartAdapter(round=assignment.round, sha256=sha256), key)
+    name, round_ = assignment.environment, assignment.round
+    return Subject(
+        StartAdapter(round=round_, sha256=sha256),
+        keys.own_evaluation(assignment.storage.prefix, name, round_),
+        keys.own_evaluation_tasks(assignment.private_storage.prefix, name, round_),
+    )
 
 
 def find(store: ObjectStore, assignment: Assignment, subject: Subject) -> EvaluationDocument | None:
@@ -52,8 +77,19 @@ def find(store: ObjectStore, assignment: Assignment, subject: Subject) -> Evalua
     return _parsed(assignment, subject, data)
 
 
+def tallies(
+    private: ObjectStore, assignment: Assignment, subject: Subject, document: EvaluationDocument
+) -> TaskTallies | None:
+    """An evaluation task by task; nothing where the private store has lost it."""
+    try:
+        return _parsed_tallies(assignment, subject, private.get(subject.private_key))
+    except NotFound:
+        own = _tallies(assignment, subject, document.tasks, document.greedy)
+        return own if document.tasks else None  # as older versions wrote it
+
+
 def commit(
-    store: ObjectStore,
+    stores: Stores,
     assignment: Assignment,
     subject: Subject,
     episodes: Sequence[Episode],
@@ -64,23 +100,22 @@ def commit(
     validation: Figures | None = None,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if it drew other tokens."""
-    inputs = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
+    mine = _tallies(assignment, subject, by_task(episodes), greedy or {})
+    first = put_once(stores.private, subject.private_key, canonical(mine.to_json()))
+    kept = _parsed_tallies(assignment, subject, first)
     own = EvaluationDocument(
         program=hansa.__version__,
         environment=assignment.environment,
         adapter=subject.adapter,
-        fingerprint=fingerprint(inputs),
-        inputs=inputs,
+        fingerprint=kept.fingerprint,
+        inputs=kept.inputs,
         temperature=assignment.settings.evaluation.temperature,
-        episodes=len(episodes),
-        successes=sum(episode.success for episode in episodes),
         broken=broken,
-        tasks=by_task(episodes),
-        greedy=greedy or {},
         validation=validation,
         seconds=round(seconds, 3),
+        **kept.counts(),
     )
-    stored = put_once(store, subject.key, canonical(own.to_json()))
+    stored = put_once(stores.exchange, subject.key, canonical(own.to_json()))
     return _parsed(assignment, subject, stored)
 
 
@@ -111,13 +146,48 @@ def by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:
     return tasks
 
 
+def _tallies(
+    assignment: Assignment,
+    subject: Subject,
+    tasks: dict[str, list[int]],
+    greedy: dict[str, list[int]],
+) -> TaskTallies:
+    inputs = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
+    return TaskTallies(
+        program=hansa.__version__,
+        environment=assignment.environment,
+        adapter=subject.adapter,
+        fingerprint=fingerprint(inputs),
+        inputs=inputs,
+        tasks=tasks,
+        greedy=greedy,
+    )
+
+
 def _parsed(assignment: Assignment, subject: Subject, data: bytes) -> EvaluationDocument:
     try:
         document = EvaluationDocument.model_validate_json(data)
     except ValidationError:
         raise Corrupt(f"{subject.key}: expected an evaluation, got something else") from None
-    own = [*assignment.identity(), "environment", "world", "adapter_sha256"]
-    theirs = {name: document.inputs.get(name) for name in own}
-    ours = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
-    check_same_run(assignment.storage.prefix, theirs, {name: ours[name] for name in own})
+    _check_own(assignment, subject, assignment.storage.prefix, document.inputs)
     return document
+
+
+def _parsed_tallies(assignment: Assignment, subject: Subject, data: bytes) -> TaskTallies:
+    try:
+        document = TaskTallies.model_validate_json(data)
+    except ValidationError:
+        where = subject.private_key
+        raise Corrupt(f"{where}: expected an evaluation's tasks, got something else") from None
+    _check_own(assignment, subject, assignment.private_storage.prefix, document.inputs)
+    return document
+
+
+def _check_own(
+    assignment: Assignment, subject: Subject, prefix: str, inputs: dict[str, Any]
+) -> None:
+    """Refuse what another run has measured, or this one of another adapter."""
+    own = [*assignment.identity(), "environment", "world", "adapter_sha256"]
+    theirs = {name: inputs.get(name) for name in own}
+    ours = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
+    check_same_run(prefix, theirs, {name: ours[name] for name in own})

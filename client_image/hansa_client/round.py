@@ -109,7 +109,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
     )
     return evaluations.commit(
-        silo.exchange,
+        evaluations.Stores(silo.exchange, silo.private),
         silo.assignment,
         evaluations.of_start(silo.assignment),
         played.episodes,
@@ -146,7 +146,7 @@ def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDo
         "evaluated_own", episodes=len(played.episodes), successes=played.successes, seconds=seconds
     )
     return evaluations.commit(
-        silo.exchange,
+        evaluations.Stores(silo.exchange, silo.private),
         assignment,
         evaluations.of_own(assignment, committed.adapter),
         played.episodes,

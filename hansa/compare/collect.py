@@ -10,7 +10,13 @@ from hansa.compare import results
 from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Result, Row, Work
 from hansa.errors import Garbled, NotFound
-from hansa.manifest import EvaluationDocument, GlobalManifest, PersonalManifest, UpdateManifest
+from hansa.manifest import (
+    EvaluationDocument,
+    GlobalManifest,
+    PersonalManifest,
+    TaskTallies,
+    UpdateManifest,
+)
 from hansa.policy import apart
 from hansa.policy.apart import NONE
 from hansa.status import FederationStatus
@@ -46,11 +52,27 @@ class Finished:
             if document is None:
                 continue
             _check_author(key, document.environment, name)
-            whose = name if self.is_apart and round_ else ""
-            split = results.by_environment(self._run, document, pooled=self._run.kind.pooled)
-            for environment, (tasks, greedy) in split.items():
-                if environment not in self._run.unseen:
-                    yield results.row(self._run, environment, tasks, round_, whose, greedy)
+            if self._run.kind.pooled:
+                yield from self._pooled_rows(document, round_)
+            else:
+                whose = name if self.is_apart and round_ else ""
+                yield results.row_of(self._run, document, round_, whose)
+
+    def _pooled_rows(self, document: EvaluationDocument, round_: int) -> Iterator[Row]:
+        """Of a pool, which has all worlds: which task is of which, its private place tells."""
+        name = document.environment
+        key = keys.evaluation_tasks(self._prefix, name, round_)
+        tallies = self._read(TaskTallies, key)
+        if tallies is None and not document.tasks:
+            raise Garbled(f"{key}: its tasks are not in the store, so no world has a figure")
+        if tallies is None:  # as older versions wrote it
+            fields = ("program", "environment", "adapter", "fingerprint", "inputs")
+            same = {field: getattr(document, field) for field in (*fields, "tasks", "greedy")}
+            tallies = TaskTallies(**same)
+        _check_author(key, tallies.environment, name)
+        for environment, (tasks, greedy) in results.by_environment(self._run, tallies).items():
+            if environment not in self._run.unseen:
+                yield results.row(self._run, environment, tasks, round_, "", greedy)
 
     def chosen(self, evaluated: int) -> list[PersonalManifest]:
         """What silos serve themselves, where they choose, after the adapter evaluated last."""

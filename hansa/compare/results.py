@@ -10,7 +10,7 @@ from hansa import intervals
 from hansa.base import Model
 from hansa.compare.comparison import Run, Wanted
 from hansa.errors import Garbled, InputError
-from hansa.manifest import Count, EvaluationDocument, canonical
+from hansa.manifest import Count, EvaluationDocument, TaskTallies, canonical
 from hansa.program import replace
 from hansa.spec import FederationSpec, differences
 
@@ -150,25 +150,39 @@ def _share(tasks: Tallies) -> float | None:
     return round(sum(each[0] for each in tasks.values()) / played, 6) if played else None
 
 
-def by_environment(
-    run: Run, document: EvaluationDocument, *, pooled: bool
-) -> dict[str, tuple[Tallies, Tallies]]:
-    """An evaluation's tasks by environment, sampled and greedy; pooled ones carry its name.
+def row_of(run: Run, document: EvaluationDocument, round_: int, of: str = "") -> Row:
+    """A row from an evaluation's counts; one of an older version has them by task."""
+    name, greedy = document.environment, document.greedy_figures
+    if document.tasks:
+        return row(run, name, document.tasks, round_, of, document.greedy)
+    worth = document.effective()
+    episodes = float(document.episodes) if worth is None else worth
+    figure = intervals.of_rate(document.successes / max(1, document.episodes), episodes)
+    empty = row(run, name, {}, round_, of)
+    return empty.model_copy(
+        update={
+            "success": round(figure.value, 6),
+            "tasks": min(document.task_count, document.episodes),
+            "episodes": document.episodes,
+            "effective": round(episodes, 2),
+            "interval": [round(figure.low, 6), round(figure.high, 6)],
+            "greedy": _share({"": [greedy.successes, greedy.episodes]} if greedy else {}),
+        }
+    )
 
-    By the name of who evaluated that is unclear: a silo may be called as the pool is.
-    """
-    if not pooled:
-        return {document.environment: (document.tasks, document.greedy)}
-    sampled, greedy = (_split(run, document, tasks) for tasks in (document.tasks, document.greedy))
+
+def by_environment(run: Run, tallies: TaskTallies) -> dict[str, tuple[Tallies, Tallies]]:
+    """A pool's evaluation by environment, sampled and greedy: its tasks carry their names."""
+    sampled, greedy = (_split(run, tallies, tasks) for tasks in (tallies.tasks, tallies.greedy))
     return {name: (sampled[name], greedy[name]) for name in sampled}
 
 
-def _split(run: Run, document: EvaluationDocument, tasks: Tallies) -> dict[str, Tallies]:
+def _split(run: Run, tallies: TaskTallies, tasks: Tallies) -> dict[str, Tallies]:
     split: dict[str, dict[str, list[int]]] = {e.name: {} for e in run.silos.spec.environments}
     for task, counts in tasks.items():
         name, _, own = task.partition("/")
         if name not in split:
-            raise Garbled(f"evaluation of {document.environment}: tasks: got {task!r}, of no silo")
+            raise Garbled(f"evaluation of {tallies.environment}: tasks: got {task!r}, of no silo")
         split[name][own] = counts
     return dict(split)
 

@@ -19,7 +19,7 @@ from hansa.local.executor import LocalExecutor
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
-from hansa.manifest import EvaluationDocument, StartAdapter, sha256
+from hansa.manifest import StartAdapter, TaskTallies, sha256
 from hansa.processes.capacity import measure
 from hansa.spec import Environment
 from hansa.status import RoundSettings
@@ -45,7 +45,7 @@ def score(
     store: LocalStore,
     adapters: Mapping[str, tuple[int, bytes]],
     parallel: int | None,
-) -> dict[str, EvaluationDocument]:
+) -> dict[str, TaskTallies]:
     """How each silo's adapter, given as (round, bytes), does in all worlds but its own.
 
     A shared one is scored in the worlds that it has not seen. Without adapters the base is scored,
@@ -62,7 +62,7 @@ def score(
     store.ensure()
     reader = store.store()
     return {
-        name: EvaluationDocument.model_validate_json(reader.get(_document(one)))
+        name: TaskTallies.model_validate_json(reader.get(_document(one)))
         for name, one in assignments.items()
     }
 
@@ -102,7 +102,7 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
 
 
 def _document(one: Assignment) -> str:
-    return keys.evaluation(one.storage.prefix, one.environment, one.start.round)
+    return keys.evaluation_tasks(one.storage.prefix, one.environment, one.start.round)
 
 
 def _carry_out(

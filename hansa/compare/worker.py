@@ -19,7 +19,7 @@ from hansa.local.display import PlainDisplay
 from hansa.local.loop import Options
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
-from hansa.manifest import EvaluationDocument
+from hansa.manifest import TaskTallies
 from hansa.processes.capacity import usable_cores, visible_gpus
 from hansa.program import replace
 from hansa.status import Federation
@@ -101,15 +101,13 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
     return outcomes[0]
 
 
-def _elsewhere(run: Run, scored: dict[str, EvaluationDocument]) -> list[Row]:
+def _elsewhere(run: Run, scored: dict[str, TaskTallies]) -> list[Row]:
     """Rows of the base, and of adapters in worlds that are not their own."""
     return [
-        results.row(run, environment, tasks, document.adapter.round, whose, greedy)
-        for name, document in scored.items()
+        results.row(run, environment, tasks, tallies.adapter.round, whose, greedy)
+        for name, tallies in scored.items()
         for whose in ["" if name in (scoring.BASE, scoring.SHARED) else name]
-        for environment, (tasks, greedy) in results.by_environment(
-            run, document, pooled=True
-        ).items()
+        for environment, (tasks, greedy) in results.by_environment(run, tallies).items()
         if tasks
     ]
 

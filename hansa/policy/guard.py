@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hansa import exits
-from hansa.api import ANSWERED
+from hansa.api import ANSWERED, CONCLUDED
 from hansa.spec import Guard
-from hansa.status import CurrentRound, GuardStatus, HistoryEntry
+from hansa.status import CurrentRound, GuardStatus, HistoryEntry, RoundEnvironment
 
 ACCEPTED = frozenset({"base", "aggregated"})
 """Rounds whose adapter may be gone on from."""
@@ -118,6 +118,23 @@ def judge_unevaluated(current: CurrentRound, history: Sequence[HistoryEntry]) ->
     return Fall(round_, best, message)
 
 
+def awaits(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
+    """Whether a round that cannot reach its minimum goes on until its start adapter is known.
+
+    One client broke over an adapter that nobody has evaluated; the others are about to.
+    """
+    rule = current.guard
+    if rule is None or not rule.acts or not is_unevaluated(history, current.start.round):
+        return False
+    states = current.environments
+    is_pending = any(e.state not in CONCLUDED for e in states)
+    return is_pending and any(_broke(e) for e in states)
+
+
+def _broke(environment: RoundEnvironment) -> bool:
+    return environment.state == "Failed" and exits.is_at_work(environment.exit_code)
+
+
 def _is_to_blame(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
     """Whether a round that learned nothing about its start adapter failed because of it.
 
@@ -127,7 +144,7 @@ def _is_to_blame(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool
     states = current.environments
     if any(e.state in ANSWERED for e in states):
         return current.settings.evaluation.is_due(current.start.round)
-    broken = sum(e.state == "Failed" and exits.is_at_work(e.exit_code) for e in states)
+    broken = sum(_broke(e) for e in states)
     is_second = history[-1].outcome == "failed" and history[-1].round > current.start.round
     return broken == len(states) or (is_second and broken > 0)
 

@@ -22,6 +22,7 @@ LABELS = re.compile(r"hansa\.dev/")
 PURE = [
     "hansa/plan.py",
     "hansa/attempts.py",
+    "hansa/rollback.py",
     "hansa/draft.py",
     "hansa/summary.py",
     *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/policy").glob("*.py")),

@@ -16,6 +16,7 @@ from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result
 from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
+from hansa.manifest import total
 from hansa.store.base import ObjectStore
 from tests import small
 from tests.memory_store import Replaced
@@ -225,6 +226,8 @@ EVALUATION = "small/evaluations/maze/00001.json"
         (UPDATE, {"environment": "webshop"}, "environment: got 'webshop', expected 'maze'"),
         (EVALUATION, b"[]", "got no EvaluationDocument that this version can read"),
         (EVALUATION, {"environment": "x"}, "environment: got 'x', expected 'maze'"),
+        (EVALUATION, {"successes": 9**9}, "got no EvaluationDocument"),
+        (EVALUATION, {"worth": -1.0}, "got no EvaluationDocument"),
         (EVALUATION, {"tasks": {"a": [1]}}, "got no EvaluationDocument"),
         (EVALUATION, {"tasks": {"a": [2, 1]}}, "got no EvaluationDocument"),
         (EVALUATION, {"tasks": {"a": [-1, 1]}}, "got no EvaluationDocument"),
@@ -252,7 +255,7 @@ def test_a_store_that_dies_while_adapters_are_scored_comes_back(tmp_path: Path) 
         until(lambda: not store.alive(), "the store to die")
         found = scoring.score(wanted.runs[0], folder, store, {}, None)
         assert store.pid not in (None, first)
-    assert found[scoring.BASE].episodes == 4 * len(small.ENVIRONMENTS)
+    assert total(found[scoring.BASE].tasks).episodes == 4 * len(small.ENVIRONMENTS)
 
 
 @pytest.fixture(scope="module")

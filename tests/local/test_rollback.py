@@ -106,3 +106,15 @@ def test_it_ends_near_the_clean_run_and_a_kill_changes_no_byte(
     again = small.hansa("retry", "--out", killed, **build)
     assert again.returncode == 0, again.stderr
     assert small.adapter(killed) == small.adapter(ruined)
+
+
+def test_under_a_guard_it_comes_back_by_itself(build: dict[str, str], tmp_path: Path) -> None:
+    """Every client breaks over the ruins, so that nobody can evaluate them."""
+    quick = {"rounds": 4, "evaluation": {"tasks": 4}, "guard": {"maxDrop": 1.0}}
+    out = tmp_path / "run"
+    with small.Run(small.write_manifest(tmp_path, **quick), out, **build) as run:
+        run.finish()
+    outcomes = [entry["outcome"] for entry in small.status(out)["history"]]
+    assert outcomes == ["base", "aggregated", "rejected", "rolled-back", "aggregated"]
+    assert "nobody could evaluate the adapter of round 2" in run.events
+    assert small.status(out)["adapter"]["round"] in (1, 4)

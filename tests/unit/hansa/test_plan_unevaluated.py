@@ -1,5 +1,6 @@
 """An adapter that nobody can evaluate: the guard takes it for a fall, and no retry starts there."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.hansa.test_plan import Cluster
 from tests.unit.hansa.test_plan_guard import guarded, outcomes, play, start
 
 DIVERGED = {"exit_code": 46, "message": "the training diverged"}
+NAMES = ("babyai", "maze", "wordle")
 FEW = {"participation": {"retries": 0}}
 
 
@@ -18,7 +20,7 @@ def fail(cluster: Cluster, *names: str, **how: Any) -> Cluster:
     """These environments' Jobs of the open round end so, before anybody plans again."""
     for name in names:
         job = next(job for job in cluster.active() if f"-{name}-" in job)
-        cluster.set(job, "failed", **(how or DIVERGED))
+        cluster.set(job, "failed", started_at=cluster.now, **(how or DIVERGED))
     return cluster.turn()
 
 
@@ -49,15 +51,48 @@ def test_the_best_of_all_that_were_evaluated_is_gone_back_to() -> None:
     assert start(cluster, "fed-r5-maze-a1") == 1
 
 
-def test_one_client_that_breaks_is_no_verdict_but_a_second_round_is() -> None:
-    """With a minimum of all, the first that breaks ends the round before others can evaluate."""
+def test_one_client_that_breaks_does_not_keep_the_others_from_evaluating() -> None:
+    """With a minimum of all, the first that breaks would end the round, and nobody would know."""
     cluster = fail(play(guarded(**FEW), 3), "maze")
-    assert cluster.status.phase == "Failed"
-    assert "Nobody has evaluated the adapter of round 1 yet" in cluster.status.failed.message
-    assert "hansa rollback" in cluster.status.failed.message
-    fail(retry(cluster, "once"), "maze")
+    assert cluster.active() == ["fed-r2-babyai-a1"]
+    assert cluster.status.phase == "Running"
+    fail(cluster, "babyai")
+    assert outcomes(cluster) == ["base", "rejected", "rolled-back"]
+
+
+def test_the_first_that_has_evaluated_it_ends_the_wait() -> None:
+    cluster = Cluster(*NAMES, rounds=4, guard={"maxDrop": 0.1}, **FEW).turn()
+    fail(play(cluster, 3), "maze")
+    assert len(cluster.active()) == 2
+    cluster.answer("fed-r2-babyai-a1", successes=6).turn()
+    assert outcomes(cluster) == ["base", "aggregated", "failed"]
+    assert cluster.active() == []
+
+
+def test_where_the_others_never_answer_a_second_such_round_is_a_verdict() -> None:
+    cluster = play(guarded(participation={"retries": 0, "roundTimeoutSeconds": 100}), 3)
+    for value in ("once", "twice"):
+        fail(cluster, "maze")
+        (late,) = cluster.active()
+        cluster.set(late, "running", started_at=cluster.now).turn()
+        assert cluster.active() == [late]
+        cluster.now += timedelta(seconds=100)
+        cluster.turn()
+        if value == "once":
+            assert cluster.status.phase == "Failed"
+            assert (
+                "Nobody has evaluated the adapter of round 1 yet" in cluster.status.failed.message
+            )
+            assert "hansa rollback" in cluster.status.failed.message
+            retry(cluster, value)
     assert outcomes(cluster) == ["base", "rejected", "failed", "rolled-back"]
     assert start(cluster, "fed-r4-maze-a1") == 0
+
+
+def test_what_is_not_the_adapters_fault_ends_the_round_at_once() -> None:
+    cluster = fail(play(guarded(**FEW), 3), "maze", exit_code=42, message="no such model")
+    assert cluster.status.phase == "Failed"
+    assert cluster.active() == []
 
 
 @pytest.mark.parametrize(

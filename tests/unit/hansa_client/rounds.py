@@ -13,6 +13,7 @@ UPDATE = "run/updates/maze/00001/"
 SHARD = "run/experience/maze/00001.jsonl.zst"
 SHOWN = "run/experience/maze/00000.jsonl.zst"
 MEASURED = "run/evaluations/maze/00000.json"
+BY_TASK = "run/experience/maze/evaluations/00000.json"
 
 
 class Killed(BaseException):

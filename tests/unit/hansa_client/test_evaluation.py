@@ -13,6 +13,7 @@ from tests.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]
 KEY = "run/evaluations/maze/00000.json"
+TALLIES = "run/experience/maze/evaluations/00000.json"
 
 
 def episodes(*outcomes: bool) -> list[Episode]:
@@ -29,22 +30,76 @@ def find(store: MemoryStore, told: Assignment) -> EvaluationDocument | None:
 
 
 def commit(
-    store: MemoryStore, told: Assignment, played: list[Episode], seconds: float, broken: int = 0
+    store: MemoryStore,
+    told: Assignment,
+    played: list[Episode],
+    seconds: float,
+    broken: int = 0,
+    private: MemoryStore | None = None,
 ) -> EvaluationDocument:
+    stores = evaluation.Stores(store, private or store)
     subject = evaluation.of_start(told)
-    return evaluation.commit(store, told, subject, played, seconds, broken=broken)
+    return evaluation.commit(stores, told, subject, played, seconds, broken=broken)
 
 
 def test_an_evaluation_is_written_once(assign: Assign) -> None:
     store = MemoryStore()
     assert find(store, assign()) is None
     first = commit(store, assign(), episodes(True, False, True), 1.5)
-    assert list(store.objects) == [KEY]
-    assert (first.successes, first.episodes) == (2, 3)
-    assert first.tasks == {"t0": [2, 2], "t1": [0, 1]}
+    assert list(store.objects) == [TALLIES, KEY]
+    assert (first.successes, first.episodes, first.task_count) == (2, 3, 2)
     assert commit(store, assign(), episodes(False), 9.0) == first
     assert find(store, assign(round=2)) == first
     assert evaluation.report(first).successes == 2
+
+
+def test_no_document_that_others_read_names_a_task(assign: Assign) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    told = assign()
+    played = episodes(True, False, True)
+    stores = evaluation.Stores(exchange, private)
+    greedy = {"t0": [1, 1], "t1": [0, 1]}
+    subject = evaluation.of_start(told)
+    made = evaluation.commit(stores, told, subject, played, 1.0, greedy=greedy)
+    assert list(exchange.objects) == [KEY]
+    assert b"t0" not in exchange.objects[KEY] and b"t1" not in exchange.objects[KEY]
+    assert made.greedy_figures == Figures(episodes=2, successes=1)
+    assert list(private.objects) == [TALLIES]
+    kept = evaluation.tallies(private, told, subject, made)
+    assert kept is not None
+    assert (kept.tasks, kept.greedy) == ({"t0": [2, 2], "t1": [0, 1]}, greedy)
+
+
+def test_after_a_kill_between_the_two_the_counts_are_those_of_the_stored_tasks(
+    assign: Assign,
+) -> None:
+    """On a GPU a second attempt may draw other tokens: what is stored first is right."""
+    exchange, private, told = MemoryStore(), MemoryStore(), assign()
+    commit(MemoryStore(), told, episodes(True, False, True), 1.0, private=private)
+    made = commit(exchange, told, episodes(False, False, False), 1.0, private=private)
+    assert (made.successes, made.episodes) == (2, 3)
+
+
+def test_tasks_of_an_older_version_are_read_where_it_wrote_them(assign: Assign) -> None:
+    store, told = MemoryStore(), assign()
+    subject = evaluation.of_start(told)
+    made = commit(store, told, episodes(True, False), 1.0)
+    old = made.model_copy(update={"tasks": {"t0": [1, 1], "t1": [0, 1]}, "task_count": 0})
+    del store.objects[TALLIES]
+    assert evaluation.tallies(store, told, subject, made) is None
+    kept = evaluation.tallies(store, told, subject, old)
+    assert kept is not None and kept.tasks == {"t0": [1, 1], "t1": [0, 1]}
+
+
+def test_another_runs_tasks_are_refused(assign: Assign) -> None:
+    store = MemoryStore()
+    made = commit(store, assign(), episodes(True), 1.0)
+    subject = evaluation.of_start(assign())
+    with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
+        evaluation.tallies(store, assign(seed=8), subject, made)
+    store.objects[TALLIES] = b"{}"
+    with pytest.raises(Corrupt, match=f"^{TALLIES}: "):
+        evaluation.tallies(store, assign(), subject, made)
 
 
 def test_dropped_episodes_are_counted_and_repeats_are_worth_less_than_their_number(
@@ -77,8 +132,12 @@ def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_
 ) -> None:
     store, told = MemoryStore(), assign(round=1)
     subject = evaluation.of_own(told, "b" * 64)
-    made = evaluation.commit(store, told, subject, episodes(True, False), 1.0)
-    assert list(store.objects) == ["run/evaluations/maze/00001-own.json"]
+    stores = evaluation.Stores(store, store)
+    made = evaluation.commit(stores, told, subject, episodes(True, False), 1.0)
+    assert list(store.objects) == [
+        "run/experience/maze/evaluations/00001-own.json",
+        "run/evaluations/maze/00001-own.json",
+    ]
     assert evaluation.find(store, told, subject) == made
     assert evaluation.figures(made) == Figures(episodes=2, successes=1)
     with pytest.raises(AnotherRun, match="adapter_sha256"):

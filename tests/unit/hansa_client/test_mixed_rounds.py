@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hansa import logs
+from hansa import keys, logs
 from hansa.assignment import Assignment
 from hansa.errors import PermanentError
 from hansa_client import figures
@@ -91,7 +91,7 @@ def test_its_evaluation_counts_each_worlds_tasks_apart(assign: Assign) -> None:
     told = assign(**POOLED, role="evaluate")
     store = MemoryStore()
     report = evaluate_only(Silo(told, store, store, logs.get("client")))
-    (document,) = [value for key, value in store.objects.items() if "/centre/" in key]
+    document = store.objects[keys.evaluation_tasks("run", "centre", 0)]
     assert report.evaluation.episodes == 8
     assert document.count(b'"maze/') == 4 and document.count(b'"wordle/') == 4
 

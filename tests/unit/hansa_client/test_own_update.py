@@ -1,17 +1,21 @@
 """What is measured beside the round: the silo's own update, and tasks that choices are made by."""
 
 import itertools
+import json
 from collections.abc import Callable
 
 import pytest
 
-from hansa import keys, program
+from hansa import keys, logs, program
 from hansa.assignment import Assignment
-from hansa.manifest import EvaluationDocument
+from hansa.manifest import TaskTallies
+from hansa_client.rollout.tasks import make_world
+from hansa_client.round import play_round
+from hansa_client.silo import Silo
+from hansa_worlds.base import SPLITS
 from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import BY_TASK
 from tests.unit.hansa_client.test_round import UPDATE, play, result
-
-EVALUATION = "run/evaluations/maze/00000.json"
 
 
 def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
@@ -22,7 +26,8 @@ def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
     report = play(store, asked)
     play(plain, assign())
     own = "run/evaluations/maze/00001-own.json"
-    assert store.written[-2:] == [UPDATE + keys.MANIFEST, own]
+    by_task = "run/experience/maze/evaluations/00001-own.json"
+    assert store.written[-3:] == [UPDATE + keys.MANIFEST, by_task, own]
     assert report.own is not None
     assert report.own.episodes == 4
     assert report.evaluation is not None
@@ -59,7 +64,23 @@ def test_tasks_are_played_greedily_too_once_each_and_the_sampled_ones_stay_the_s
     assert sum(played for _, played in both.greedy.values()) == 3
 
 
-def evaluated(told: Assignment) -> EvaluationDocument:
+def evaluated(told: Assignment) -> TaskTallies:
     store = MemoryStore()
     play(store, told)
-    return EvaluationDocument.model_validate_json(store.objects[EVALUATION])
+    return TaskTallies.model_validate_json(store.objects[BY_TASK])
+
+
+def test_nobody_else_learns_which_held_out_tasks_an_adapter_can_do(
+    assign: Callable[..., Assignment],
+) -> None:
+    given = {"tasks": 4, "ownUpdate": True, "greedy": True, "validationTasks": 3}
+    told = assign(evaluation=given)
+    exchange, private = MemoryStore(), MemoryStore()
+    play_round(Silo(told, exchange, private, logs.get("client")))
+    held_out = [task.id for split in SPLITS[1:] for task in make_world(told).tasks(split)]
+    shown = [data for key, data in exchange.objects.items() if key.endswith(".json")]
+    assert len(shown) == 4  # the update's manifest and config, two evaluations
+    named = [task for task in held_out for data in shown if json.dumps(task).encode() in data]
+    assert named == []
+    own = [json.loads(data) for key, data in private.objects.items() if key.endswith(".json")]
+    assert [len(document["tasks"]) for document in own] == [4, 4]

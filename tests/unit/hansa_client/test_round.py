@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt, PermanentError
+from hansa.errors import AnotherRun, Corrupt, Diverged, PermanentError
 from hansa.manifest import FederationDocument, canonical, sha256
 from hansa_client.experience.shards import Shards
 from hansa_client.last import evaluate_only
@@ -21,6 +22,7 @@ from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import (
+    BY_TASK,
     MEASURED,
     SHARD,
     SHOWN,
@@ -78,7 +80,7 @@ def test_a_round_leaves_data_first_and_its_manifest_last(
 ) -> None:
     store, _ = whole
     files = [UPDATE + name for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
-    assert store.written == [MEASURED, SHOWN, SHARD, *files]
+    assert store.written == [BY_TASK, MEASURED, SHOWN, SHARD, *files]
     document = manifest(store)
     assert document.trained
     assert document.counts.explored == 6
@@ -147,7 +149,8 @@ def test_the_same_assignment_gives_the_same_bytes(
 @pytest.mark.parametrize(
     "at, kept",
     [
-        pytest.param(MEASURED, "", id="before the evaluation"),
+        pytest.param(BY_TASK, "", id="before the evaluation by tasks"),
+        pytest.param(MEASURED, BY_TASK, id="before the evaluation"),
         pytest.param(SHOWN, MEASURED, id="before the demonstrations"),
         pytest.param(SHARD, SHOWN, id="before the shard"),
         pytest.param(UPDATE + keys.ADAPTER, SHARD, id="before the adapter"),
@@ -372,6 +375,19 @@ def test_another_base_model_than_the_spec_names_is_refused_before_it_is_played(
     assert not store.written
 
 
+def test_an_adapter_that_no_model_survives_ends_as_a_training_that_diverged(
+    whole: tuple[MemoryStore, ClientReport], assign: Assign
+) -> None:
+    """Finite values so large that every logit is none: the exit says so, and no traceback."""
+    made = adapter.decode(whole[0].objects[UPDATE + keys.ADAPTER])
+    ruined = adapter.encode({name: np.full_like(value, 1e30) for name, value in made.items()})
+    store = MemoryStore()
+    store.objects[keys.global_folder("run", 1) + keys.ADAPTER] = ruined
+    told = assign(round=2, start={"round": 1, "sha256": sha256(ruined)})
+    with pytest.raises(Diverged):
+        play(store, told)
+
+
 def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> None:
     store = MemoryStore()
     told = assign(role="evaluate", round=0)
@@ -379,7 +395,7 @@ def test_evaluating_alone_measures_once_and_trains_nothing(assign: Assign) -> No
     again = evaluate_only(Silo(told, store, store, logs.get("client")))
     assert first.evaluation == again.evaluation
     assert first.evaluation.episodes == 4
-    assert store.written == [MEASURED]
+    assert store.written == [BY_TASK, MEASURED]
 
 
 def test_a_round_that_is_not_to_be_evaluated_is_not(assign: Assign) -> None:

@@ -6,11 +6,14 @@ from hansa import keys
 from hansa.compare.collect import Finished, result_of
 from hansa.compare.comparison import Run
 from hansa.compare.drive import telling_of
+from hansa.errors import Garbled
+from hansa.intervals import effective
 from hansa.local.results import choose_served
 from hansa.manifest import (
     EvaluationDocument,
     PersonalManifest,
     StartAdapter,
+    TaskTallies,
     UpdateManifest,
     canonical,
 )
@@ -51,6 +54,45 @@ def test_what_silos_serve_is_found_though_a_guard_kept_an_earlier_adapter(run: R
     result = result_of(run, Finished(run, store, "run", PLAYED), STATUS, "here")
     assert (result.final, result.serves) == (KEPT, {"maze": "finetuned-2"})
     assert [(row.round, row.tasks) for row in result.rows if row.of == "maze"] == [(KEPT, 2)]
+
+
+def test_a_row_is_made_of_counts_alone_and_says_what_it_said_by_tasks(run: Run) -> None:
+    tasks = {f"t{n}": [n % 3, 2] for n in range(9)}
+    won = sum(tally[0] for tally in tasks.values())
+    worth = effective([(each, played) for each, played in tasks.values()])
+    store = MemoryStore()
+    counts = {"temperature": 1.0, "episodes": 18, "successes": won}
+    greedy = {"greedyFigures": {"episodes": 4, "successes": 1}}
+    documents = {
+        1: {**counts, "tasks": tasks, "greedy": {"t0": [1, 2], "t1": [0, 2]}},  # an older version's
+        2: {**counts, "taskCount": 9, "worth": worth, **greedy},
+    }
+    for round_, fields in documents.items():
+        document = EvaluationDocument.model_validate(made(run, **fields))
+        store.objects[keys.evaluation("run", "maze", round_)] = canonical(document.to_json())
+    old, new = Finished(run, store, "run", 2).rows()
+    assert new.model_copy(update={"round": 1}) == old
+    assert new.tasks == 9 and new.greedy == 0.25 and new.effective < 18
+
+
+def test_tasks_of_a_pool_are_read_from_its_private_place() -> None:
+    given = {"federation": make_federation("centre"), "silos": make_federation("maze", "wordle")}
+    base = Run(method="centralized", base="centralized", seed=1, **given)
+    store = MemoryStore()
+    counts = {"temperature": 1.0, "episodes": 2, "successes": 1, "taskCount": 2}
+    document = EvaluationDocument.model_validate(made(base, **{**counts, "environment": "centre"}))
+    store.objects[keys.evaluation("run", "centre", 2)] = canonical(document.to_json())
+    finished = Finished(base, store, "run", 2)
+    with pytest.raises(Garbled, match="its tasks are not in the store"):
+        finished.rows()
+    fields = {"environment": "centre", "tasks": {"maze/a": [1, 1], "wordle/b": [0, 1]}}
+    tallies = TaskTallies.model_validate(made(base, **fields))
+    key = keys.evaluation_tasks("run", "centre", 2)
+    store.objects[key] = canonical(tallies.to_json())
+    found = {
+        row.environment: (row.success, row.episodes) for row in finished.rows() if row.episodes
+    }
+    assert found == {"maze": (1.0, 1), "wordle": (0.0, 1)}
 
 
 def test_every_document_of_a_run_is_read_once(run: Run) -> None:

@@ -13,9 +13,9 @@ from hansa.compare.comparison import Run, Wanted
 from hansa.compare.estimate import FirstRound
 from hansa.compare.results import Communication, Result, Work
 from hansa.compare.statistics import Rate
-from hansa.errors import InputError
+from hansa.errors import Garbled, InputError
 from hansa.intervals import wilson
-from hansa.manifest import EvaluationDocument
+from hansa.manifest import TaskTallies
 from tests.builders import make_federation
 
 ENVIRONMENTS = {"babyai": "babyai", "maze": "maze", "wordle": "wordle"}
@@ -218,25 +218,23 @@ def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
 
 def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
     run = make_run("centralized", 1)
-    document = EvaluationDocument.model_validate(
+    tallies = TaskTallies.model_validate(
         {
             "program": "1",
             "environment": "centre",
             "adapter": {"round": 2, "sha256": "a" * 64},
             "fingerprint": "a" * 64,
             "inputs": {},
-            "temperature": 1.0,
-            "episodes": 3,
-            "successes": 2,
             "tasks": {"maze/a/1": [1, 1], "maze/b": [0, 1], "wordle/c": [1, 1]},
             "greedy": {"maze/b": [1, 1]},
         }
     )
-    found = results.by_environment(run, document, pooled=True)
+    found = results.by_environment(run, tallies)
     assert found["maze"] == ({"a/1": [1, 1], "b": [0, 1]}, {"b": [1, 1]})
     assert found["wordle"] == ({"c": [1, 1]}, {})
-    alone = results.by_environment(run, document, pooled=False)
-    assert alone == {"centre": (document.tasks, document.greedy)}, "a silo may be called so"
+    stray = tallies.model_copy(update={"tasks": {"chess/a": [1, 1]}})
+    with pytest.raises(Garbled, match="got 'chess/a', of no silo"):
+        results.by_environment(run, stray)
 
 
 # Text and page
