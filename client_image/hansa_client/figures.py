@@ -101,6 +101,6 @@ def _entropy(assignment: Assignment, episodes: Sequence[Episode], agent: Agent) 
     longest = agent.base.longest(assignment.settings.training.max_length)
     sequences = [trajectory.render(episode, longest) for episode in chosen]
     with agent.playing() as base:
-        found = entropy(base, [sequence for sequence in sequences if len(sequence)])
+        nats = entropy(base, [sequence for sequence in sequences if len(sequence)])
     # That of an adapter with which no logit is a number would end the round with a traceback.
-    return found if found is not None and math.isfinite(found) else None
+    return nats if nats is not None and math.isfinite(nats) else None

@@ -171,6 +171,26 @@ def test_retry_asks_once_more_only_after_a_failure(typist: Typist) -> None:
     assert typist.advance({})["round"] == 3, "the next number, and then one more"
 
 
+def test_rollback_plays_the_rounds_behind_it_again(typist: Typist) -> None:
+    typist.apply(manifest())
+    typist.finish()
+    refused = typist.hansa("rollback", NAME, "--to", "9")
+    assert refused.code == 2
+    assert "--to: got '9', expected a round whose adapter counts (0, 1, 2;" in refused.err
+    done = typist.hansa("rollback", NAME, "--to", "1")
+    assert done.out == f"federation/{NAME} goes back to round 1 (undoes 1 of 2 rounds)\n"
+    status = typist.advance({"maze": "starting"})
+    assert (status["round"], status["completed"]) == (3, 1)
+    assert status["history"][2]["outcome"] == "undone"
+    assert status["current"]["start"]["round"] == 1
+    assert (
+        "unchanged (it goes on from round 1 already)"
+        in typist.hansa("rollback", NAME, "--to", "1").out
+    )
+    typist.finish()
+    assert typist.get()["status"]["adapter"]["round"] == 3
+
+
 def test_delete_leaves_the_bucket_and_can_wait_for_the_pods(typist: Typist) -> None:
     typist.apply(manifest())
     job = typist.own(make_job(f"{NAME}-r1-maze-a1", labels("maze"), "sleep"))
