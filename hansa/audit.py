@@ -10,22 +10,63 @@ silo has seen yet. Entries are not signed so far.
 import os
 import platform
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from hansa import keys, manifest
 from hansa.assignment import ENV_IMAGE, Assignment
 from hansa.errors import HansaError
 from hansa.logs import Level, Log
-from hansa.manifest import AuditHead, MadeWith
+from hansa.manifest import AuditHead, Count, MadeWith, Member, Refusal, Sha256
 from hansa.sentences import first_misfit
+from hansa.spec import Model
 from hansa.store.base import ObjectStore
 from hansa.tensorfile import TensorFile, short
 
 LONGEST = 500
 """Characters of a version or an image at most; no real one is as long."""
+
+
+class AuditEntry(Model):
+    """What the aggregator did in a round, for whoever checks it later; one link of a chain."""
+
+    kind: Literal["audit"] = "audit"
+    """What the document is."""
+    program: str
+    """Version of the program that did it."""
+    round: Count
+    """The round."""
+    previous: AuditHead | None = None
+    """The entry before; absent in the first one."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What the result was computed from."""
+    settings: dict[str, Any]
+    """Settings of the round, by which clients explored and trained."""
+    minimum: Count
+    """Updates that had to pass the gate."""
+    owner: Sha256 | None = None
+    """Digest of federation.json; absent where the first round of all has failed."""
+    members: list[Member]
+    """The members as they were frozen, with those that were refused, sorted by environment."""
+    refused: list[Refusal] = Field(default_factory=list)
+    """Members that the gate kept out."""
+    result: Sha256 | None = None
+    """Digest of the global manifest; absent where too few updates passed the gate."""
+    made_with: MadeWith = Field(default_factory=dict)
+    """What computed the result."""
+    sha256: Sha256 | Literal[""] = ""
+    """Digest of all other fields but the signature, which is to sign it."""
+    signature: Literal[""] = ""
+    """Place of the aggregator's signature; none is made yet."""
+
+    def digest(self) -> str:
+        """What `sha256` must be."""
+        rest = {k: v for k, v in self.to_json().items() if k not in ("sha256", "signature")}
+        return manifest.sha256(manifest.canonical(rest))
 
 
 class Differs(Exception):

@@ -13,8 +13,8 @@ from typing import Any
 
 from hansa import adapter, keys
 from hansa.assignment import Assignment
-from hansa.audit import CannotBe, Differs, Quiet, blame, first_difference, rebuilt
-from hansa.manifest import AuditEntry, UpdateManifest, sha256
+from hansa.audit import AuditEntry, CannotBe, Differs, Quiet, blame, first_difference, rebuilt
+from hansa.manifest import UpdateManifest, sha256
 from hansa.spec import S3
 from hansa.store.base import ObjectStore
 from hansa.store.documents import parse

@@ -12,8 +12,9 @@ import numpy as np
 import hansa
 from hansa import audit, keys, manifest
 from hansa.assignment import Assignment
+from hansa.audit import AuditEntry
 from hansa.errors import Corrupt, Denied, NotFound
-from hansa.manifest import AuditEntry, AuditHead, GlobalManifest, MadeWith, Refusal
+from hansa.manifest import AuditHead, GlobalManifest, MadeWith, Refusal
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.documents import parse
 

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 from hansa import adapter, keys, manifest
 from hansa.assignment import Assignment
-from hansa.audit import Differs, Quiet, blame, first_difference, rebuilt
-from hansa.manifest import AuditEntry, FederationDocument, GlobalManifest
+from hansa.audit import AuditEntry, Differs, Quiet, blame, first_difference, rebuilt
+from hansa.manifest import FederationDocument, GlobalManifest
 from hansa.spec import S3
 from hansa.stopwatch import Stopwatch
 from hansa.store.base import ObjectStore

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from hansa import keys, manifest
-from hansa.audit import CannotBe, Differs, find_rounds
+from hansa.audit import AuditEntry, CannotBe, Differs, find_rounds
 from hansa.errors import Corrupt, Denied, NotFound
-from hansa.manifest import AuditEntry, AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
+from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
 from hansa.spec import S3, Model
 from hansa.store.documents import MOST_BYTES, parse
 from hansa.tensorfile import short

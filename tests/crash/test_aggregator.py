@@ -12,11 +12,12 @@ import pytest
 
 from hansa import keys
 from hansa.assignment import AggregatorReport
+from hansa.audit import AuditEntry
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.manifest import AuditEntry, GlobalManifest, StartAdapter, sha256
+from hansa.manifest import GlobalManifest, StartAdapter, sha256
 from hansa.processes.capacity import Capacity
 from hansa.spec import S3
 from hansa.store.s3 import S3Store

@@ -7,9 +7,9 @@ import pytest
 
 from hansa import adapter, keys, logs, manifest
 from hansa.assignment import Assignment
-from hansa.audit import CannotBe, Differs
+from hansa.audit import AuditEntry, CannotBe, Differs
 from hansa.errors import Corrupt
-from hansa.manifest import AuditEntry, FileEntry, Member, StartAdapter, UpdateManifest
+from hansa.manifest import FileEntry, Member, StartAdapter, UpdateManifest
 from hansa.spec import S3
 from hansa_client.audit import Retraining
 from hansa_server.round import aggregate

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from hansa import adapter, audit, keys, manifest
-from hansa.manifest import AuditEntry, FileEntry, GlobalManifest, StartAdapter
+from hansa.audit import AuditEntry
+from hansa.manifest import FileEntry, GlobalManifest, StartAdapter
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import merge_again
 from hansa_server.verify import Check, Findings

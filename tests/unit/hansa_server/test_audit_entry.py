@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from hansa import keys, manifest
+from hansa.audit import AuditEntry
 from hansa.errors import Corrupt, Denied
-from hansa.manifest import AuditEntry, GlobalManifest, StartAdapter
+from hansa.manifest import GlobalManifest, StartAdapter
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,

@@ -15,7 +15,7 @@ from hansa.manifest import StartAdapter
 from hansa.spec import ModelSource
 from hansa_server import gate, measure
 from hansa_server.stream import TooFewMembers
-from tests.unit.hansa_server.rounds import RANK, SHAPES, Round, full_round, tensors
+from tests.unit.hansa_server.rounds import PREFIX, RANK, SHAPES, Round, full_round, tensors
 
 FIRST = min(SHAPES)
 
@@ -374,7 +374,7 @@ def test_of_two_base_models_neither_is_the_federations_and_both_are_named():
     for named in (f"babyai has {'a' * 64}", f"maze has {'b' * 64}", "spec.model.sha256"):
         assert named in refused.value.message
     assert refused.value.report.refused == []
-    assert not round_.store.written
+    assert round_.store.written == [keys.audit_entry(PREFIX, 1)]
 
 
 def test_a_digest_in_the_spec_ends_a_tie_and_keeps_what_was_computed_before_it():

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from hansa import keys, manifest
+from hansa.audit import AuditEntry
 from hansa.errors import Denied
-from hansa.manifest import AuditEntry, AuditHead, GlobalManifest, Refusal
+from hansa.manifest import AuditHead, GlobalManifest, Refusal
 from hansa_server import audit
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_server.audited import check, flipped, forge_merge, make_run, rewrite
