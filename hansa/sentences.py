@@ -41,6 +41,8 @@ _COUNT = re.compile(r"tokens$", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/@\s]*@")
 _SHOWN = 60
 _LONGEST_PATH = 200
+_MOST_MISFITS = 1000
+"""Pydantic makes all of them or none, a kilobyte each."""
 
 
 def path_text(path: tuple[PathPart, ...], whole: str = "the manifest") -> str:
@@ -56,6 +58,8 @@ def first_misfit(error: "ValidationError", whole: str = "the document") -> str:
 
     `whole` names the document where it fits in no field, for example text that is no JSON.
     """
+    if error.error_count() > _MOST_MISFITS:
+        return f"{whole}: got {error.error_count()} things that do not fit"
     detail = error.errors(include_url=False, include_input=False)[0]
     own = detail["type"] == "value_error"  # a sentence of a model of ours
     why = str(detail["ctx"]["error"]) if own else detail["msg"]

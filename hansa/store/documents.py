@@ -5,6 +5,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from hansa.errors import Corrupt, Garbled
+from hansa.manifest import PersonalManifest, TaskTallies
 from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.store.base import ObjectStore
@@ -13,6 +14,12 @@ Document = TypeVar("Document", bound=Model)
 
 MOST_BYTES = 4 * 2**20
 """The longest are evaluations, with some 40 bytes for each of their tasks."""
+MOST_MARKS = 40_000
+"""Commas, colons and opening brackets of a document at most. What follows one costs a parser up to
+a kilobyte, and its error as much: 4 MiB of `{},` would take gigabytes."""
+
+_BY_TASK = (TaskTallies, PersonalManifest)
+"""A silo's own, in its private store, which name each of up to 100,000 tasks."""
 
 
 def read(kind: type[Document], store: ObjectStore, key: str) -> Document:
@@ -34,6 +41,8 @@ def read_whole(kind: type[Document], store: ObjectStore, key: str) -> Document:
 def _checked(kind: type[Document], key: str, data: bytes, size: int) -> Document:
     if size > MOST_BYTES:
         raise Garbled(f"{key}: got more than {MOST_BYTES} bytes, expected no more")
+    if not issubclass(kind, _BY_TASK) and is_crowded(data):
+        raise Garbled(f"{key}: got {CROWDED}")
     try:
         return kind.model_validate_json(data)
     except ValidationError:
@@ -42,7 +51,17 @@ def _checked(kind: type[Document], key: str, data: bytes, size: int) -> Document
 
 def parse(kind: type[Document], key: str, data: bytes) -> Document:
     """A document of ours; one that cannot be read was damaged, or written by a newer version."""
+    if is_crowded(data):
+        raise Corrupt(f"{key}: got {CROWDED}")
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
         raise Corrupt(f"{key}: {first_misfit(error)}") from None
+
+
+CROWDED = f"more than {MOST_MARKS} commas, colons and brackets, expected no more"
+
+
+def is_crowded(data: bytes) -> bool:
+    """Whether a document holds more values than a reader should take memory for; asked first."""
+    return sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > MOST_MARKS

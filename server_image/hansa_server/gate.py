@@ -19,6 +19,7 @@ from hansa.assignment import Assignment
 from hansa.manifest import FileEntry, Member, UpdateManifest
 from hansa.sentences import first_misfit
 from hansa.spec import differences
+from hansa.store.documents import CROWDED, is_crowded
 from hansa.tensorfile import TensorFile
 
 RefusalReason = Literal[
@@ -135,6 +136,8 @@ def check_manifest_hash(data: bytes, member: Member) -> None:
 
 def parse_manifest(data: bytes) -> UpdateManifest:
     """The manifest as data; its fingerprint must be that of its own inputs."""
+    if is_crowded(data):
+        raise Refused("manifest-malformed", f"got {CROWDED}")
     try:
         document = UpdateManifest.model_validate_json(data)
     except ValidationError as error:

@@ -1,0 +1,250 @@
+"""Every parser of bytes that another party wrote, each as one function that the fuzz tests call."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hansa import adapter, keys, manifest, moments
+from hansa.assignment import ClientReport, EvaluateReport, decode_report, encode_report
+from hansa.audit import AuditEntry, CannotBe
+from hansa.errors import Corrupt, Garbled
+from hansa.manifest import EvaluationDocument, Member, StartAdapter
+from hansa.plan import plan
+from hansa.store import documents
+from hansa.tensorfile import AdapterError
+from hansa_operator.observe import observe
+from hansa_server import gate
+from hansa_server import moments as server_moments
+from hansa_server.readonce import ReadOnce
+from hansa_server.recompute import assignment_of
+from hansa_server.verify import Check
+from tests.attack import foreign
+from tests.builders import NOW, make_job, make_report
+from tests.memory_store import MemoryStore
+from tests.merging import draw_moments
+from tests.terminal import is_tame
+from tests.unit.hansa.test_plan import Cluster
+from tests.unit.hansa_operator.objects import live_job, live_pod, terminated
+from tests.unit.hansa_server.audited import make_run
+from tests.unit.hansa_server.rounds import PREFIX, SHAPES, full_round, tensors
+
+
+@dataclass(frozen=True)
+class Target:
+    """One parser, and bytes to try it with."""
+
+    read: Callable[[bytes], str]
+    """Reads bytes as the program does: `taken` or `refused`; any other end is a failure."""
+    sound: Callable[[], Any]
+    """What an honest party sends: a document, or bytes."""
+    strategy: Callable[[Any], st.SearchStrategy[bytes]] = foreign.documents
+    """Makes hostile bytes of that."""
+    most: int = documents.MOST_BYTES
+    """Bytes that the program reads at most."""
+
+    @cached_property
+    def hostile(self) -> st.SearchStrategy[bytes]:
+        """Bytes to try."""
+        return self.strategy(self.sound())
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="hansa-attack-")  # removed when Python ends
+
+
+def _file(data: bytes) -> Path:
+    path = Path(_FOLDER.name) / "file"
+    path.write_bytes(data)
+    return path
+
+
+def read_adapter(data: bytes) -> str:
+    """As the gate opens an update's file, and as clients decode a global adapter."""
+    try:
+        with adapter.open_file(_file(data), most=MOST_HEAD) as file:
+            assert sum(file.read(name).nbytes for name in file.layout) <= len(data)
+    except AdapterError as error:
+        assert error.message.isprintable()
+        return "refused"
+    assert adapter.encode(adapter.decode(data))
+    return "taken"
+
+
+MOST_HEAD = 2**17
+"""As long as the gate lets the header of so small an adapter be."""
+
+
+@cache
+def _round() -> Any:
+    return full_round().assignment()
+
+
+def read_manifest(data: bytes) -> str:
+    """As the gate reads the manifest of a member."""
+    member = Member(environment="maze", manifest=manifest.sha256(data))
+    try:
+        gate.read_manifest(data, member, _round())
+    except gate.Refused as refusal:
+        assert refusal.reason in gate.HELP
+        return "refused"
+    return "taken"
+
+
+def _manifest() -> Any:
+    round_ = full_round()
+    return _json(round_.store.objects[round_.key("maze", keys.MANIFEST)])
+
+
+@cache
+def _cluster() -> Any:
+    """In the second round, so that there is success to rewrite."""
+    return Cluster("maze", "wordle", rounds=4).run_round().turn()
+
+
+JOB = "fed-r2-maze-a1"
+
+
+def read_report(data: bytes) -> str:
+    """As an executor reads a report, and plans on with it."""
+    report = decode_report(data)
+    if report is None:
+        return "refused"
+    cluster = _cluster()
+    request = cluster.requests[JOB]
+    jobs = {**cluster.jobs, JOB: make_job(request, "succeeded", report=report)}
+    next_ = plan(cluster.federation, list(jobs.values()), NOW)
+    assert len(next_.status.model_dump_json()) < 2**17
+    before, after = cluster.status.history[0], next_.status.history[0]
+    assert after == before, "the first round is over"
+    is_own = isinstance(report, ClientReport | EvaluateReport)
+    return "taken" if is_own and report.answers(request.assignment) else "refused"
+
+
+def _report() -> Any:
+    return _json(encode_report(make_report(_cluster().requests[JOB])))
+
+
+def read_evaluation(data: bytes) -> str:
+    """As status, report page and comparisons read what a silo says of an adapter."""
+    store, key = MemoryStore(), keys.evaluation(PREFIX, "maze", 1)
+    store.put_if_absent(key, data)
+    try:
+        document = documents.read(EvaluationDocument, store, key)
+        documents.read_whole(EvaluationDocument, store, key)
+    except Garbled as error:
+        assert is_tame(error.message)
+        return "refused"
+    worth = document.effective()
+    assert worth is None or 0 <= worth <= max(document.episodes, 2**60)
+    assert document.ratio is None or 0 <= document.ratio <= 1
+    return "taken"
+
+
+def _evaluation() -> Any:
+    inputs = {"seed": 7, "environment": "maze", "options": {"size": 5}}
+    return EvaluationDocument(
+        program="0",
+        environment="maze",
+        adapter=StartAdapter(round=1, sha256="a" * 64),
+        fingerprint=manifest.fingerprint(inputs),
+        inputs=inputs,
+        temperature=1.0,
+        episodes=4,
+        successes=3,
+        task_count=2,
+        worth=2.5,
+        tasks={"1": [1, 2], "2": [2, 2]},
+        greedy={"1": [0, 1]},
+    ).to_json()
+
+
+@cache
+def _live(code: int) -> Any:
+    return live_job("client", ("Complete", "") if code == 0 else ("Failed", "BackoffLimitExceeded"))
+
+
+def read_last_words(data: bytes) -> str:
+    """As the operator reads a Pod's termination log, by each exit that it reads it for."""
+    text = data.decode("utf-8", "surrogatepass" if _is_utf8(data) else "replace")
+    for code in (0, 1, 42, 43):
+        pod = live_pod(terminated(code, text), phase="Failed")
+        observed = observe(_live(code), [pod])
+        assert observed is not None
+        assert observed.state == ("succeeded" if code == 0 else "failed")
+        assert is_tame(observed.message)
+        assert len(observed.message) <= 600
+    return "taken"
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _last_words() -> Any:
+    return {"time": "now", "level": "error", "event": "stopped", "message": "no", "hint": "try"}
+
+
+def read_moments(data: bytes) -> str:
+    """As the gate opens the moments that come with an update."""
+    known = moments.widths(SHAPES)
+    try:
+        with server_moments.open_checked(_file(data), known, 128, True, MOST_HEAD) as file:
+            for layers in moments.inputs(file.layout):
+                server_moments.read(file, layers).read()
+    except gate.Refused as refusal:
+        assert refusal.reason == "moments"
+        return "refused"
+    return "taken"
+
+
+@cache
+def _run() -> MemoryStore:
+    return make_run(2)
+
+
+def read_entry(data: bytes) -> str:
+    """As an audit reads an entry of the log, and what a merge is made again from."""
+    store, key = MemoryStore(), keys.audit_entry(PREFIX, 2)
+    store.objects = {**_run().objects, key: data}
+    storage = full_round().assignment().storage
+    findings = Check(ReadOnce(store, Path(_FOLDER.name)), storage).run()
+    second = next(each for each in findings if each.round == 2)
+    for each in findings:
+        assert all(text.isprintable() for text in (*each.wrong, *each.unknown, *each.refused))
+    try:
+        assignment_of(documents.parse(AuditEntry, key, data), storage)
+    except (Corrupt, CannotBe):
+        assert second.verdict != "equal"
+    return "taken" if second.verdict == "equal" else "refused"
+
+
+def _entry() -> Any:
+    return _json(_run().objects[keys.audit_entry(PREFIX, 2)])
+
+
+def _json(data: bytes) -> Any:
+    return json.loads(data)
+
+
+TARGETS: dict[str, Target] = {
+    "safetensors header": Target(
+        read_adapter, lambda: adapter.encode(tensors(1)), foreign.files, MOST_HEAD
+    ),
+    "update manifest": Target(read_manifest, _manifest, most=gate.MAX_MANIFEST),
+    "client report": Target(read_report, _report, most=4096),
+    "evaluation document": Target(read_evaluation, _evaluation),
+    "termination log": Target(read_last_words, _last_words, most=4096),
+    "moments": Target(
+        read_moments, lambda: moments.encode(draw_moments(1, SHAPES)), foreign.files, MOST_HEAD
+    ),
+    "audit entry": Target(read_entry, _entry),
+}
