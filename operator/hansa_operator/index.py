@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from hansa import api
+from hansa_operator.podstate import CONSENT_VOLUME
 
 Data = dict[str, Any]
 Kind = Literal["jobs", "pods"]
@@ -136,13 +137,14 @@ def slim_job(thing: Data) -> Data:
 
 
 def slim_pod(thing: Data) -> Data:
-    """What tells how a Pod is and why: its node, the containers' limits and its status."""
+    """What tells how a Pod is and why: node, the containers' limits, Secrets to consent, status."""
     spec = thing.get("spec") or {}
     containers = [
         {name: c[name] for name in ("name", "resources") if name in c}
         for c in spec.get("containers") or ()
     ]
-    kept = {"nodeName": spec.get("nodeName"), "containers": containers}
+    consents = [v for v in spec.get("volumes") or () if v.get("name") == CONSENT_VOLUME]
+    kept = {"nodeName": spec.get("nodeName"), "containers": containers, "volumes": consents}
     return {"metadata": _slim_metadata(thing), "spec": kept, "status": thing.get("status") or {}}
 
 

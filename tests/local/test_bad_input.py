@@ -198,7 +198,7 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "unknown field without a neighbour": (
         setter("spec.model.zzz", 1),
         "spec.model.zzz: unknown field",
-        "expected one of source",
+        "expected one of sha256, source",
     ),
     "unknown field at the top": (
         setter("spce", {}),

@@ -73,7 +73,7 @@ def test_what_a_live_list_does_not_show_is_gone() -> None:
 def test_the_longest_parts_of_objects_are_not_kept() -> None:
     index = Index()
     index.see("jobs", child("job", spec={"suspend": True, "template": {"spec": "long"}}))
-    index.see("pods", child("pod", spec={"nodeName": "n", "volumes": ["long"], "containers": []}))
+    index.see("pods", child("pod", spec={"nodeName": "n", "volumes": [{"name": "long"}]}))
     index.see_federation(thing(metadata={"managedFields": ["long"], "generation": 3}))
     family = index.get(KEY)
     assert "long" not in str(family)

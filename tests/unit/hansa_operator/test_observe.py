@@ -7,6 +7,7 @@ import pytest
 
 from hansa.assignment import encode_report
 from hansa.plan import plan
+from hansa_operator.index import slim_pod
 from hansa_operator.observe import lingers, observe, observe_all
 from tests.builders import NOW, later, make_report, with_status
 from tests.unit.hansa_operator.objects import (
@@ -266,7 +267,7 @@ def test_a_secret_that_does_not_consent_is_named_with_the_line_that_consents() -
         'MountVolume.SetUp failed for volume "hansa-consent" : '
         "references non-existent secret key: hansa.fed.maze"
     )
-    seen = see(live_job(), pod, events=[warning(POD_UID, "FailedMount", message)])
+    seen = see(live_job(), slim_pod(pod), events=[warning(POD_UID, "FailedMount", message)])
     patch = """--type=merge -p '{"stringData":{"hansa.fed.maze":"yes"}}'"""
     assert (seen.state, seen.reason) == ("failed", "CannotStart")
     assert seen.message == (
