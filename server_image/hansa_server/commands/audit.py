@@ -17,6 +17,7 @@ from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, re
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
 from hansa.errors import InputError, Unreachable
+from hansa.words import count
 
 if TYPE_CHECKING:
     from hansa.spec import S3
@@ -137,8 +138,7 @@ def _in_words(each: Findings, silo: str) -> str:
     if silo:
         is_member = silo in each.merged or any(r.startswith(f"{silo} (") for r in each.refused)
         return f"the update of {silo}, trained again" if is_member else f"no update of {silo}"
-    count = len(each.merged)
-    what = f"{count} update{'s' * (count != 1)} merged"
+    what = f"{count(len(each.merged), 'update')} merged"
     if each.failed:
         what = "too few updates passed the gate"
     return f"{what}, refused: {', '.join(each.refused)}" if each.refused else what

@@ -179,3 +179,28 @@ def kill_before_write(round_: Round, number: int) -> None:
     with pytest.raises(Killed):
         round_.aggregate()
     round_.store.before_put = lambda key: None
+
+
+def refusal_of_maze(round_: Round) -> str:
+    """The reason against the one update that a test has spoiled; the others must count."""
+    report = round_.aggregate()
+    assert report.members == [0, 2]
+    [(index, reason)] = report.refused
+    assert index == 1
+    return reason
+
+
+def reshaped(**shapes: tuple[int, ...]) -> adapter.Tensors:
+    ends = {f".lora_{side}.weight": shape for side, shape in shapes.items()}
+    return {
+        name: np.zeros(next((s for e, s in ends.items() if name.endswith(e)), shape), np.float32)
+        for name, shape in SHAPES.items()
+    }
+
+
+def later_round() -> Round:
+    before = adapter.encode(tensors(77))
+    start = StartAdapter(round=2, sha256=manifest.sha256(before))
+    round_ = full_round(number=3, start=start)
+    round_.store.objects[keys.global_folder("demo", 2) + keys.ADAPTER] = before
+    return round_

@@ -2,7 +2,6 @@
 
 import json
 import time
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -10,35 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter, keys, manifest, tensorfile
+from hansa import adapter, keys, tensorfile
 from hansa.manifest import StartAdapter
-from hansa.spec import ModelSource
-from hansa_server import gate, measure
+from hansa_server import gate
 from hansa_server.stream import TooFewMembers
-from tests.unit.hansa_server.rounds import PREFIX, RANK, SHAPES, Round, full_round, tensors
+from tests.unit.hansa_server.rounds import (
+    RANK,
+    SHAPES,
+    Round,
+    full_round,
+    later_round,
+    refusal_of_maze,
+    reshaped,
+    tensors,
+)
 
 FIRST = min(SHAPES)
 
 
-def refusal_of_maze(round_: Round) -> str:
-    """The reason against the one update that a test has spoiled; the others must count."""
-    report = round_.aggregate()
-    assert report.members == [0, 2]
-    [(index, reason)] = report.refused
-    assert index == 1
-    return reason
-
-
 def renamed(name: str, new: str) -> adapter.Tensors:
     return {new if key == name else key: value for key, value in tensors(1).items()}
-
-
-def reshaped(**shapes: tuple[int, ...]) -> adapter.Tensors:
-    ends = {f".lora_{side}.weight": shape for side, shape in shapes.items()}
-    return {
-        name: np.zeros(next((s for e, s in ends.items() if name.endswith(e)), shape), np.float32)
-        for name, shape in SHAPES.items()
-    }
 
 
 def with_dtype(dtype: str) -> bytes:
@@ -98,14 +88,6 @@ def test_an_update_that_changed_the_half_that_is_not_trained_is_refused(strategy
     sent[name][0, 0] = np.nextafter(sent[name][0, 0], np.float32(9))
     round_.send("maze", sent)
     assert refusal_of_maze(round_) == "half"
-
-
-def later_round() -> Round:
-    before = adapter.encode(tensors(77))
-    start = StartAdapter(round=2, sha256=manifest.sha256(before))
-    round_ = full_round(number=3, start=start)
-    round_.store.objects[keys.global_folder("demo", 2) + keys.ADAPTER] = before
-    return round_
 
 
 @pytest.mark.parametrize(
@@ -250,31 +232,6 @@ def test_a_frozen_part_leaves_no_room_for_larger_updates():
     assert round_.key("maze", keys.ADAPTER) not in round_.store.read
 
 
-def test_the_base_model_of_the_majority_is_the_federations():
-    round_ = full_round()
-    round_.send("babyai", tensors(0), baseModel="a" * 64)
-    report = round_.aggregate()
-    assert (report.members, report.refused) == ([1, 2], [(0, "base-model")])
-
-
-def test_the_known_base_model_counts_more_than_a_majority():
-    first = full_round()
-    first.aggregate()
-    digest = manifest.sha256(first.store.objects[first.global_key(keys.ADAPTER)])
-    later = Round(number=2, start=StartAdapter(round=1, sha256=digest), store=first.store)
-    later.send("babyai", tensors(0), baseModel="a" * 64)
-    later.send("maze", tensors(1))
-    later.send("wordle", tensors(2), baseModel="a" * 64)
-    assert later.aggregate().members == [1]
-
-
-def test_the_shapes_of_the_majority_are_the_federations():
-    round_ = full_round()
-    round_.send("babyai", reshaped(A=(RANK, 9)))
-    report = round_.aggregate()
-    assert (report.members, report.refused) == ([1, 2], [(0, "shape")])
-
-
 @pytest.mark.parametrize(
     "targets, refused",
     [
@@ -366,57 +323,6 @@ def test_a_value_of_the_largest_size_passes():
     assert round_.aggregate().refused == []
 
 
-def test_of_two_base_models_neither_is_the_federations_and_both_are_named():
-    round_ = full_round(environments=("babyai", "maze"))
-    round_.send("babyai", tensors(0), baseModel="a" * 64)
-    with pytest.raises(TooFewMembers) as refused:
-        round_.aggregate()
-    for named in (f"babyai has {'a' * 64}", f"maze has {'b' * 64}", "spec.model.sha256"):
-        assert named in refused.value.message
-    assert refused.value.report.refused == []
-    assert round_.store.written == [keys.audit_entry(PREFIX, 1)]
-
-
-def test_a_digest_in_the_spec_ends_a_tie_and_keeps_what_was_computed_before_it():
-    round_ = full_round(environments=("babyai", "maze"))
-    round_.send("babyai", tensors(0), baseModel="a" * 64)
-    report = round_.aggregate(model=ModelSource(sha256="b" * 64))
-    assert (report.members, report.refused) == ([1], [(0, "base-model")])
-
-
-def test_of_two_shapes_neither_is_the_federations():
-    round_ = full_round(environments=("babyai", "maze"))
-    round_.send("babyai", reshaped(A=(RANK, 9)))
-    with pytest.raises(TooFewMembers, match=r"shapes of the adapter: babyai has \w{64}, maze has"):
-        round_.aggregate()
-
-
-def test_a_base_model_that_the_spec_names_counts_more_than_a_majority():
-    round_ = Round()
-    for position, environment in enumerate(round_.environments):
-        digest = ("a" if position else "c") * 64
-        round_.send(environment, tensors(position), baseModel=digest)
-    report = round_.aggregate(model=ModelSource(sha256="c" * 64))
-    assert (report.members, report.refused) == ([0], [(1, "base-model"), (2, "base-model")])
-
-
-@pytest.mark.parametrize(
-    ("answers", "agreed"),
-    [
-        ("a", "a"),
-        ("aa", "a"),
-        ("ab", None),
-        ("aab", "a"),
-        ("abb", "b"),
-        ("aabb", None),
-        ("aabc", None),
-        ("abc", None),
-    ],
-)
-def test_more_than_half_must_agree(answers, agreed):
-    assert gate.majority(answers) == agreed
-
-
 def long_header(kind: str) -> bytes:
     """A file whose header alone has 15 MiB, of many small things."""
     size = 15 * 2**20
@@ -456,79 +362,3 @@ def test_headers_are_read_one_at_a_time(monkeypatch):
     monkeypatch.setattr(tensorfile, "_parse_once", counted)
     assert full_round(environments=[f"e{i}" for i in range(8)]).aggregate().refused == []
     assert max(most) == 1
-
-
-def turn(tensors_: adapter.Tensors, rotation: Any) -> adapter.Tensors:
-    """The same product B·A by other factors: R·A, and B times R's inverse."""
-    inverse = np.linalg.inv(rotation)
-    return {
-        name: np.asarray(
-            rotation @ array if adapter.side(name) == "A" else array @ inverse, np.float32
-        )
-        for name, array in tensors_.items()
-    }
-
-
-TURNS = {
-    "both signs": -np.eye(RANK),
-    "one sign of two": np.diag([1.0, -1.0]),
-    "rows exchanged": np.eye(RANK)[::-1],
-    "a quarter turn": np.array([[0.0, -1.0], [1.0, 0.0]]),
-}
-FACTORS = ["mean", "weighted-mean", "fedex", "fedavgm", "fedadam", "trimmed-mean", "norm-balanced"]
-
-
-@pytest.mark.parametrize("how", TURNS)
-@pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
-def test_an_update_with_turned_factors_is_refused(how, first_round):
-    round_ = full_round() if first_round else later_round()
-    sent = turn(tensors(1), TURNS[how])
-    for module in adapter.target_names(SHAPES):
-        a, b = adapter.names(module)
-        np.testing.assert_allclose(sent[b] @ sent[a], tensors(1)[b] @ tensors(1)[a], atol=1e-5)
-    round_.send("maze", sent)
-    assert refusal_of_maze(round_) == "turned"
-
-
-@pytest.mark.parametrize("strategy", FACTORS)
-def test_turned_factors_are_refused_by_all_who_merge_factors(strategy):
-    round_ = full_round(aggregation={"strategy": strategy})
-    round_.send("maze", turn(tensors(1), -np.eye(RANK)))
-    assert refusal_of_maze(round_) == "turned"
-
-
-@pytest.mark.parametrize("strategy", ["svd", "flora", "regmean"])
-def test_who_merges_products_takes_any_factors_of_them(strategy):
-    honest, other = (full_round(aggregation={"strategy": strategy}) for _ in range(2))
-    other.send("maze", turn(tensors(1), -np.eye(RANK)))
-    assert honest.aggregate().refused == other.aggregate().refused == []
-    for module in adapter.target_names(SHAPES):
-        a, b = adapter.names(module)
-        expected = honest.result()[b] @ honest.result()[a]
-        np.testing.assert_allclose(other.result()[b] @ other.result()[a], expected, atol=1e-4)
-
-
-@given(st.integers(0, 2**32), st.floats(0.0, 8.0))
-@settings(deadline=None, max_examples=60)
-def test_training_that_moves_a_many_times_its_length_does_not_turn_it(seed, far):
-    """Adam can move A by more than it began with; only its turn against the start is judged."""
-    random = np.random.default_rng(seed)
-    start = (random.uniform(-1, 1, (8, 512)) / np.sqrt(512)).astype(np.float32)
-    change = random.standard_normal(start.shape)
-    moved = start + far * np.linalg.norm(start) * change / np.linalg.norm(change)
-    assert not turned_a(moved, start)
-    assert turned_a(-moved, start)
-
-
-def turned_a(a: Any, start: Any) -> bool:
-    def file(array: Any) -> Any:
-        name = min(SHAPES)
-        tensors_ = {name: np.asarray(array, np.float32)}
-        return SimpleNamespace(layout=tensors_, read=tensors_.__getitem__)
-
-    return bool(measure.turned(file(a), file(start)))
-
-
-def test_an_a_of_nothing_but_zeros_is_not_turned():
-    assert not turned_a(np.zeros((2, 4)), np.ones((2, 4)))
-    assert not turned_a(np.ones((2, 4)), np.zeros((2, 4)))

@@ -130,7 +130,9 @@ def test_weights_come_from_the_counts_and_none_counts_nothing_alone():
     "settings, refused",
     [
         pytest.param({}, [(1, "norm")], id="ten times the median, as nobody said otherwise"),
-        pytest.param({"max_update_norm": 30.0}, [(1, "norm")], id="a bound"),
+        pytest.param(
+            {"max_update_norm": 30.0, "max_norm_ratio": 1e9}, [(1, "norm")], id="a bound alone"
+        ),
         pytest.param({"max_norm_ratio": 10.0}, [(1, "norm")], id="ten times the median"),
         pytest.param({"max_norm_ratio": 1e9}, [], id="a wide ratio"),
         pytest.param(
@@ -147,6 +149,16 @@ def test_an_update_that_moved_too_far_is_refused_and_the_others_count(settings, 
     report = round_.aggregate()
     assert report.refused == refused
     assert len(report.members) == 3 - len(refused)
+
+
+def test_each_bound_refuses_its_own_and_the_others_count():
+    names = ("a", "b", "c", "d", "e")
+    bounds = {"max_update_norm": 1000.0, "max_norm_ratio": 5.0}
+    round_ = Round(environments=names, aggregation=bounds)
+    for position, name in enumerate(names):
+        round_.send(name, tensors(position, scale={"b": 5000.0, "d": 50.0}.get(name, 1.0)))
+    report = round_.aggregate()
+    assert (report.members, report.refused) == ([0, 2, 4], [(1, "norm"), (3, "norm")])
 
 
 def test_of_two_updates_neither_is_the_measure_of_the_other():
