@@ -24,6 +24,9 @@ from hansa_server.task import Array, Pair, Task
 
 EXACT = 3 * 10**9
 """Multiplications up to which figures are exact, whatever is cheaper: a fraction of a second."""
+ROUNDING = 1e-6
+"""A mean so many times shorter than the longest update is none: what fp32 leaves of updates that
+undo each other differs between processors."""
 
 
 class Sums(NamedTuple):
@@ -174,10 +177,10 @@ def _inner(one: Array, other: Array) -> float:
 def _figures(task: Task, sums: Sums, scale: float, rank: float) -> Diagnostics:
     names = [update.environment for update in task.updates]
     lengths, length = [_root(square) for square in sums.norms], _root(sums.change)
-    total = sum(lengths)
+    total, wanted = sum(lengths), _root(sums.wanted)
     return Diagnostics(
         norm=scale * length,
-        error=_ratio(_root(sums.missed), _root(sums.wanted)),
+        error=_ratio(_root(sums.missed), wanted) if wanted > ROUNDING * max(lengths) else 0.0,
         effective_rank=rank,
         norms={name: scale * norm for name, norm in zip(names, lengths, strict=True)},
         cosine={
