@@ -98,8 +98,13 @@ def by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:
     return stores
 
 
-def iam_policy(granted: Iterable[Grant]) -> dict[str, Any]:
-    """The policy document that Amazon, MinIO and SeaweedFS understand."""
+def iam_policy(granted: Iterable[Grant], *, minio: bool = False) -> dict[str, Any]:
+    """The policy document that Amazon, MinIO and SeaweedFS understand.
+
+    MinIO lets every user make access keys and change its secret unless a policy forbids it: with
+    `minio` this one does, in MinIO's own words. Temporary keys cannot be forbidden there; they
+    have no more rights than their user, and end.
+    """
     statements: list[dict[str, Any]] = []
     buckets: dict[str, list[Grant]] = {}
     for grant in granted:
@@ -113,6 +118,8 @@ def iam_policy(granted: Iterable[Grant]) -> dict[str, Any]:
             statements.append(_allow("s3:GetObject", [f"{arn}/{path}" for path in read]))
         if write:
             statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write]))
+    if minio:
+        statements.append({"Effect": "Deny", "Action": ["admin:*"]})
     return {"Version": "2012-10-17", "Statement": statements}
 
 

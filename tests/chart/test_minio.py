@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
 
@@ -74,7 +75,7 @@ def test_policies_are_those_that_hansa_policy_prints(
     file.write_text(yaml.safe_dump(manifest(federation)))
     data = made.one("ConfigMap", "hansa-minio-provision")["data"]
     for party in ("aggregator", *federation["environments"]):
-        policy(party, file, output=Format.JSON)
+        policy(party, file, minio=True, output=Format.JSON)
         rendered = json.loads(data[f"{federation['name']}-{party}.json"])
         assert rendered == json.loads(capsys.readouterr().out), party
 
@@ -178,12 +179,27 @@ class Server:
 
     def store(self, objects: Objects, user: str, bucket: str, prefix: str) -> S3Store:
         """The bucket as one of the users sees it."""
-        data = objects.one("Secret", user)["data"]
-        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        keys = [base64.b64decode(data[name]).decode() for name in names]
         s3 = S3(endpoint=self.url, bucket=bucket, prefix=prefix)
-        who = Credentials(access_key=keys[0], secret_key=keys[1])
-        return S3Store(s3, credentials=who, retry=Retry(patience_seconds=1.0))
+        return S3Store(s3, credentials=pair(objects, user), retry=Retry(patience_seconds=1.0))
+
+    def mc(self, *arguments: str, who: Credentials | None = None, token: str = "") -> str:
+        """All that MinIO's own client says: `me` has these keys, `hansa` is the server's owner."""
+        variables = {"HOME": str(self.folder), "MC_CONFIG_DIR": str(self.folder / "mc")}
+        if who:
+            login = f"{who.access_key}:{who.secret_key}" + (f":{token}" if token else "")
+            variables["MC_HOST_me"] = self.url.replace("//", f"//{login}@")
+        done = subprocess.run(
+            [find_tool("mc"), *arguments], env=variables, capture_output=True, text=True
+        )
+        return done.stdout + done.stderr
+
+
+def pair(objects: Objects, user: str) -> Credentials:
+    """The keys in a user's Secret."""
+    data = objects.one("Secret", user)["data"]
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    access_key, secret_key = (base64.b64decode(data[name]).decode() for name in names)
+    return Credentials(access_key=access_key, secret_key=secret_key)
 
 
 ROOT_KEYS = {"MINIO_ROOT_USER": "root-user", "MINIO_ROOT_PASSWORD": "root p@ss:word/1"}
@@ -246,3 +262,52 @@ def test_a_real_minio_lets_each_party_do_its_part_and_no_more(server: Server) ->
     other.put_if_absent(f"{name}/updates/{environment}/00001/x", b"1")
     name = f"{name}-aggregator.json"
     assert server.provision(again, **{name: "no policy"}).returncode != 0, "a failure is one"
+
+
+MAKES_KEYS = {
+    "an access key of its own": ("admin", "user", "svcacct", "add", "me", "five-worlds-maze"),
+    "another's access key": ("admin", "user", "svcacct", "add", "me", "five-worlds-wordle"),
+    "a user": ("admin", "user", "add", "me", "somebody", "chosen-1"),
+    "a secret of its own choice": ("admin", "user", "add", "me", "five-worlds-maze", "chosen-1"),
+}
+"""The first and the last MinIO allows every user for itself, unless a policy forbids it."""
+REFUSALS = ("Access Denied", "Credential is not allowed to be same as admin access key")
+
+
+@pytest.mark.slow
+def test_no_user_makes_itself_further_keys_nor_do_its_temporary_ones(server: Server) -> None:
+    """Temporary keys with a policy of their own could, against that policy: CVE-2025-62506."""
+    made = render(minio={"enabled": True, "federations": FEDERATIONS[:1]})
+    assert server.provision(made).returncode == 0
+    silo = pair(made, "five-worlds-maze")
+    temporary, token = narrowed(server.url, silo)
+    taken = [
+        f"{whose} made {what}"
+        for what, command in MAKES_KEYS.items()
+        for whose, who, given in (("the user", silo, ""), ("temporary keys", temporary, token))
+        if not any(no in server.mc(*command, who=who, token=given) for no in REFUSALS)
+    ]
+    assert taken == []
+    listed = server.mc("admin", "user", "svcacct", "list", "hansa", "five-worlds-maze")
+    assert listed == "No service accounts found\n"
+    maze = server.store(made, "five-worlds-maze", "hansa", "five-worlds")
+    maze.put_if_absent("five-worlds/updates/maze/00001/x", b"its key is still the same")
+
+
+def narrowed(url: str, who: Credentials) -> tuple[Credentials, str]:
+    """Temporary keys of a user, and their token, that may do no more than list one bucket."""
+    allowed = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": ["arn:aws:s3:::hansa"]}
+    client = boto3.client(
+        "sts",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=who.access_key,
+        aws_secret_access_key=who.secret_key,
+    )
+    made = client.assume_role(
+        RoleArn="arn:aws:iam::000000000000:role/any",
+        RoleSessionName="any",
+        Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}),
+    )["Credentials"]
+    keys = Credentials(access_key=made["AccessKeyId"], secret_key=made["SecretAccessKey"])
+    return keys, str(made["SessionToken"])

@@ -43,7 +43,7 @@ The user's name is also that of its Secret and, after "hansa-", of its policy.
 {{- toJson $users -}}
 {{- end -}}
 
-{{/* The policy of one of them, as `hansa policy` prints it. */}}
+{{/* The policy of one of them, as `hansa policy` prints it; `denied` lists actions it forbids. */}}
 {{- define "hansa.minio.policy" -}}
 {{- $under := ternary "" (printf "%s/" .prefix) (empty .prefix) -}}
 {{- $read := list (print $under "federation.json") (print $under "global/*") (print $under "audit/*") -}}
@@ -82,6 +82,9 @@ The user's name is also that of its Secret and, after "hansa-", of its policy.
 {{- $statements = append $statements (dict "Effect" "Allow" "Action" (list $action) "Resource" $resources) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if .denied -}}
+{{- $statements = append $statements (dict "Effect" "Deny" "Action" .denied) -}}
 {{- end -}}
 {{- toPrettyJson (dict "Version" "2012-10-17" "Statement" $statements) -}}
 {{- end -}}

@@ -239,6 +239,16 @@ def test_a_policy_names_what_one_party_may_do(
     assert all("/maze/" in resource for resources in written for resource in resources)
 
 
+def test_a_policy_for_minio_forbids_further_access_keys(
+    capsys: pytest.CaptureFixture[str], manifest: str
+) -> None:
+    plain, minio = (
+        json.loads(call(capsys, "policy", "maze", "-f", manifest, *more)[1])["Statement"]
+        for more in ([], ["--minio"])
+    )
+    assert minio == [*plain, {"Effect": "Deny", "Action": ["admin:*"]}]
+
+
 def test_a_policy_for_a_store_that_there_is_not_is_refused(
     capsys: pytest.CaptureFixture[str], manifest: str
 ) -> None:
