@@ -102,3 +102,10 @@ EVERYTHING: Data = {
     },
 }
 """Values with every option on."""
+
+SEAWEEDFS: Data = {
+    **{name: value for name, value in EVERYTHING.items() if name != "minio"},
+    "store": "seaweedfs",
+    "seaweedfs": {"federations": EVERYTHING["minio"]["federations"]},
+}
+"""The same with the other store."""

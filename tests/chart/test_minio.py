@@ -127,10 +127,11 @@ def test_names_that_cannot_be_told_apart_are_refused(
     assert words in refusal(minio={"enabled": True, "federations": federations})
 
 
-def test_the_data_is_on_a_volume_that_stays_unless_told_otherwise() -> None:
+@pytest.mark.parametrize("store", ["minio", "seaweedfs"])
+def test_the_data_is_on_a_volume_that_stays_unless_told_otherwise(store: str) -> None:
     def volume(**persistence: Any) -> tuple[Objects, dict[str, Any]]:
-        objects = render(minio={"enabled": True, "persistence": persistence})
-        pod = objects.one("Deployment", "hansa-minio")["spec"]["template"]["spec"]
+        objects = render(store=store, **{store: {"persistence": persistence}})
+        pod = objects.one("Deployment", f"hansa-{store}")["spec"]["template"]["spec"]
         return objects, next(v for v in pod["volumes"] if v["name"] == "data")
 
     objects, data = volume(size="3Gi", storageClass="-")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from hansa import __version__
-from tests.chart.charts import CHART, NAMESPACE, Objects, helm, render
+from tests.chart.charts import CHART, EVERYTHING, NAMESPACE, SEAWEEDFS, Objects, helm, render
 
 OPERATOR_RULES = {
     ("hansa.dev", "federations"): {"list", "watch"},
@@ -32,7 +32,9 @@ def is_hook(each: dict[str, Any]) -> bool:
     return "helm.sh/hook" in each["metadata"].get("annotations", {})
 
 
-@pytest.mark.parametrize("values", [{}, {"minio": {"enabled": True}}], ids=["plain", "minio"])
+@pytest.mark.parametrize(
+    "values", [{}, {"store": "minio"}, {"store": "seaweedfs"}], ids=["plain", "minio", "seaweedfs"]
+)
 def test_helm_lint_has_nothing_to_say(values: dict[str, Any]) -> None:
     done = helm("lint", "--strict", str(CHART), values=values)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -114,9 +116,12 @@ def test_no_role_of_the_chart_reads_secrets(full: Objects) -> None:
     assert reached.isdisjoint({"secrets", "*", "pods/exec", "namespaces"})
 
 
-def test_every_pod_keeps_the_restricted_standard(full: Objects) -> None:
-    seen = dict(full.pods())
-    assert len(seen) == 4
+@pytest.mark.parametrize(
+    "values, pods", [(EVERYTHING, 4), (SEAWEEDFS, 3)], ids=["minio", "seaweedfs"]
+)
+def test_every_pod_keeps_the_restricted_standard(values: dict[str, Any], pods: int) -> None:
+    seen = dict(render(**values).pods())
+    assert len(seen) == pods
     for name, pod in seen.items():
         assert pod["securityContext"]["runAsNonRoot"] is True, name
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
@@ -191,7 +196,25 @@ def test_policies_open_the_metrics_port_and_close_the_jobs(full: Objects) -> Non
     assert all(p["spec"]["egress"][-1] == store for p in wide.of("NetworkPolicy"))
 
 
-def test_all_objects_have_their_namespace_and_labels(full: Objects) -> None:
+def test_seaweedfs_is_reached_by_jobs_only_and_at_its_one_port() -> None:
+    made = render(**SEAWEEDFS)
+    policy = made.one("NetworkPolicy", "hansa-seaweedfs")["spec"]
+    [rule] = policy["ingress"]
+    assert rule["ports"] == [{"port": 8333, "protocol": "TCP"}]
+    [peer] = rule["from"]
+    assert peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/managed-by": "hansa-operator"}
+    assert policy["egress"] == []
+    jobs = made.one("NetworkPolicy", "hansa-jobs")["spec"]
+    [out] = [rule for rule in jobs["egress"] if rule["ports"][0]["port"] == 8333]
+    assert out["to"][0]["podSelector"] == policy["podSelector"]
+    service = made.one("Service", "hansa-seaweedfs")["spec"]
+    assert service["selector"] == policy["podSelector"]["matchLabels"]
+    assert service["ports"] == [{"name": "s3", "port": 8333, "targetPort": "s3"}]
+
+
+@pytest.mark.parametrize("values", [EVERYTHING, SEAWEEDFS], ids=["minio", "seaweedfs"])
+def test_all_objects_have_their_namespace_and_labels(values: dict[str, Any]) -> None:
+    full = render(**values)
     wide = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
     for each in full.all:
         meta = each["metadata"]

@@ -255,7 +255,8 @@ def build_images(folder: Path | None = None) -> None:
     """
     if os.environ.get("HANSA_IMAGES_LOADED"):
         return
-    script = [str(ROOT / "tools" / "images"), "--from-environment", "--minio", "--load"]
+    stores = ["--minio", "--seaweedfs"]
+    script = [str(ROOT / "tools" / "images"), "--from-environment", *stores, "--load"]
     if os.environ.get("HANSA_IMAGES_BUILT"):
         script.append("--built")
     environment = {**os.environ, **({"HANSA_CLUSTER": str(folder)} if folder else {})}

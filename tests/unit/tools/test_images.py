@@ -28,12 +28,20 @@ def test_names_can_lie_below_a_registry_and_bear_another_tag() -> None:
     assert done.stdout == "registry.example/you/hansa-server:v1\n"
 
 
+def test_stores_are_named_alone_or_beside_the_three() -> None:
+    assert images("--names", "--tag", "7", "minio").stdout == "hansa-minio:7\n"
+    beside = images("--names", "--tag", "7", "--from-environment", "--minio", "--seaweedfs").stdout
+    parts = ("operator", "client", "server", "minio", "seaweedfs")
+    assert beside.split() == [f"hansa-{part}:7" for part in parts]
+
+
 @pytest.mark.parametrize(
     "args, sentence",
     [
         (["--tag"], "--tag: got nothing, expected a value"),
-        (["worker"], "got 'worker', expected operator, client, server or an option"),
+        (["worker"], "got 'worker', expected operator, client, server, minio,"),
         (["--minio"], "--minio: got it alone, expected it with --from-environment"),
+        (["--seaweedfs"], "--seaweedfs: got it alone, expected it with --from-environment"),
         (["--built"], "--built: got it alone, expected it with --from-environment"),
         (["--from-environment", "--built", "--push"], "--built: got it with --push or --archive,"),
         (["--from-environment", "--built", "--archive", "x"], "expected it with --load alone"),
