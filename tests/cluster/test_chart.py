@@ -44,6 +44,11 @@ def keys(cluster: Cluster) -> dict[str, str]:
     return {each["metadata"]["name"]: each["data"]["AWS_SECRET_ACCESS_KEY"] for each in secrets}
 
 
+def pod_template(cluster: Cluster, store: str) -> Any:
+    """What the store's Pod is made of; one that differs starts anew."""
+    return cluster.get("deployment", f"{RELEASE}-hansa-{store}")["spec"]["template"]
+
+
 def objects(cluster: Cluster) -> set[str]:
     """Everything that bears the label of the release and belongs to its namespace."""
     found: set[str] = set()
@@ -58,15 +63,21 @@ def objects(cluster: Cluster) -> set[str]:
     return {name for name in found if cluster.namespace in name or not name.startswith(wide)}
 
 
-def with_federations(*federations: Data) -> Data:
-    return {**VALUES, "minio": {"enabled": True, "federations": list(federations)}}
+STORES = pytest.mark.parametrize("store", ["minio", "seaweedfs"])
 
 
+def with_federations(store: str, *federations: Data) -> Data:
+    others = {name: value for name, value in VALUES.items() if name != "minio"}
+    return {**others, "store": store, store: {"federations": list(federations)}}
+
+
+@STORES
 @pytest.mark.slow
-def test_the_apiserver_takes_every_object_and_has_no_warning(cluster: Cluster) -> None:
+def test_the_apiserver_takes_every_object_and_has_no_warning(cluster: Cluster, store: str) -> None:
     level = "pod-security.kubernetes.io/warn=restricted"
     assert cluster.kubectl("label", "namespace", cluster.namespace, level).returncode == 0
-    values = {**VALUES, "crds": {"install": True}}
+    federations = VALUES["minio"]["federations"]
+    values = {**with_federations(store, *federations), "crds": {"install": True}}
     text = helm(cluster, "template", RELEASE, str(CHART), "--skip-tests", values=values)
     how = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
     done = cluster.kubectl("apply", *how, "-f", "-", stdin=text)
@@ -74,20 +85,28 @@ def test_the_apiserver_takes_every_object_and_has_no_warning(cluster: Cluster) -
     assert "Warning" not in done.stderr
 
 
+@STORES
 @pytest.mark.slow
-def test_keys_stay_over_upgrades_and_nothing_stays_after_uninstalling(cluster: Cluster) -> None:
+def test_keys_stay_over_upgrades_and_nothing_stays_after_uninstalling(
+    cluster: Cluster, store: str
+) -> None:
+    def upgrade(*federations: Data) -> None:
+        quick = ("upgrade", "--install", RELEASE, str(CHART), "--no-hooks")
+        helm(cluster, *quick, values=with_federations(store, *federations))
+
     first: dict[str, Any] = {"name": "five-worlds", "environments": ["maze", "wordle"]}
     second: dict[str, Any] = {"name": "other", "environments": ["maze"]}
-    quick = ("--no-hooks",)
-    helm(cluster, "install", RELEASE, str(CHART), *quick, values=with_federations(first))
-    before = keys(cluster)
+    upgrade(first)
+    before, pod = keys(cluster), pod_template(cluster, store)
+    upgrade(first)
+    assert (keys(cluster), pod_template(cluster, store)) == (before, pod), "nothing restarts"
     assert set(before) == {"five-worlds-aggregator", "five-worlds-maze", "five-worlds-wordle"}
-    helm(cluster, "upgrade", RELEASE, str(CHART), *quick, values=with_federations(first, second))
+    upgrade(first, second)
     grown = keys(cluster)
     assert {name: grown[name] for name in before} == before
     assert set(grown) - set(before) == {"other-aggregator", "other-maze"}
-    helm(cluster, "upgrade", RELEASE, str(CHART), *quick, values=with_federations(second))
+    upgrade(second)
     assert keys(cluster) == {n: k for n, k in grown.items() if n.startswith("other-")}
     helm(cluster, "uninstall", RELEASE, "--wait")
-    kept = {f"persistentvolumeclaim/{RELEASE}-hansa-minio"}
+    kept = {f"persistentvolumeclaim/{RELEASE}-hansa-{store}"}
     cluster.until(lambda: objects(cluster) == kept, f"only {kept} is left")

@@ -15,13 +15,16 @@ cluster is read again, and what this rendering made is kept, since Secret and De
 {{- $_ := set $users .user (get $old .user | default (randAlphaNum 40 | b64enc)) -}}
 {{- end -}}
 {{- $root := (lookup "v1" "Secret" .Release.Namespace (printf "%s-root" (include "hansa.seaweedfs" .))).data | default dict -}}
-{{- $fresh := dict -}}
-{{- if not (hasKey $old "tls.crt") -}}{{- $fresh = genSelfSignedCert "seaweedfs" nil nil 36500 -}}{{- end -}}
+{{- $tls := dict "crt" (get $old "tls.crt") "key" (get $old "tls.key") -}}
+{{- if not (and $tls.crt $tls.key) -}}
+{{- $fresh := genSelfSignedCert "seaweedfs" nil nil 36500 -}}
+{{- $tls = dict "crt" ($fresh.Cert | b64enc) "key" ($fresh.Key | b64enc) -}}
+{{- end -}}
 {{- $_ := set .Values.seaweedfs "made" (dict
   "users" $users
   "root" ($root.AWS_SECRET_ACCESS_KEY | default (randAlphaNum 40 | b64enc))
-  "crt" (get $old "tls.crt" | default ($fresh.Cert | b64enc))
-  "key" (get $old "tls.key" | default ($fresh.Key | b64enc)))
+  "crt" $tls.crt
+  "key" $tls.key)
 -}}
 {{- end -}}
 {{- toJson .Values.seaweedfs.made -}}
