@@ -262,6 +262,7 @@ def test_a_signed_address_opens_no_other_object(attacker: Attacker) -> None:
     "request_",
     [
         pytest.param(("CreateAccessKey", {"UserName": OTHER}), id="a key in another's name"),
+        pytest.param(("CreateAccessKey", {"UserName": MINE}), id="a further key of its own"),
         pytest.param(
             ("PutUserPolicy", {"UserName": MINE, "PolicyName": "all", "PolicyDocument": PUBLIC}),
             id="a policy of its own",
@@ -269,7 +270,7 @@ def test_a_signed_address_opens_no_other_object(attacker: Attacker) -> None:
         pytest.param(("ListUsers", {}), id="who else there is"),
     ],
 )
-def test_no_credentials_can_be_made_of_others(
+def test_no_credentials_can_be_made(
     weed: LocalStore, request_: tuple[str, dict[str, str]]
 ) -> None:
     """The same door answers some requests of IAM."""

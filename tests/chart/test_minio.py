@@ -295,6 +295,19 @@ def test_no_user_makes_itself_further_keys_nor_do_its_temporary_ones(server: Ser
     maze.put_if_absent("five-worlds/updates/maze/00001/x", b"its key is still the same")
 
 
+@pytest.mark.slow
+def test_the_minio_that_tests_run_on_heeds_the_policy_of_temporary_keys(server: Server) -> None:
+    """Even of a user whose own policy forbids nothing: it is no version with CVE-2025-62506."""
+    made = render(minio={"enabled": True, "federations": FEDERATIONS[:1]})
+    name = "five-worlds-maze.json"
+    policy = json.loads(made.one("ConfigMap", "hansa-minio-provision")["data"][name])
+    policy["Statement"].pop()
+    assert server.provision(made, **{name: json.dumps(policy)}).returncode == 0
+    temporary, token = narrowed(server.url, pair(made, "five-worlds-maze"))
+    make = MAKES_KEYS["an access key of its own"]
+    assert "Access Denied" in server.mc(*make, who=temporary, token=token)
+
+
 def narrowed(url: str, who: Credentials) -> tuple[Credentials, str]:
     """Temporary keys of a user, and their token, that may do no more than list one bucket."""
     allowed = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": ["arn:aws:s3:::hansa"]}
