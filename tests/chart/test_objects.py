@@ -196,25 +196,7 @@ def test_policies_open_the_metrics_port_and_close_the_jobs(full: Objects) -> Non
     assert all(p["spec"]["egress"][-1] == store for p in wide.of("NetworkPolicy"))
 
 
-def test_seaweedfs_is_reached_by_jobs_only_and_at_its_one_port() -> None:
-    made = render(**SEAWEEDFS)
-    policy = made.one("NetworkPolicy", "hansa-seaweedfs")["spec"]
-    [rule] = policy["ingress"]
-    assert rule["ports"] == [{"port": 8333, "protocol": "TCP"}]
-    [peer] = rule["from"]
-    assert peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/managed-by": "hansa-operator"}
-    assert policy["egress"] == []
-    jobs = made.one("NetworkPolicy", "hansa-jobs")["spec"]
-    [out] = [rule for rule in jobs["egress"] if rule["ports"][0]["port"] == 8333]
-    assert out["to"][0]["podSelector"] == policy["podSelector"]
-    service = made.one("Service", "hansa-seaweedfs")["spec"]
-    assert service["selector"] == policy["podSelector"]["matchLabels"]
-    assert service["ports"] == [{"name": "s3", "port": 8333, "targetPort": "s3"}]
-
-
-@pytest.mark.parametrize("values", [EVERYTHING, SEAWEEDFS], ids=["minio", "seaweedfs"])
-def test_all_objects_have_their_namespace_and_labels(values: dict[str, Any]) -> None:
-    full = render(**values)
+def test_all_objects_have_their_namespace_and_labels(full: Objects) -> None:
     wide = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
     for each in full.all:
         meta = each["metadata"]

@@ -27,7 +27,7 @@ from hansa.local.ports import Block, claim_ports
 from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
-from tests.chart.charts import NAMESPACE, Objects, refusal, render
+from tests.chart.charts import NAMESPACE, SEAWEEDFS, Objects, refusal, render
 from tests.chart.test_minio import FEDERATIONS, LONGEST, manifest, pair
 
 USERS = "hansa-seaweedfs-users"
@@ -137,6 +137,25 @@ def test_the_pod_starts_again_when_who_may_do_what_has_changed() -> None:
 )
 def test_what_does_not_fit_is_refused_with_its_place(values: dict[str, Any], words: str) -> None:
     assert words in refusal(**values)
+
+
+def test_it_is_reached_by_jobs_only_and_at_its_one_port() -> None:
+    made = render(**SEAWEEDFS)
+    policy = made.one("NetworkPolicy", "hansa-seaweedfs")["spec"]
+    [rule] = policy["ingress"]
+    assert rule["ports"] == [{"port": 8333, "protocol": "TCP"}]
+    [peer] = rule["from"]
+    assert peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/managed-by": "hansa-operator"}
+    assert policy["egress"] == []
+    jobs = made.one("NetworkPolicy", "hansa-jobs")["spec"]
+    [out] = [rule for rule in jobs["egress"] if rule["ports"][0]["port"] == 8333]
+    assert out["to"][0]["podSelector"] == policy["podSelector"]
+    service = made.one("Service", "hansa-seaweedfs")["spec"]
+    assert service["selector"] == policy["podSelector"]["matchLabels"]
+    assert service["ports"] == [{"name": "s3", "port": 8333, "targetPort": "s3"}]
+    for each in made.all:
+        assert labels(each)["app.kubernetes.io/instance"] == "hansa"
+        assert len(each["metadata"]["name"]) <= 63
 
 
 def test_minio_is_the_same_by_either_name() -> None:
