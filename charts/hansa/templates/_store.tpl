@@ -5,7 +5,7 @@
 {{- fail (printf "store: got %s beside minio.enabled, expected one store (minio.enabled is another way to write store: minio)" $store) -}}
 {{- end -}}
 {{- $other := ternary "seaweedfs" "minio" (eq $store "minio") -}}
-{{- if and $store (get .Values $other).federations -}}
+{{- if and $store (get .Values $other | default dict).federations -}}
 {{- fail (printf "%s.federations: got some with store %s, expected them in %s.federations" $other $store $store) -}}
 {{- end -}}
 {{- $store -}}
