@@ -95,7 +95,8 @@ EVERYTHING: Data = {
         "prometheusRule": {"enabled": True},
         "dashboard": {"enabled": True},
     },
-    "networkPolicy": {"enabled": True, "jobs": {"enabled": True}},
+    "networkPolicy": {"jobs": {"strict": True}},
+    "admissionPolicy": {"enabled": True},
     "minio": {
         "enabled": True,
         "federations": [{"name": "five-worlds", "environments": ["maze", "wordle"]}],

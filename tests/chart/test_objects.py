@@ -49,6 +49,7 @@ def test_the_default_is_an_operator_for_the_whole_cluster_and_nothing_else(plain
         "CustomResourceDefinition": 1,
         "Deployment": 1,
         "Lease": 1,
+        "NetworkPolicy": 2,
         "Role": 1,
         "RoleBinding": 1,
         "Service": 1,
@@ -179,25 +180,9 @@ def test_images_are_named_by_registry_tag_and_digest() -> None:
     assert data["HANSA_SERVER_IMAGE"] == f"ghcr.io/you/hansa-server:{__version__}"
 
 
-def test_policies_open_the_metrics_port_and_close_the_jobs(full: Objects) -> None:
-    operator = full.one("NetworkPolicy", "hansa-operator")["spec"]
-    assert operator["ingress"] == [{"ports": [{"port": 8080, "protocol": "TCP"}]}]
-    ports = {port["port"] for rule in operator["egress"] for port in rule["ports"]}
-    assert ports == {53, 443, 6443}
-    jobs = full.one("NetworkPolicy", "hansa-jobs")["spec"]
-    assert jobs["podSelector"]["matchLabels"] == {"app.kubernetes.io/managed-by": "hansa-operator"}
-    assert jobs["ingress"] == []
-    assert {port["port"] for rule in jobs["egress"] for port in rule["ports"]} == {53, 9000}
-    store = {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
-    wide = render(
-        networkPolicy={"jobs": {"enabled": True, "egress": [store], "namespaces": ["a", "b"]}}
-    )
-    assert [p["metadata"]["namespace"] for p in wide.of("NetworkPolicy")] == ["a", "b"]
-    assert all(p["spec"]["egress"][-1] == store for p in wide.of("NetworkPolicy"))
-
-
 def test_all_objects_have_their_namespace_and_labels(full: Objects) -> None:
     wide = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    wide |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     for each in full.all:
         meta = each["metadata"]
         assert (each["kind"] in wide) == ("namespace" not in meta), meta["name"]

@@ -177,7 +177,7 @@ def test_names_that_look_like_numbers_stay_names() -> None:
         watch={"namespaces": ["123", "true"]},
         serviceAccount={"name": "42"},
         minio={"enabled": True, "federations": [silo]},
-        networkPolicy={"enabled": True, "jobs": {"enabled": True}},
+        admissionPolicy={"enabled": True},
     )
     for each in made.all:
         labels = each["metadata"].get("labels") or {}

@@ -210,11 +210,21 @@ class Hansa:
 
 
 def values(federations: tuple[str, ...], **more: Any) -> dict[str, Any]:
-    """Values of the chart for a cluster that can pull nothing."""
+    """Values of the chart for a cluster that can pull nothing.
+
+    NetworkPolicies and consent are as the chart has them by default; the admission policy, which
+    is an option, is on, so that every federation of these tests shows that it passes.
+    """
     local = {"repository": "hansa-minio", "tag": _tag(), "pullPolicy": "Never"}
     users = [{"name": name, "environments": list(WORLDS)} for name in federations]
     minio = {"enabled": True, "image": local, "mcImage": local, "federations": users}
-    return {"images": {"pullPolicy": "Never"}, "settings": SETTINGS, "minio": minio, **more}
+    return {
+        "images": {"pullPolicy": "Never"},
+        "settings": SETTINGS,
+        "minio": minio,
+        "admissionPolicy": {"enabled": True},
+        **more,
+    }
 
 
 def _tag() -> str:

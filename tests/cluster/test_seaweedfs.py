@@ -54,7 +54,8 @@ def helm(own: Hansa, *arguments: str) -> str:
         "images": plain["images"],
         "crds": {"install": False},  # the definition is the first release's
         "watch": {"namespaces": [NAMESPACE]},
-        "networkPolicy": {"enabled": True, "jobs": {"enabled": True}},
+        "networkPolicy": {"jobs": {"strict": True}},
+        "admissionPolicy": plain["admissionPolicy"],
         "store": "seaweedfs",
         "seaweedfs": {
             "image": {**plain["minio"]["image"], "repository": "hansa-seaweedfs"},

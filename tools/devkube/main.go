@@ -35,11 +35,12 @@ var programs = map[string]func(){
 	"kubelet":                 func() { run(kubelet.NewKubeletCommand(context.Background())) },
 	"kubectl":                 runKubectl,
 	// The parts that are devkube's own.
-	"dns":     func() { exit(serveNames(os.Args[1:])) },
-	"image":   func() { exit(writeImage(os.Args[1:])) },
-	"node":    func() { exit(runNode(os.Args[1:])) },
-	"start":   func() { exit(startNode(os.Args[1:])) },
-	"volumes": func() { exit(serveVolumes(os.Args[1:])) },
+	"dns":      func() { exit(serveNames(os.Args[1:])) },
+	"image":    func() { exit(writeImage(os.Args[1:])) },
+	"node":     func() { exit(runNode(os.Args[1:])) },
+	"policies": func() { exit(servePolicies(os.Args[1:])) },
+	"start":    func() { exit(startNode(os.Args[1:])) },
+	"volumes":  func() { exit(serveVolumes(os.Args[1:])) },
 }
 
 func main() {

@@ -32,6 +32,7 @@ func parts(node *Node) []Part {
 		}),
 		// It needs to see what kube-proxy sees: Services and their addresses.
 		own("dns", []string{node.Kubeconfig("proxy"), node.IP() + ":53"}),
+		own("policies", []string{node.Kubeconfig("admin")}),
 		own("volumes", []string{node.Kubeconfig("admin"), node.Path("volumes"), node.Name()}),
 	}
 }
