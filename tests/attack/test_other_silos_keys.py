@@ -270,9 +270,7 @@ def test_a_signed_address_opens_no_other_object(attacker: Attacker) -> None:
         pytest.param(("ListUsers", {}), id="who else there is"),
     ],
 )
-def test_no_credentials_can_be_made(
-    weed: LocalStore, request_: tuple[str, dict[str, str]]
-) -> None:
+def test_no_credentials_can_be_made(weed: LocalStore, request_: tuple[str, dict[str, str]]) -> None:
     """The same door answers some requests of IAM."""
     import botocore.session
 
