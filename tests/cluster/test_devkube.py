@@ -179,6 +179,43 @@ def test_no_packet_of_a_pod_leaves_the_machine(cluster: Cluster) -> None:
     assert "unreachable" in cluster.finished("outside")
 
 
+def _policy(*ports: dict[str, Any]) -> dict[str, Any]:
+    """A policy that lets everybody reach these ports of the server, and no others."""
+    chosen = {"matchLabels": {"app": "server"}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "server"},
+        "spec": {"podSelector": chosen, "ingress": [{"ports": list(ports)}]},
+    }
+
+
+def test_a_network_policy_opens_ports_by_number_and_range_and_none_by_name(
+    cluster: Cluster,
+) -> None:
+    server = make_pod("server", "serve", ":8080", "found")
+    server["metadata"]["labels"] = {"app": "server"}
+    cluster.apply(server, make_pod("asks", "sleep"))
+    for pod in ("server", "asks"):
+        cluster.until(lambda pod=pod: cluster.phase(pod) == "Running", f"{pod} runs")
+    url = f"http://{cluster.get('pod', 'server')['status']['podIP']}:8080/"
+
+    def answer() -> str:
+        return cluster.kubectl("exec", "asks", "--", "/program", "get", url).stdout
+
+    for ports, words in (
+        ([{"port": 80}], "no route to host"),
+        ([{"port": 8000, "endPort": 8100}], "200 found"),
+        ([{"port": "web"}], "no route to host"),
+        ([{"port": 80}, {"port": 8080}], "200 found"),
+        ([{"port": 8080, "protocol": "UDP"}], "no route to host"),
+    ):
+        cluster.apply(_policy(*ports))
+        cluster.until(lambda words=words: words in answer(), f"{ports}: {words}")
+    assert cluster.kubectl("delete", "networkpolicy", "server").returncode == 0
+    cluster.until(lambda: "200 found" in answer(), "without a policy it is open")
+
+
 @pytest.mark.parametrize("part", ["etcd", "kube-apiserver", "kubelet", "containerd"])
 def test_a_part_that_is_killed_comes_back_and_pods_live_on(cluster: Cluster, part: str) -> None:
     cluster.apply(make_pod("sleeper", "sleep"))

@@ -6,6 +6,7 @@ import pytest
 
 from hansa import api
 from tests.cluster import audit
+from tests.cluster.admission import MADE, changed, privileged, refusals
 from tests.cluster.audit import OPERATOR, Use
 from tests.cluster.installed import NAMESPACE, Hansa
 
@@ -66,6 +67,12 @@ def test_it_can_read_no_secret_and_make_nothing_but_jobs_and_events(hansa: Hansa
     makes = [line.split()[0] for line in told.splitlines() if "create" in line]
     allowed = {"jobs.batch", "events"}
     assert {m for m in makes if not m.startswith("selfsubject")} == allowed
+
+
+def test_the_api_server_refuses_its_jobs_that_are_not_hardened(hansa: Hansa) -> None:
+    """The rules are tried in test_admission.py; here they bind an operator that works."""
+    jobs = {"hardened": MADE["gpu-client"], "privileged": changed(privileged)}
+    assert set(refusals(hansa.cluster, jobs, OPERATOR)) == {"privileged"}
 
 
 def test_every_right_is_used_and_none_beside(hansa: Hansa) -> None:
