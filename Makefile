@@ -35,7 +35,7 @@ generate: setup ## Write the files that are made from the models: CRD, chart, re
 	@tools/python tools/chart.py
 	@tools/python tools/reference.py
 
-lock: setup ## Pin the newest versions in constraints.txt
+lock: setup ## Pin the newest versions in constraints.txt, and their hashes in requirements/
 	@tools/setup --lock
 
 images: ## Build the images of operator, client and server (Docker or buildah)
