@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -72,3 +73,12 @@ def attest(
         text=True,
         check=False,
     )
+
+
+def page_commands(title: str = "") -> list[str]:
+    """What docs/supply-chain.md tells to type, in one of its sections or in all."""
+    text = (ROOT / "docs/supply-chain.md").read_text()
+    sections = [each for each in text.split("\n## ") if each.startswith(title)]
+    blocks = re.findall(r"```console\n(.*?)```", "".join(sections), flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line[2:] for line in lines if line.startswith("$ ")]

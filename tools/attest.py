@@ -11,11 +11,13 @@ something cannot be checked.
 """
 
 import argparse
+import gzip
 import hashlib
 import json
 import re
 import sys
 from pathlib import Path
+from typing import IO
 
 from oci import CHUNK, Data, Layout
 from provenance import ROOT, Build, git, sha256, statement
@@ -48,12 +50,21 @@ def write(layout: Layout, folder: Path, given: argparse.Namespace) -> None:
         base_digest=given.base_digest or layout.image(given.base)["digest"],
         builder=given.builder,
         from_environment=given.from_environment,
-        arguments=given.arguments.split("\n") if given.arguments else [],
+        arguments=_arguments(given.arguments),
         command=given.command.split("\n"),
     )
     descriptor = {"name": packages.name, "digest": {"sha256": sha256(listed)}}
     packages.write_bytes(listed)
     provenance.write_bytes(statement(build, descriptor))
+
+
+def _arguments(text: str) -> list[str]:
+    """What tools/images was called with, but for where the documents go: that decides nothing."""
+    words = text.split("\n") if text else []
+    if "--attest" in words:
+        place = words.index("--attest")
+        del words[place : place + 2]
+    return words
 
 
 # ---- checking ----
@@ -87,15 +98,37 @@ def _image(layout: Layout, name: str, subject: Data) -> Verdict:
 
 
 def _blobs(layout: Layout, name: str) -> Verdict:
+    """Each is what its name says, and the layers, unpacked, are those that the configuration lists.
+
+    Without the second, a registry could give the right configuration with other layers.
+    """
     entry = layout.image(name)
     for part in layout.parts(entry):
-        digest = hashlib.sha256()
         with layout.path(part).open("rb") as content:
-            while chunk := content.read(CHUNK):
-                digest.update(chunk)
-        if part["digest"] != f"sha256:{digest.hexdigest()}":
-            return DIFFERS, f"blob: got sha256:{digest.hexdigest()}, expected {part['digest']}"
+            got = _digest(content)
+        if part["digest"] != got:
+            return DIFFERS, f"blob: got {got}, expected {part['digest']}"
+    manifest = layout.read(entry)
+    expected = layout.read(manifest["config"])["rootfs"]["diff_ids"]
+    if [_unpacked(layout.path(layer)) for layer in manifest["layers"]] != expected:
+        return DIFFERS, "layers: got others than the image's configuration lists"
     return EQUAL, "blobs: each has the digest that it is named by"
+
+
+def _unpacked(layer: Path) -> str:
+    with layer.open("rb") as content:
+        if content.read(2) == b"\x1f\x8b":
+            content.seek(0)
+            return _digest(gzip.GzipFile(fileobj=content))
+        content.seek(0)
+        return _digest(content)
+
+
+def _digest(content: IO[bytes] | gzip.GzipFile) -> str:
+    digest = hashlib.sha256()
+    while chunk := content.read(CHUNK):
+        digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _packages(layout: Layout, name: str, listed: bytes, run: Data) -> Verdict:
@@ -120,7 +153,7 @@ def _line(component: Data) -> str:
 
 def _sources(dependencies: list[Data], root: Path) -> list[Verdict]:
     source, base, *files = dependencies
-    revision = source["digest"].get("gitCommit", "")
+    revision = source.get("digest", {}).get("gitCommit", "")
     if source["annotations"]["dirty"]:
         return [
             (CANNOT_BE, f"source: {revision or 'no commit'}, with changes that are in no commit")

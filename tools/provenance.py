@@ -83,7 +83,8 @@ def statement(build: Build, sbom: Data, root: Path = ROOT) -> bytes:
     """The statement about a build; `sbom` is the descriptor of the image's list of packages."""
     revision, dirty = commit(root)
     source: Data = {"name": "source", "annotations": {"dirty": dirty}}
-    source["digest"] = {"gitCommit": revision} if revision else {}
+    if revision:
+        source["digest"] = {"gitCommit": revision}
     times = {}
     if "SOURCE_DATE_EPOCH" in os.environ:
         time = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC)

@@ -34,8 +34,8 @@ def sbom(layout: Layout, name: str) -> bytes:
     """The document of an image."""
     manifest = layout.read(layout.image(name))
     held = read_files(layout, manifest["layers"])
-    title, _, tag = name.rpartition("/")[2].partition(":")
-    image = {"type": "container", "bom-ref": "image", "name": title, "version": tag}
+    title = name.rpartition("/")[2].partition(":")[0]  # what is in it does not depend on its tag
+    image = {"type": "container", "bom-ref": "image", "name": title}
     components = [
         *_system(held),
         *_interpreter(layout.read(manifest["config"])),

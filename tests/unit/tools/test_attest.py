@@ -49,7 +49,11 @@ def listed(layout: Layout, name: str = NAME) -> dict[str, Any]:
 
 def write(layout: Layout, repository: Path, folder: Path, *more: str) -> dict[str, Any]:
     options = ["--part", "server", "--base", f"base:1@{DIGEST}", "--base-digest", DIGEST]
-    options += ["--builder", "buildah version 1", "--arguments=server\n--push"]
+    options += [
+        "--builder",
+        "buildah version 1",
+        "--arguments=server\n--attest\n/somewhere\n--push",
+    ]
     options += ["--command", "buildah build\n--tag\nx", *more]
     done = attest(repository, "write", layout.folder, NAME, folder, *options)
     assert done.returncode == 0, done.stderr
@@ -214,6 +218,21 @@ def test_what_was_changed_afterwards_differs_and_is_named(
     assert done.returncode == 1
     for sentence in sentences:
         assert sentence in done.stdout
+
+
+def test_the_right_configuration_with_other_layers_differs(
+    layout: Layout, repository: Path, tmp_path: Path
+) -> None:
+    write(layout, repository, tmp_path)
+    entry = layout.require(NAME)
+    manifest = layout.read(entry)
+    evil = tar(CODE | {"opt/hansa/code/hansa/evil.py": "print('not me')\n"})
+    manifest["layers"][-1] = layout.put(evil, manifest["layers"][-1]["mediaType"])
+    made = layout.put_json(manifest, entry["mediaType"]) | {"annotations": entry["annotations"]}
+    layout.save([*layout.others(NAME), made])
+    done = attest(repository, "verify", layout.folder, NAME, tmp_path)
+    assert done.returncode == 1
+    assert "differs: layers: got others than the image's configuration lists" in done.stdout
 
 
 @pytest.mark.parametrize("reason", ["dirty", "environment", "commit", "base"])

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attested import ROOT, attest, tar
+from hansa import __version__
+from tests.attested import ROOT, attest, page_commands, tar
 from tests.registry import Registry, registry
 from tools.oci import LAYER, MANIFEST, REFERENCE, Layout
 
@@ -26,6 +27,7 @@ pytestmark = [
 TOOLS = ("images", "images_supply_chain", "python", "setup")
 PROGRAMS = ("attest.py", "oci.py", "provenance.py", "sbom.py")
 TAG = "3.12-slim"
+VERDICTS = ["image", "blobs", "packages", "source", "base", "hashes"]
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def clone(tmp_path: Path) -> Path:
     """The project's builder, with Dockerfiles that only copy a file: their base has no program."""
     folder = tmp_path / "clone"
     copied = ("pyproject.toml", "constraints.txt", "requirements/build.txt", "hansa/__init__.py")
-    hashed = tuple(f"requirements/{part}.txt" for part in ("server", "operator", "client"))
+    hashed = tuple(f"requirements/{part}.txt" for part in ("server", "operator", "client", "torch"))
     for name in (*copied, *hashed, *(f"tools/{each}" for each in (*TOOLS, *PROGRAMS))):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
@@ -62,18 +64,32 @@ def commit(folder: Path) -> str:
     return head.strip()
 
 
-def images(clone: Path, server: Registry, *args: str) -> str:
+def run(clone: Path, server: Registry, command: list[str]) -> str:
+    """A command in the clone, by a builder that keeps its images there."""
+    storage = clone.parent / "storage.conf"
+    places = f'graphroot = "{clone.parent}/storage"\nrunroot = "{clone.parent}/run"'
+    storage.write_text(f'[storage]\ndriver = "vfs"\n{places}\n')
     done = subprocess.run(
-        [str(clone / "tools/images"), *args],
+        command,
+        cwd=clone,
         env=os.environ
-        | {"HANSA_PYTHON": sys.executable}
+        | {"HANSA_PYTHON": sys.executable, "CONTAINERS_STORAGE_CONF": str(storage)}
+        | {
+            f"GIT_{who}_{what}": "x"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
         | server.settings(clone.parent / "registries.conf"),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def images(clone: Path, server: Registry, *args: str) -> str:
+    return run(clone, server, [str(clone / "tools/images"), *args])
 
 
 def bases(clone: Path) -> set[str]:
@@ -127,6 +143,24 @@ def test_provenance_names_the_digests_of_the_registry_and_of_the_base(
     done = attest(clone, "verify", pulled, f"{where}/hansa-server:7", told)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"equal: base: {locked}" in done.stdout
+
+
+def test_the_page_can_be_typed_by_who_publishes_and_by_who_checks(
+    clone: Path, server: Registry
+) -> None:
+    for dockerfile in clone.glob("*/Dockerfile"):
+        text = dockerfile.read_text().replace("python:", f"{server.host}/python:")
+        dockerfile.write_text(text)
+    (clone / ".gitignore").write_text(".cache/\n__pycache__/\ntold/\npulled/\n")
+    commit(clone)
+    said = ""
+    for command in [*page_commands("Publish"), *page_commands("Check a published image")]:
+        typed = command.replace("YOURS", f"{server.host}/you").replace("VERSION", __version__)
+        said = run(clone, server, ["bash", "-c", typed])
+    shown = (ROOT / "docs/supply-chain.md").read_text()
+    begin = [line.split(": ")[:2] for line in said.splitlines()]
+    assert begin == [["equal", each] for each in VERDICTS]
+    assert re.findall(r"^equal: (\w+): ", shown, re.MULTILINE) == VERDICTS
 
 
 def test_a_build_that_is_not_pushed_records_what_its_tag_named(
