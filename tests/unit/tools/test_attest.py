@@ -47,7 +47,9 @@ def listed(layout: Layout, name: str = NAME) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def write(layout: Layout, repository: Path, folder: Path, *more: str) -> dict[str, Any]:
+def write(
+    layout: Layout, repository: Path, folder: Path, *more: str, epoch: str = ""
+) -> dict[str, Any]:
     options = ["--part", "server", "--base", f"base:1@{DIGEST}", "--base-digest", DIGEST]
     options += [
         "--builder",
@@ -55,7 +57,7 @@ def write(layout: Layout, repository: Path, folder: Path, *more: str) -> dict[st
         "--arguments=server\n--attest\n/somewhere\n--push",
     ]
     options += ["--command", "buildah build\n--tag\nx", *more]
-    done = attest(repository, "write", layout.folder, NAME, folder, *options)
+    done = attest(repository, "write", layout.folder, NAME, folder, *options, epoch=epoch)
     assert done.returncode == 0, done.stderr
     return dict(json.loads((folder / "hansa-server.provenance.json").read_text()))
 
@@ -162,6 +164,15 @@ def test_the_same_build_gives_the_same_documents(
         write(layout, repository, tmp_path / folder)
     for name in ("hansa-server.cdx.json", "hansa-server.provenance.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_time_is_told_only_where_one_is_given(
+    layout: Layout, repository: Path, tmp_path: Path
+) -> None:
+    said = write(layout, repository, tmp_path, epoch="1700000000")
+    assert said["predicate"]["runDetails"]["metadata"] == {"finishedOn": "2023-11-14T22:13:20Z"}
+    done = attest(repository, "verify", layout.folder, NAME, tmp_path)
+    assert done.returncode == 0, "what the image holds does not depend on it"
 
 
 # ---- checking ----

@@ -109,6 +109,15 @@ def test_the_digest_of_a_base_is_written_into_all_dockerfiles(
     assert bases(clone) == {f"{name}@{second}"}
 
 
+def test_a_base_that_cannot_be_pulled_is_named(clone: Path, server: Registry) -> None:
+    with pytest.raises(AssertionError) as failure:
+        images(clone, server, "--lock-base", "--base", f"{server.host}/nobody:1")
+    assert f"error: base: got '{server.host}/nobody:1', which cannot be pulled" in str(
+        failure.value
+    )
+    assert bases(clone) == {f"python:{TAG}"}
+
+
 def test_provenance_names_the_digests_of_the_registry_and_of_the_base(
     clone: Path, server: Registry, tmp_path: Path
 ) -> None:
