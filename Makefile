@@ -1,10 +1,10 @@
 # Each target is one line of a script below tools/; they make the environment themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-full lint format generate lock images cluster-up cluster-demo \
+.PHONY: help setup demo test test-fast test-full lint format generate lock audit-packages images cluster-up cluster-demo \
 	kind-up cluster-down clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
 	@tools/setup
@@ -35,8 +35,11 @@ generate: setup ## Write the files that are made from the models: CRD, chart, re
 	@tools/python tools/chart.py
 	@tools/python tools/reference.py
 
-lock: setup ## Pin the newest versions in constraints.txt
+lock: setup ## Pin the newest versions in constraints.txt, and their hashes in requirements/
 	@tools/setup --lock
+
+audit-packages: setup ## Ask for known vulnerabilities of the images' packages, where a database answers
+	@tools/python tools/audit_packages.py
 
 images: ## Build the images of operator, client and server (Docker or buildah)
 	@tools/images

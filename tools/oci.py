@@ -59,10 +59,27 @@ class Layout:
     def find(self, name: str) -> Data | None:
         """The index entry of an image, if all it refers to is there."""
         for entry in self.index():
-            if entry.get("annotations", {}).get(REFERENCE) == name:
+            notes = entry.get("annotations", {})
+            if notes.get(REFERENCE) == name or notes.get(FULL_NAME) == full_name(name):
                 whole = all(self.path(each).exists() for each in self.parts(entry))
                 return entry if whole else None
         return None
+
+    def image(self, name: str) -> Data:
+        """The manifest's descriptor of an image; of several machines' images, this machine's."""
+        entry = self.require(name)
+        while "manifests" in (several := self.read(entry)):
+            here = ARCHITECTURES.get(platform.machine(), platform.machine())
+            fitting = [
+                each
+                for each in several["manifests"]
+                if each.get("platform", {}).get("architecture", here) == here
+                and self.path(each).exists()
+            ]
+            if not fitting:
+                raise SystemExit(f"error: image: got {name!r}, which has none for {here}")
+            entry = fitting[0]
+        return entry
 
     def path(self, descriptor: Data) -> Path:
         """Where the blob of a descriptor lies."""
@@ -77,6 +94,8 @@ class Layout:
         yield entry
         if self.path(entry).exists():
             manifest = self.read(entry)
+            if "manifests" in manifest:  # of which a copy may hold only some
+                return
             yield manifest["config"]
             yield from manifest["layers"]
 

@@ -1,5 +1,6 @@
 """Building images: what is asked for wrongly is said in one sentence, before anything is built."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,9 @@ def test_stores_are_named_alone_or_beside_the_three() -> None:
         (["--from-environment", "--built", "--push"], "--built: got it with --push or --archive,"),
         (["--from-environment", "--built", "--archive", "x"], "expected it with --load alone"),
         (["--from-environment", "--base", "x"], "--base: got 'x' beside --from-environment"),
+        (["--from-environment", "--push"], "whose packages and base nobody checks by hash"),
+        (["--push", "--base", "a:1"], "--push: got the base 'a:1', expected one by digest"),
+        (["--attest"], "--attest: got nothing, expected a value"),
     ],
 )
 def test_a_wrong_option_is_refused_with_a_sentence(args: list[str], sentence: str) -> None:
@@ -59,7 +63,19 @@ def test_every_image_runs_as_a_numbered_user_without_a_healthcheck(folder: str) 
     text = (ROOT / folder / "Dockerfile").read_text()
     assert "\nUSER 65532:65532\n" in text
     assert "HEALTHCHECK" not in text
-    assert "\nARG BASE=python:3.12-slim\n" in text
+
+
+def test_all_images_stand_on_one_base_which_a_build_can_replace() -> None:
+    texts = [
+        (ROOT / folder / "Dockerfile").read_text()
+        for folder in ("operator", "client_image", "server_image")
+    ]
+    assert len({tuple(re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE)) for text in texts}) == 1
+    for text in texts:
+        assert re.search(r"^ARG BASE=python:3\.12-slim(@sha256:[0-9a-f]{64})?$", text, re.MULTILINE)
+        used = {line.split()[1] for line in text.splitlines() if line.startswith("FROM ")}
+        stages = set(re.findall(r"^FROM \S+ AS (\w+)$", text, re.MULTILINE))
+        assert used - stages == {"${BASE}"}, "no other image"
 
 
 def test_torch_is_in_the_clients_image_only_and_below_the_code() -> None:
@@ -79,7 +95,8 @@ def test_torch_is_in_the_clients_image_only_and_below_the_code() -> None:
 def test_images_that_were_built_a_moment_ago_are_only_loaded(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    shutil.copy(ROOT / "tools" / "images", tools)
+    for name in ("images", "images_supply_chain"):
+        shutil.copy(ROOT / "tools" / name, tools)
     (tmp_path / "hansa").mkdir()
     (tmp_path / "hansa" / "__init__.py").write_text('__version__ = "7"\n')
     for name in ("cluster", "python", "debian", "fetch"):
