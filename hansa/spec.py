@@ -212,8 +212,9 @@ class Environment(Model):
     credentials_secret: SecretName | None = None
     """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
     experience_storage: Storage | None = None
-    """The silo's private store for trajectories, whose endpoint cannot change, either; absent: a
-    private prefix of spec.storage."""
+    """The silo's private store for trajectories, whose endpoint cannot change, either; its own
+    credentialsSecret and caSecret open it and nothing else; absent: a private prefix of
+    spec.storage."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Merged into this environment's client Jobs."""
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
