@@ -53,10 +53,23 @@ def documents(spec: "FederationSpec", party: str) -> tuple[dict[str, Any], dict[
     from hansa.access import AGGREGATOR, by_endpoint, grants, iam_policy
 
     granted = grants(spec, party)
-    if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
-        granted = [*granted, *_model(spec)]
-    shared, *private = by_endpoint(granted).values()  # the shared store's grants come first
+    if party == AGGREGATOR:  # it averages tensors and never loads the model
+        return iam_policy(granted), {}
+    own = [grant for grant in granted if _is_private(spec, party, grant)]
+    if own:  # keys of its own, so the others open nothing of it, even in the same store
+        shared = [*(grant for grant in granted if grant not in own), *_model(spec)]
+        return iam_policy(shared), iam_policy(own)
+    # With one identity only a store elsewhere has a policy of its own; the shared one comes first.
+    shared, *private = by_endpoint([*granted, *_model(spec)]).values()
     return iam_policy(shared), iam_policy(private[0]) if private else {}
+
+
+def _is_private(spec: "FederationSpec", party: str, grant: "Grant") -> bool:
+    """Whether a grant is for the second identity of a silo, where it has one."""
+    from hansa.refusals import experience_secret
+
+    secret = grant.s3.credentials_secret
+    return bool(secret) and secret.name == experience_secret(spec, party)
 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:
