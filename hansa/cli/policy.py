@@ -69,7 +69,7 @@ def _is_private(spec: "FederationSpec", party: str, grant: "Grant") -> bool:
     from hansa.refusals import experience_secret
 
     secret = grant.s3.credentials_secret
-    return bool(secret) and secret.name == experience_secret(spec, party)
+    return secret is not None and secret.name == experience_secret(spec, party)
 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:
