@@ -50,26 +50,29 @@ def policy(
 
 def documents(spec: "FederationSpec", party: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
-    from hansa.access import AGGREGATOR, by_endpoint, grants, iam_policy
+    from hansa.access import AGGREGATOR, grants, iam_policy
 
     granted = grants(spec, party)
-    if party == AGGREGATOR:  # it averages tensors and never loads the model
-        return iam_policy(granted), {}
-    own = [grant for grant in granted if _is_private(spec, party, grant)]
-    if own:  # keys of its own, so the others open nothing of it, even in the same store
-        shared = [*(grant for grant in granted if grant not in own), *_model(spec)]
-        return iam_policy(shared), iam_policy(own)
-    # With one identity only a store elsewhere has a policy of its own; the shared one comes first.
-    shared, *private = by_endpoint([*granted, *_model(spec)]).values()
+    if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
+        granted = [*granted, *_model(spec)]
+    shared, *private = _by_identity(spec, party, granted)
     return iam_policy(shared), iam_policy(private[0]) if private else {}
 
 
-def _is_private(spec: "FederationSpec", party: str, grant: "Grant") -> bool:
-    """Whether a grant is for the second identity of a silo, where it has one."""
+def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> list[list["Grant"]]:
+    """The shared store's grants, then the private one's, where that is another or has own keys."""
+    from hansa.access import AGGREGATOR, by_endpoint
     from hansa.refusals import experience_secret
 
-    secret = grant.s3.credentials_secret
-    return secret is not None and secret.name == experience_secret(spec, party)
+    own = experience_secret(spec, party) if party != AGGREGATOR else ""
+    if not own:
+        return list(by_endpoint(granted).values())  # the shared store's grants come first
+    private = [
+        grant
+        for grant in granted
+        if grant.s3.credentials_secret and grant.s3.credentials_secret.name == own
+    ]
+    return [[grant for grant in granted if grant not in private], private]
 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:
