@@ -56,14 +56,30 @@ def documents(
     spec: "FederationSpec", party: str, *, minio: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
-    from hansa.access import AGGREGATOR, by_endpoint, grants, iam_policy
+    from hansa.access import AGGREGATOR, grants, iam_policy
 
     granted = grants(spec, party)
     if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
         granted = [*granted, *_model(spec)]
-    shared, *private = by_endpoint(granted).values()  # the shared store's grants come first
+    shared, *private = _by_identity(spec, party, granted)
     made = [iam_policy(each, minio=minio) for each in (shared, *private)]
     return made[0], made[1] if private else {}
+
+
+def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> list[list["Grant"]]:
+    """The shared store's grants, then the private one's, where that is another or has own keys."""
+    from hansa.access import AGGREGATOR, by_endpoint
+    from hansa.refusals import experience_secret
+
+    own = experience_secret(spec, party) if party != AGGREGATOR else ""
+    if not own:
+        return list(by_endpoint(granted).values())  # the shared store's grants come first
+    private = [
+        grant
+        for grant in granted
+        if grant.s3.credentials_secret and grant.s3.credentials_secret.name == own
+    ]
+    return [[grant for grant in granted if grant not in private], private]
 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:

@@ -45,6 +45,7 @@ OTHER = {
     "spec.participation.minimumUpdates": None,
     "spec.aggregation.maxNormRatio": 2.0,
     "spec.model.sha256": "a" * 64,
+    "spec.adapter.shapes": "a" * 64,
     "spec.environments[].experienceStorage.s3.endpoint": "http://elsewhere",
 }
 """Another value, where none follows from the schema or the first that does would not fit."""
