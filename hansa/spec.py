@@ -22,6 +22,12 @@ RESERVED_ENVIRONMENT_NAMES = frozenset({"aggregator"})
 DnsName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
 ]
+FederationName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=MAX_FEDERATION_NAME
+    ),
+]
 MAX_SECONDS = 30 * 24 * 3600
 """The longest wait."""
 Seconds = Annotated[int, Field(ge=1, le=MAX_SECONDS)]
@@ -39,16 +45,19 @@ A key goes into policies, where `*`, `?`, `$` or a slash at its end would open m
 PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
 
 
+ModelPlace = Annotated[
+    str,
+    Field(
+        pattern=r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$",
+        max_length=500,
+    ),
+]
+
+
 class ModelSource(Model):
     """The base model; only the adapter is trained, so every silo needs the same base."""
 
-    source: Annotated[
-        str,
-        Field(
-            pattern=r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$",
-            max_length=500,
-        ),
-    ] = "builtin:tiny"
+    source: ModelPlace = "builtin:tiny"
     """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Digest of the base model's files, as `baseModel` in every update's manifest has it: other
@@ -316,14 +325,7 @@ class Metadata(Model):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: Annotated[
-        str,
-        Field(
-            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-            min_length=1,
-            max_length=MAX_FEDERATION_NAME,
-        ),
-    ]
+    name: FederationName
     """Name of the federation."""
     namespace: str = "default"
     """Namespace it lives in."""
