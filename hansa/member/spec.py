@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field, model_validator
 
 from hansa.base import Model
+from hansa.members import PollSeconds, PublicKeys
+from hansa.schema import at, flat
 from hansa.spec import (
     MAX_SECONDS,
     Adapter,
@@ -23,13 +25,8 @@ from hansa.spec import (
     SecretName,
     Storage,
 )
-from hansa.schema import at, flat
 from hansa.status import RoundSettings
 
-MAX_KEYS = 3
-PublicKey = Annotated[str, Field(pattern=r"^ed25519:[A-Za-z0-9_-]{43}$", max_length=60)]
-PublicKeys = Annotated[list[PublicKey], Field(min_length=1, max_length=MAX_KEYS)]
-PollSeconds = Annotated[int, Field(ge=2, le=3600)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
