@@ -25,7 +25,6 @@ from hansa.assignment import (
     ENV_PROGRESS,
     ENV_REPORT,
     REPORT_LIMIT,
-    decode_report,
 )
 from hansa.exits import SIGNAL_BASE
 from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
@@ -33,6 +32,7 @@ from hansa.processes.capacity import Capacity
 from hansa.processes.lifeline import die_with_parent
 from hansa.processes.warm import last_words
 from hansa.program import replace
+from hansa.reports import decode_report
 
 PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}
 STOP_PATIENCE_SECONDS = 5.0

@@ -6,17 +6,13 @@ and the field's path.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from hansa.assignment import Assignment
+from hansa.exchange.letters import Veto
 from hansa.member.spec import Limits, MemberSpec
 from hansa.sentences import got
 from hansa.spec import Evaluation, differences
-
-Code = Literal["not-agreed", "too-much", "not-allowed", "not-yours", "rounds", "episodes"]
-"""`not-agreed`: differs from what was agreed, and no limit names it. `too-much`, `not-allowed`: not
-within `most` or `only`. `not-yours`: of another federation or bucket, or what only a silo may say.
-`rounds`, `episodes`: the silo's budget is used up."""
 
 _BLANK = ("world", "options", "demonstrations_from", "experience_storage")
 """What an order leaves out, since it is the silo's own affair."""
@@ -27,7 +23,7 @@ _ABSENT = "nothing"
 class Refusal:
     """Why an order is not carried out."""
 
-    code: Code
+    code: Veto
     """Machine-readable cause."""
     path: str
     """The order's field."""
@@ -46,6 +42,8 @@ class Usage:
 
     rounds: int = 0
     """Different rounds that it has taken on."""
+    newest: int = 0
+    """The newest of them: an older one that is asked for again costs nothing."""
     episodes: int = 0
     """Episodes that these asked for at most."""
 
@@ -83,18 +81,18 @@ def _misplaced(order: Assignment, member: MemberSpec) -> Refusal | None:
     expected: list[tuple[str, Any, Any]] = [
         ("federation", order.federation, ours.name),
         ("environment", order.environment, ours.environment),
-        ("storage.s3.bucket", order.storage.bucket, exchange.bucket),
-        ("storage.s3.prefix", order.storage.prefix, exchange.prefix),
+        ("storage.bucket", order.storage.bucket, exchange.bucket),
+        ("storage.prefix", order.storage.prefix, exchange.prefix),
     ]
     for path, came, fits in expected:
         if came != fits:
-            return Refusal(code="not-yours", path=path, came=got(came), fits=got(fits))
+            return Refusal(code="place", path=path, came=got(came), fits=got(fits))
     if order.role == "aggregator":
-        return Refusal(code="not-yours", path="role", came=got(order.role), fits="client, evaluate")
+        return Refusal(code="place", path="role", came=got(order.role), fits="client, evaluate")
     for field in _BLANK:
         if getattr(order, field):
             alias = Assignment.model_fields[field].alias or field
-            return Refusal(code="not-yours", path=alias, came="a value", fits="none")
+            return Refusal(code="place", path=alias, came="a value", fits="none")
     return None
 
 
@@ -113,15 +111,15 @@ def _beyond(order: Assignment, member: MemberSpec) -> Refusal | None:
     for path, ours in _leaves(wanted):
         if path in limits.most and not _is_within(ours, limits.most[path]):
             return Refusal(
-                code="too-much", path=path, came=got(ours), fits=f"at most {limits.most[path]:g}"
+                code="most", path=path, came=got(ours), fits=f"at most {limits.most[path]:g}"
             )
         if path in limits.only and ours not in limits.only[path]:
             allowed = " or ".join(got(each) for each in limits.only[path])
-            return Refusal(code="not-allowed", path=path, came=got(ours), fits=allowed)
+            return Refusal(code="only", path=path, came=got(ours), fits=allowed)
     for path, theirs, ours in differences(agreed, wanted):
         if not _is_named(path, ours, limits):
             came, fits = (_ABSENT if each is None else got(each) for each in (ours, theirs))
-            return Refusal(code="not-agreed", path=path, came=came, fits=fits)
+            return Refusal(code="differs", path=path, came=came, fits=fits)
     return None
 
 
@@ -151,16 +149,18 @@ def _is_named(path: str, ours: Any, limits: Limits) -> bool:
 
 def _overspent(order: Assignment, agreed: int, limits: Limits, usage: Usage) -> Refusal | None:
     rounds = limits.most.get("rounds", agreed)
+    if order.role == "client" and order.round <= usage.newest:
+        return None
     if order.role == "client" and usage.rounds + 1 > rounds:
         return Refusal(
-            code="rounds", path="rounds", came=f"{usage.rounds + 1}", fits=f"at most {rounds:g}"
+            code="budget", path="rounds", came=f"{usage.rounds + 1}", fits=f"at most {rounds:g}"
         )
     if order.alone_rounds > rounds:
         came = f"{order.alone_rounds} rounds alone"
-        return Refusal(code="rounds", path="aloneRounds", came=came, fits=f"at most {rounds:g}")
+        return Refusal(code="budget", path="aloneRounds", came=came, fits=f"at most {rounds:g}")
     total = usage.episodes + episodes(order)
     if limits.episodes and total > limits.episodes:
         return Refusal(
-            code="episodes", path="episodes", came=f"{total}", fits=f"at most {limits.episodes}"
+            code="budget", path="episodes", came=f"{total}", fits=f"at most {limits.episodes}"
         )
     return None

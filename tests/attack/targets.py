@@ -11,11 +11,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hansa import adapter, keys, manifest, moments
-from hansa.assignment import ClientReport, EvaluateReport, decode_report, encode_report
+from hansa.assignment import ClientReport, EvaluateReport
 from hansa.audit import AuditEntry, CannotBe
 from hansa.errors import Corrupt, Garbled
 from hansa.manifest import EvaluationDocument, Member, StartAdapter
 from hansa.plan import plan
+from hansa.reports import decode_report, encode_report
 from hansa.store import documents
 from hansa.tensorfile import AdapterError
 from hansa_operator.observe import observe
