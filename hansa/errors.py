@@ -3,7 +3,8 @@
 HansaError
 ├── InputError          a manifest, option or file is wrong (exit 2 on the command line)
 ├── PermanentError      this assignment can never work (exit 42)
-│   └── AnotherRun      the prefix holds a different run
+│   ├── AnotherRun      the prefix holds a different run
+│   └── Untrusted       a key is not among those that this party has named
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
@@ -44,6 +45,10 @@ class PermanentError(HansaError):
 
 class AnotherRun(PermanentError):
     """The prefix holds results of another run; going on would mix two federations."""
+
+
+class Untrusted(PermanentError):
+    """A signing key is not among those that this party has named to the others."""
 
 
 class TooFewUpdates(HansaError):
