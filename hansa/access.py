@@ -40,25 +40,57 @@ class Grant:
 
 def environment_grants(storage: S3, name: str, private: S3 | None = None) -> list[Grant]:
     """What one environment needs; `private` is its experienceStorage, where it has one."""
-    prefix, own = storage.prefix, private or storage
+    return [*_shared_grants(storage, name), *private_grants(private or storage, name)]
+
+
+def member_grants(storage: S3, name: str) -> list[Grant]:
+    """What a member in a cluster of its own needs of the exchange: its letters, too.
+
+    Its experience is in a store of its own, with other credentials (`private_grants`).
+    """
+    orders = keys.order_root(storage.prefix, name)
+    answers = keys.answer_root(storage.prefix, name)
+    return [
+        *_shared_grants(storage, name),
+        Grant(s3=storage, path=orders, rights=("read",)),
+        Grant(s3=storage, path=answers, rights=("read", "write")),
+    ]
+
+
+def _shared_grants(storage: S3, name: str) -> list[Grant]:
+    prefix = storage.prefix
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.update_root(prefix, name), rights=("read", "write")),
         Grant(s3=storage, path=keys.evaluation_root(prefix, name), rights=("read", "write")),
-        Grant(s3=own, path=keys.experience_root(own.prefix, name), rights=("read", "write")),
     ]
 
 
-def aggregator_grants(storage: S3) -> list[Grant]:
-    """What the aggregator needs; experience and evaluations are none of its business."""
+def private_grants(private: S3, name: str) -> list[Grant]:
+    """What a silo needs of the store that has its experience."""
+    path = keys.experience_root(private.prefix, name)
+    return [Grant(s3=private, path=path, rights=("read", "write"))]
+
+
+def aggregator_grants(storage: S3, *, has_members: bool = False) -> list[Grant]:
+    """What the aggregator needs; experience and evaluations are none of its business.
+
+    Where environments are in clusters of their own, its identity is also the coordinator's, which
+    writes orders and reads answers.
+    """
     prefix = storage.prefix
+    letters = [
+        Grant(s3=storage, path=keys.orders_root(prefix), rights=("read", "write")),
+        Grant(s3=storage, path=keys.answers_root(prefix), rights=("read",)),
+    ]
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
+        *(letters if has_members else []),
     ]
 
 
@@ -98,8 +130,13 @@ def by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:
     return stores
 
 
-def iam_policy(granted: Iterable[Grant]) -> dict[str, Any]:
-    """The policy document that Amazon, MinIO and SeaweedFS understand."""
+def iam_policy(granted: Iterable[Grant], *, write_once: bool = False) -> dict[str, Any]:
+    """The policy document that Amazon, MinIO and SeaweedFS understand.
+
+    `write_once` lets writers write with `If-None-Match` alone, as all programs do, so that stolen
+    credentials overwrite nothing. It is Amazon's; other stores may not know the condition.
+    """
+    conditional = {"Null": {"s3:if-none-match": "false"}}
     statements: list[dict[str, Any]] = []
     buckets: dict[str, list[Grant]] = {}
     for grant in granted:
@@ -112,7 +149,8 @@ def iam_policy(granted: Iterable[Grant]) -> dict[str, Any]:
             statements.append(_allow("s3:ListBucket", [arn], Condition=listing))
             statements.append(_allow("s3:GetObject", [f"{arn}/{path}" for path in read]))
         if write:
-            statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write]))
+            once = {"Condition": conditional} if write_once else {}
+            statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write], **once))
     return {"Version": "2012-10-17", "Statement": statements}
 
 

@@ -39,8 +39,8 @@ def receive(draft: Draft, status: FederationStatus) -> tuple[FederationStatus, s
     if courier is None or job is None or job.is_active:
         return status, ""
     report = job.report
-    is_read = job.state == "succeeded" and isinstance(report, CourierReport)
-    if is_read and report.speaks_of(len(status.members)):
+    is_whole = isinstance(report, CourierReport) and report.speaks_of(len(status.members))
+    if job.state == "succeeded" and isinstance(report, CourierReport) and is_whole:
         status = _told(draft, status, report)
         return status.model_copy(update={"courier": couriers.after_success(courier)}), ""
     ended = couriers.after_failure(courier, job, draft.now)

@@ -5,7 +5,7 @@ is safe to repeat: letters have equal bytes, and a lost report is read again fro
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hansa.assignment import REPORT_LIMIT
@@ -161,7 +161,7 @@ def _read_box(
 def _add(report: CourierReport, index: int, reading: Reading) -> CourierReport:
     moved = Moved(box=index, serial=reading.cursor.serial, digest=reading.cursor.digest)
     others = [m for m in report.read if m.box != index]
-    news = [_news(index, entry.letter) for entry in reading.entries if entry.letter]
+    news = [_news(index, entry.letter) for entry in reading.entries]
     faults = [
         Faults(box=index, code=code, count=count) for code, count in sorted(reading.faults.items())
     ]
@@ -185,7 +185,7 @@ def _news(index: int, letter: letters.Letter) -> News:
     return News.model_validate(fields)
 
 
-def _with(report: CourierReport, **parts: list[object]) -> CourierReport:
+def _with(report: CourierReport, **parts: Sequence[object]) -> CourierReport:
     update = {name: [*getattr(report, name), *more] for name, more in parts.items()}
     return report.model_copy(update=update)
 

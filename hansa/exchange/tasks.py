@@ -136,5 +136,9 @@ class CourierReport(Model):
 
     def speaks_of(self, boxes: int) -> bool:
         """Whether it is about boxes that there are."""
-        parts = (*self.posted, *self.read, *self.news, *self.faults)
-        return all(part.box < boxes for part in parts)
+        named = [
+            *(each.box for each in (*self.posted, *self.read)),
+            *(each.box for each in self.news),
+            *(each.box for each in self.faults),
+        ]
+        return all(box < boxes for box in named)

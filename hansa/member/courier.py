@@ -54,7 +54,7 @@ def _check_log(log: Mailbox, received: Head) -> None:
     if not received.serial:
         return
     entry = log.look(received.serial)
-    if entry is None or (entry.letter and entry.digest != received.digest):
+    if entry is None or (isinstance(entry, Entry) and entry.digest != received.digest):
         raise Untrusted(
             f"order {received.serial}: it is gone from the bucket or is another one now, "
             "so nothing is done any more",

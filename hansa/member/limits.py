@@ -99,7 +99,7 @@ def _misplaced(order: Assignment, member: MemberSpec) -> Refusal | None:
 def _beyond(order: Assignment, member: MemberSpec) -> Refusal | None:
     agreed = member.agreed.to_json()
     del agreed["rounds"]  # counted, not compared: no order has it
-    wanted = {
+    wanted: dict[str, Any] = {
         "seed": order.seed,
         "model": order.model.to_json(),
         "adapter": order.adapter.to_json(),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from hansa.assignment import ENV_ORDER, Assignment
 from hansa.errors import PermanentError, Refused, Untrusted
 from hansa.exchange.letters import FAULTS, ORDERS, Reference, Work
-from hansa.exchange.mailbox import Mailbox
+from hansa.exchange.mailbox import Mailbox, NoEntry
 from hansa.member.limits import judge
 from hansa.member.spec import MemberSpec
 from hansa.member.tasks import SiloWork, used
@@ -71,7 +71,7 @@ def _read(member: MemberSpec, order: Reference, store: ObjectStore) -> Work:
     where = f"order {order.serial}"
     if entry is None:
         raise Untrusted(f"{where}: it was taken out of the bucket")
-    if entry.fault:
+    if isinstance(entry, NoEntry):
         raise Untrusted(f"{where}: {FAULTS[entry.fault]}")
     if entry.digest != order.digest or not isinstance(entry.letter, Work):
         raise Untrusted(f"{where}: it is another letter than the one that was taken on")

@@ -9,7 +9,7 @@ import pytest
 from tests import sources
 from tests.sources import ROOT
 
-KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global)/|jsonl\.zst")
+KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global|orders|answers)/|jsonl\.zst")
 OBJECTS = re.compile(r"\.(safetensors|json|jsonl|zst)$")
 """How names of objects in the bucket end."""
 ON_DISK = {
