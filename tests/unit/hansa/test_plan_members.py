@@ -2,6 +2,7 @@
 
 import pytest
 
+from hansa import reference
 from hansa.assignment import for_environment
 from hansa.exchange.tasks import CourierReport, Faults, Moved, News
 from hansa.jobs import JobRequest
@@ -389,6 +390,27 @@ def test_of_ended_couriers_the_newest_stays_for_its_log() -> None:
     cluster.hear("clinic", "taken")
     ended = sorted(n for n, j in cluster.jobs.items() if "-mail-" in n and not j.is_active)
     assert len(ended) == 1
+
+
+def test_a_silos_new_key_counts_at_once_and_a_removed_one_no_more() -> None:
+    cluster = opened("clinic")
+    cluster.deliver()
+    assert reference.find("spec.environments.member.publicKeys").change == reference.AT_ONCE
+    new = "ed25519:" + "B" * 43
+    environments = cluster.federation.spec.to_json()["environments"]
+    environments[1]["member"]["publicKeys"] = [new]
+    cluster.federation = with_spec(cluster.federation, environments=environments)
+    cluster.turn()
+    assert cluster.courier.boxes[0].public_keys == [new]
+
+
+def test_a_silo_of_this_cluster_cannot_become_one_elsewhere_under_its_name() -> None:
+    cluster = opened("clinic")
+    environments = cluster.federation.spec.to_json()["environments"]
+    environments[0] = {"name": "maze", **REMOTE}
+    cluster.federation = with_spec(cluster.federation, environments=environments)
+    cluster.turn()
+    assert cluster.condition("Accepted").reason == "ImmutableFieldChanged"
 
 
 # -- resting ----------------------------------------------------------------------------------
