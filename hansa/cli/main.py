@@ -95,6 +95,13 @@ COMMANDS: dict[str, Listing] = {
     "policy": Listing(
         target="hansa.cli.policy:policy", summary="Print the bucket policy that one party needs."
     ),
+    "keys": Listing(
+        target="hansa.cli.keys:keys", summary="Make a signing key, or show its public half."
+    ),
+    "mail": Listing(
+        target="hansa.cli.mail:mail",
+        summary="Print and verify the letters between coordinator and silo.",
+    ),
     "worlds": Listing(
         target="hansa_client.commands.worlds:worlds",
         summary="List the worlds; --score measures simple players in them.",
