@@ -43,8 +43,8 @@ def environment_grants(storage: S3, name: str, private: S3 | None = None) -> lis
     return [*_shared_grants(storage, name), *private_grants(private or storage, name)]
 
 
-def member_grants(storage: S3, name: str) -> list[Grant]:
-    """What a member in a cluster of its own needs of the exchange: its letters, too.
+def remote_grants(storage: S3, name: str) -> list[Grant]:
+    """What a silo in a cluster of its own needs of the exchange: its letters, too.
 
     Its experience is in a store of its own, with other credentials (`private_grants`).
     """
@@ -74,7 +74,7 @@ def private_grants(private: S3, name: str) -> list[Grant]:
     return [Grant(s3=private, path=path, rights=("read", "write"))]
 
 
-def aggregator_grants(storage: S3, *, has_members: bool = False) -> list[Grant]:
+def aggregator_grants(storage: S3, *, has_remote: bool = False) -> list[Grant]:
     """What the aggregator needs; experience and evaluations are none of its business.
 
     Where environments are in clusters of their own, its identity is also the coordinator's, which
@@ -90,7 +90,7 @@ def aggregator_grants(storage: S3, *, has_members: bool = False) -> list[Grant]:
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
-        *(letters if has_members else []),
+        *(letters if has_remote else []),
     ]
 
 

@@ -83,32 +83,32 @@ def own_evaluation(prefix: str, environment: str, round_: int) -> str:
 
 
 def orders_root(prefix: str) -> str:
-    """Where the coordinator's letters to all members lie; only it may write there."""
+    """Where the coordinator's letters to all remote silos lie; only it may write there."""
     return _under(prefix, "orders/")
 
 
 def order_root(prefix: str, environment: str) -> str:
-    """Its letters to one member, which may read them."""
+    """Its letters to one silo, which may read them."""
     return f"{orders_root(prefix)}{environment}/"
 
 
 def order(prefix: str, environment: str, serial: int) -> str:
-    """One letter to a member; the first has serial 1, and none is left out."""
+    """One letter to a silo; the first has serial 1, and none is left out."""
     return f"{order_root(prefix, environment)}{serial:06d}.json"
 
 
 def answers_root(prefix: str) -> str:
-    """Where the letters of all members lie; the coordinator may read below it."""
+    """Where the letters of all remote silos lie; the coordinator may read below it."""
     return _under(prefix, "answers/")
 
 
 def answer_root(prefix: str, environment: str) -> str:
-    """One member's letters; only it may write there."""
+    """One silo's letters; only it may write there."""
     return f"{answers_root(prefix)}{environment}/"
 
 
 def answer(prefix: str, environment: str, serial: int) -> str:
-    """One letter of a member, numbered as orders are."""
+    """One letter of a silo, numbered as orders are."""
     return f"{answer_root(prefix, environment)}{serial:06d}.json"
 
 

@@ -1,4 +1,4 @@
-"""Letters of a coordinator and of a member named maze, in one line each."""
+"""Letters of a coordinator and of a silo named maze, in one line each."""
 
 import base64
 from typing import Any
@@ -34,7 +34,7 @@ FIRST = Reference(serial=1, digest="a" * 64)
 
 
 def assignment(**fields: Any) -> Assignment:
-    """What a client of the member is told, as the coordinator may know it."""
+    """What a client of the silo is told, as the coordinator may know it."""
     given = {
         "role": "client",
         "federation": "fed",
@@ -62,17 +62,17 @@ def rest() -> Rest:
 
 
 def hello(program: str = "0.1.0") -> Hello:
-    """A member's first words."""
+    """A silo's first words."""
     return Hello(program=program, **FIELDS)
 
 
 def taken(order: Reference = FIRST) -> Taken:
-    """A member's word that it works on an order."""
+    """A silo's word that it works on an order."""
     return Taken(order=order, **FIELDS)
 
 
 def answer(order: Reference = FIRST) -> Answer:
-    """A member's word that it has done what an order says."""
+    """A silo's word that it has done what an order says."""
     counts = Counts(explored=64, succeeded=9, experience=80, kept=40, steps=20, tokens=9000)
     report = ClientReport(
         environment=0, round=1, trained=True, manifest="b" * 64, adapter="c" * 64, counts=counts

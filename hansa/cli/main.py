@@ -95,6 +95,13 @@ COMMANDS: dict[str, Listing] = {
     "policy": Listing(
         target="hansa.cli.policy:policy", summary="Print the bucket policy that one party needs."
     ),
+    "keys": Listing(
+        target="hansa.cli.keys:keys", summary="Make a signing key, or show its public half."
+    ),
+    "mail": Listing(
+        target="hansa.cli.mail:mail",
+        summary="Print and verify the letters between coordinator and silo.",
+    ),
     "invite": Listing(
         target="hansa.cli.invite:invite",
         summary="Print what a silo that runs elsewhere is asked to agree to.",

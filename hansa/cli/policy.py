@@ -28,6 +28,13 @@ def policy(
             help="Print the policy for the environment's experienceStorage instead.",
         ),
     ] = False,
+    write_once: Annotated[
+        bool,
+        typer.Option(
+            "--write-once",
+            help="Allow no overwriting, by a condition that Amazon knows and others may not.",
+        ),
+    ] = False,
     output: Output = Format.JSON,
 ) -> None:
     """Print the bucket policy of one party: an IAM policy in JSON.
@@ -37,7 +44,7 @@ def policy(
     from hansa.load import load
 
     spec = load(file, here=False).spec
-    made, elsewhere = documents(spec, party)
+    made, elsewhere = documents(spec, party, write_once=write_once)
     if elsewhere and not experience:
         say("note: its experience is in another store; --experience prints the policy for that")
     if experience and not elsewhere:
@@ -48,7 +55,9 @@ def policy(
     print_data(elsewhere if experience else made, Format.JSON if output is Format.TABLE else output)
 
 
-def documents(spec: "FederationSpec", party: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def documents(
+    spec: "FederationSpec", party: str, *, write_once: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
     from hansa.access import AGGREGATOR, by_endpoint, grants, iam_policy
 
@@ -56,7 +65,8 @@ def documents(spec: "FederationSpec", party: str) -> tuple[dict[str, Any], dict[
     if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
         granted = [*granted, *_model(spec)]
     shared, *private = by_endpoint(granted).values()  # the shared store's grants come first
-    return iam_policy(shared), iam_policy(private[0]) if private else {}
+    made = iam_policy(shared, write_once=write_once)
+    return made, iam_policy(private[0], write_once=write_once) if private else {}
 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:

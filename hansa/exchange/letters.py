@@ -1,4 +1,4 @@
-"""Letters between a coordinator and the members of its federation: their forms, bytes and faults.
+"""Letters between a coordinator and the silos of other clusters: their forms, bytes and faults.
 
 Each is bound to its run, its environment and its place in the log, and names the digest of the
 letter before it. None has a time or free text in it: what is written again has equal bytes, and
@@ -47,7 +47,7 @@ VETOES: dict[Veto, str] = {
     "place": "the bucket or prefix is another one",
     "budget": "the silo allows no more rounds or episodes",
 }
-"""Why a member does not do what an order says."""
+"""Why a silo does not do what an order says."""
 
 
 def _paths(kind: type[Model], above: str) -> Iterator[str]:
@@ -94,7 +94,7 @@ class Letter(Model):
     run: Sha256
     """The run it belongs to (`run_of`)."""
     environment: DnsName
-    """The member it is to, or of."""
+    """The silo it is to, or of."""
     serial: Count = 0
     """Its place in the log, from 1; 0 before it is posted."""
     previous: Sha256 | Literal[""] = ""
@@ -122,7 +122,7 @@ class Work(Letter):
     """How long the round waits for all."""
 
     @model_validator(mode="after")
-    def _is_for_the_member(self) -> Self:
+    def _is_for_the_silo(self) -> Self:
         work = self.assignment
         if work.role not in ("client", "evaluate") or work.members:
             raise ValueError("assignment.role: expected client or evaluate")
@@ -161,7 +161,7 @@ class Rest(Letter):
 
 
 class Hello(Letter):
-    """The member is there."""
+    """The silo is there."""
 
     kind: Literal["hello"] = "hello"
     """Which letter this is."""
@@ -170,21 +170,21 @@ class Hello(Letter):
 
 
 class Reply(Letter):
-    """What a member says to one order."""
+    """What a silo says to one order."""
 
     order: Reference
     """The order."""
 
 
 class Taken(Reply):
-    """The member works on the order."""
+    """The silo works on the order."""
 
     kind: Literal["taken"] = "taken"
     """Which letter this is."""
 
 
 class Waits(Reply):
-    """The member will work on the order later."""
+    """The silo will work on the order later."""
 
     kind: Literal["waits"] = "waits"
     """Which letter this is."""
@@ -206,7 +206,7 @@ class Refused(Reply):
 
 
 class Failed(Reply):
-    """The member tried, and gave up."""
+    """The silo tried, and gave up."""
 
     kind: Literal["failed"] = "failed"
     """Which letter this is."""
@@ -217,7 +217,7 @@ class Failed(Reply):
 
 
 class Answer(Reply):
-    """The member did what the order says."""
+    """The silo did what the order says."""
 
     kind: Literal["answer"] = "answer"
     """Which letter this is."""
@@ -230,7 +230,7 @@ class Answer(Reply):
 
 
 class Leave(Letter):
-    """The member takes no more part."""
+    """The silo takes no more part."""
 
     kind: Literal["leave"] = "leave"
     """Which letter this is."""

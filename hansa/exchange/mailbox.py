@@ -98,7 +98,7 @@ class Mailbox:
     run: str
     """The run whose letters count."""
     environment: str
-    """The member."""
+    """The silo."""
     trusted: tuple[str, ...]
     """Public keys of the writer, as the reader's own spec has them."""
 

@@ -68,6 +68,7 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Silo:
                 capacity,
                 own_credentials=True,
                 of_courier={ENV_SIGNING_KEY: str(joining.key.absolute())},
+                warmed=("hansa.exchange", "hansa_client"),
             )
         )
         store = None

@@ -213,7 +213,7 @@ def test_a_store_that_is_down_is_no_empty_log(
         box.post(mail.work(), Cursor(), COORDINATOR)
 
 
-# Who may do what: the grants of members, installed on the server.
+# Who may do what: the grants of silos in clusters of their own, installed on the server.
 
 
 class Exchange(LocalStore):
@@ -221,8 +221,8 @@ class Exchange(LocalStore):
 
     def _granted(self, name: str) -> list[access.Grant]:
         if name == access.AGGREGATOR:
-            return access.aggregator_grants(self.s3, has_members=True)
-        return access.member_grants(self.s3, name)
+            return access.aggregator_grants(self.s3, has_remote=True)
+        return access.remote_grants(self.s3, name)
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_each_party_writes_its_own_log_and_reads_the_others(exchange: Exchange) 
 @pytest.mark.parametrize(
     "identity, log, environment, verbs",
     [
-        pytest.param("maze", ORDERS, "maze", {"write"}, id="a member writes no orders"),
+        pytest.param("maze", ORDERS, "maze", {"write"}, id="a silo writes no orders"),
         pytest.param("aggregator", ANSWERS, "maze", {"write"}, id="the coordinator no answers"),
         pytest.param("maze2", ORDERS, "maze", {"read", "write"}, id="another's orders"),
         pytest.param("maze2", ANSWERS, "maze", {"read", "write"}, id="another's answers"),
