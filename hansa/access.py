@@ -100,11 +100,14 @@ def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> li
     if storage is None:
         raise InputError("spec.storage: got nothing, expected storage.s3 to write a policy for")
     if identity == AGGREGATOR:
-        return aggregator_grants(storage)
+        has_remote = any(e.member for e in spec.environments)
+        return aggregator_grants(storage, has_remote=has_remote)
     known = sorted(e.name for e in spec.environments)
     if identity not in known:
         raise InputError(f"identity: got '{identity}', expected aggregator, {', '.join(known)}")
     environment = spec.environment(identity)
+    if environment.member:
+        return remote_grants(storage, identity)
     private = environment.experience_storage.s3 if environment.experience_storage else None
     file = environment.demonstrations_from or spec.experience.demonstrations_from
     return [
