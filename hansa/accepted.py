@@ -54,10 +54,15 @@ def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[st
     return [
         f"spec.{path}: got {ours}, expected {theirs} or more (rounds only grow)"
         if path == "rounds"
-        else f"spec.{path}: got {ours}, expected {theirs} (it cannot change after the first round)"
+        else f"spec.{path}: got {_said(ours)}, expected {_said(theirs)} "
+        "(it cannot change after the first round)"
         for path, theirs, ours in differences({**accepted, OPTIONS: None}, now)
         if (path != "rounds" or ours < theirs) and not _is_unknown(path, theirs)
     ]
+
+
+def _said(value: Any) -> Any:
+    return "nothing" if value is None else value
 
 
 def _is_unknown(path: str, accepted: Any) -> bool:

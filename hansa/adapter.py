@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hansa import tensorfile
+from hansa.manifest import fingerprint
 from hansa.tensorfile import (
     MAX_HEADER,
     AdapterError,
@@ -128,6 +129,11 @@ def shapes(adapter: Mapping[str, NDArray[np.float32]] | bytes, size: int | None 
         entries = layout(adapter, len(adapter) if size is None else size)
         return {name: entry.shape for name, entry in entries.items()}
     return {name: tuple(adapter[name].shape) for name in sorted(adapter)}
+
+
+def shapes_digest(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Digest of the names and shapes, whatever their order: what spec.adapter.shapes names."""
+    return fingerprint({name: list(shape) for name, shape in shapes.items()})
 
 
 def start(shapes: Mapping[str, tuple[int, ...]], rank: int, seed: int, round_: int = 0) -> Tensors:

@@ -101,7 +101,7 @@ class Assignment(Model):
         return {
             "seed": self.seed,
             "model": self.model.identity(),
-            "adapter": self.adapter.to_json(),
+            "adapter": self.adapter.identity(),
         }
 
     def inputs(self) -> dict[str, Any]:

@@ -48,6 +48,10 @@ class AuditEntry(Model):
     """Settings of the round, by which clients explored and trained."""
     minimum: Count
     """Updates that had to pass the gate."""
+    base_model: Sha256 | None = None
+    """spec.model.sha256, where the spec had it: the gate then asks no majority."""
+    shapes: Sha256 | None = None
+    """spec.adapter.shapes, likewise."""
     owner: Sha256 | None = None
     """Digest of federation.json; absent where the first round of all has failed."""
     members: list[Member]

@@ -9,7 +9,12 @@ import shlex
 from collections.abc import Iterable
 
 from hansa.access import AGGREGATOR
-from hansa.refusals import ca_secret, credentials_secret
+from hansa.refusals import (
+    ca_secret,
+    credentials_secret,
+    experience_ca_secret,
+    experience_secret,
+)
 from hansa.spec import FederationSpec
 from hansa.status import Federation
 
@@ -26,8 +31,9 @@ def key(federation: str, party: str) -> str:
 
 def secrets(spec: FederationSpec, party: str) -> list[str]:
     """Secrets that a party's Jobs use because the spec names them."""
-    authority = ca_secret(spec, party)
-    names = (credentials_secret(spec, party), authority.name if authority else "")
+    authorities = (ca_secret(spec), experience_ca_secret(spec, party))
+    keys = (credentials_secret(spec, party), experience_secret(spec, party))
+    names = (*keys, *(authority.name for authority in authorities if authority))
     return list(dict.fromkeys(name for name in names if name))
 
 

@@ -212,9 +212,10 @@ def _exchange_rule() -> dict[str, str]:
     """Letters need a bucket, a key, and a base model that nobody can exchange."""
     return _rule(
         "!self.environments.exists(e, has(e.member)) || "
-        "(has(self.exchange) && has(self.storage) && has(self.model.sha256))",
-        "spec.exchange: with a silo that runs elsewhere, expected exchange, storage and "
-        "model.sha256",
+        "(has(self.exchange) && has(self.storage) && has(self.model.sha256) && "
+        "has(self.adapter.shapes))",
+        "spec.exchange: with a silo that runs elsewhere, expected exchange, storage, model.sha256 "
+        "and adapter.shapes",
         ".exchange",
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from hansa.store.base import EXPERIENCE
 from hansa.visible import visible
 
 ENV_LOG = "HANSA_LOG"
@@ -23,7 +24,11 @@ Level = Literal["info", "warning", "error"]
 _SECRET_WORDS = frozenset(
     {"secret", "password", "passwd", "token", "key", "credential", "credentials", "authorization"}
 )
-_SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_SECRET_VARIABLES = tuple(
+    f"{before}{name}"
+    for before in ("", EXPERIENCE)
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+)
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _STOPPED = re.compile(r"\bstopped - (.+)$")
 _PLAIN = re.compile(r"[^\s\"'=]+")

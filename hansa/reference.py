@@ -30,6 +30,7 @@ CHANGES = {
 """When a changed field begins to count, and what that means."""
 
 _SAMPLE: dict[str, Any] = {
+    "adapter": {"shapes": "0" * 64},
     "storage": {"s3": {"bucket": "bucket"}},
     "environments": [
         {"name": "any", "world": "maze", "experienceStorage": {"s3": {"bucket": "bucket"}}}

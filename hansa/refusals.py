@@ -13,7 +13,7 @@ from hansa.plan import plan
 from hansa.podrules import check
 from hansa.podshapes import Allowed as Allowed
 from hansa.podshapes import Permit, Refusal
-from hansa.spec import S3, Environment, FederationSpec, SecretKey
+from hansa.spec import Environment, FederationSpec, SecretKey
 from hansa.status import Federation, FederationStatus
 
 CLIENT = "client"
@@ -62,7 +62,7 @@ def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
     for index, environment in enumerate(spec.environments):
         path = f"spec.environments[{index}]"
         refusals += _own_keys(spec, environment, path)
-        refusals += _one_identity(spec, environment, path)
+        refusals += _private_certificate(environment, path)
         mine = _permit(spec, environment, permit)
         refusals += check(environment.pod_template, mine, f"{path}.podTemplate")
     return refusals
@@ -84,11 +84,22 @@ def credentials_secret(spec: FederationSpec, environment: str) -> str:
     return secret.name if secret else ""
 
 
-def ca_secret(spec: FederationSpec, environment: str) -> SecretKey | None:
-    """Certificate authority of the stores that a Job reaches; of_spec() refuses a second one."""
+def experience_secret(spec: FederationSpec, environment: str) -> str:
+    """Secret with the keys of a silo's private store alone; empty: the silo has one identity."""
     private = spec.environment(environment).experience_storage if environment else None
-    shared = spec.storage.s3.ca_secret if spec.storage else None
-    return shared or (private.s3.ca_secret if private else None)
+    own = private.s3.credentials_secret if private else None
+    return own.name if own and own.name != credentials_secret(spec, environment) else ""
+
+
+def ca_secret(spec: FederationSpec) -> SecretKey | None:
+    """Certificate authority of the exchange."""
+    return spec.storage.s3.ca_secret if spec.storage else None
+
+
+def experience_ca_secret(spec: FederationSpec, environment: str) -> SecretKey | None:
+    """Certificate authority of a silo's private store, where it names one."""
+    private = spec.environment(environment).experience_storage if environment else None
+    return private.s3.ca_secret if private else None
 
 
 def _default_permit(spec: FederationSpec, allowed: Allowed) -> Permit:
@@ -125,30 +136,12 @@ def _own_keys(spec: FederationSpec, environment: Environment, path: str) -> list
     return [Refusal(path=where, got="nothing", expected=fits, environment=environment.name)]
 
 
-def _one_identity(spec: FederationSpec, environment: Environment, path: str) -> list[Refusal]:
-    """A client has one pair of keys and one certificate file for both of its stores."""
+def _private_certificate(environment: Environment, path: str) -> list[Refusal]:
     if environment.experience_storage is None:
         return []
-    private: S3 = environment.experience_storage.s3
+    secret = environment.experience_storage.s3.ca_secret
     where = f"{path}.experienceStorage.s3"
-    refusals = [
-        replace(r, environment=environment.name) for r in _certificate(private.ca_secret, where)
-    ]
-    keys = credentials_secret(spec, environment.name)
-    theirs = private.credentials_secret
-    if theirs and theirs.name != keys:
-        fits = f"{keys or 'nothing'}, as credentialsSecret (a client has one identity)"
-        refusals.append(_differs(f"{where}.credentialsSecret.name", theirs.name, fits, environment))
-    authority = ca_secret(spec, environment.name)
-    if private.ca_secret and private.ca_secret != authority and authority:
-        fits = f"{authority.name}, as spec.storage.s3.caSecret (a client has one bundle)"
-        name = private.ca_secret.name
-        refusals.append(_differs(f"{where}.caSecret.name", name, fits, environment))
-    return refusals
-
-
-def _differs(path: str, came: str, fits: str, environment: Environment) -> Refusal:
-    return Refusal(path=path, got=f"'{came}'", expected=fits, environment=environment.name)
+    return [replace(r, environment=environment.name) for r in _certificate(secret, where)]
 
 
 def _certificate(secret: SecretKey | None, path: str) -> list[Refusal]:

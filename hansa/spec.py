@@ -61,8 +61,8 @@ class ModelSource(Model):
     source: ModelPlace = "builtin:tiny"
     """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
-    """Digest of the base model's files, as `baseModel` in every update's manifest has it: other
-    files are refused; absent: most members of the first round decide."""
+    """Digest of the base model's files, as `hansa model` prints it: other files are refused;
+    absent: most members of the first round decide."""
 
     def identity(self) -> dict[str, Any]:
         """What results follow from; a digest only says which files are the right ones."""
@@ -86,6 +86,15 @@ class Adapter(Model):
         ]
     ) = "all-linear"
     """Names of the layers that get an adapter, or `all-linear`."""
+    shapes: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Digest of the names and shapes of the adapter's tensors, as `hansa model` prints it: updates
+    of others are refused; absent: most members of the first round decide."""
+
+    def identity(self) -> dict[str, Any]:
+        """What results follow from; the digest only says which shapes are the right ones."""
+        document = self.to_json()
+        document.pop("shapes", None)
+        return document
 
 
 class Exploration(Model):
@@ -170,8 +179,9 @@ class Environment(Model):
     credentials_secret: SecretName | None = None
     """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
     experience_storage: Storage | None = None
-    """The silo's private store for trajectories, whose endpoint cannot change, either; absent: a
-    private prefix of spec.storage."""
+    """The silo's private store for trajectories, whose endpoint cannot change, either; its own
+    credentialsSecret and caSecret open it and nothing else; absent: a private prefix of
+    spec.storage."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Merged into this environment's client Jobs."""
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
@@ -286,6 +296,7 @@ class FederationSpec(Model):
             "exchange": self.exchange,
             "storage": self.storage,
             "model.sha256": self.model.sha256,
+            "adapter.shapes": self.adapter.shapes,
         }
         for path, value in needed.items():
             if value is None:

@@ -15,6 +15,7 @@ from typing import Any
 from hansa import logs, program
 from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateReport
 from hansa.errors import PermanentError
+from hansa.store.private import open_private
 from hansa.store.s3 import S3Store, preload
 
 PROGRAM = "client"
@@ -51,7 +52,7 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     exchange = S3Store(assignment.storage)
     private = exchange
     if assignment.experience_storage:
-        private = S3Store(assignment.experience_storage, path="experienceStorage.s3")
+        private = open_private(assignment.experience_storage, assignment.environment, os.environ)
     silo = Silo(assignment, exchange, private, logs.get(PROGRAM))
     play = round.play_round if assignment.role == "client" else last.evaluate_only
     return play(silo)

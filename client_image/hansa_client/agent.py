@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hansa import adapter, keys, manifest, program
-from hansa.adapter import Tensors
+from hansa.adapter import Shapes, Tensors
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore
@@ -48,6 +48,15 @@ class Agent:
         return model.load(self._assignment.model.source, self._folder, threads)
 
     @cached_property
+    def shapes(self) -> Shapes:
+        """Shape of each tensor of the adapter on this base model, without a frozen part."""
+        from hansa_client.models import lora
+
+        if self._twin:
+            return self._twin.shapes
+        return lora.shapes(self.base.model, self._assignment.adapter)
+
+    @cached_property
     def start(self) -> Tensors:
         """The part of the global adapter that is trained on from."""
         return adapter.split(self.whole, self._assignment.adapter.rank).trained
@@ -60,12 +69,9 @@ class Agent:
     @cached_property
     def whole(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
-        from hansa_client.models import lora
-
         assignment = self._assignment
         if assignment.start.round == 0:
-            shapes = lora.shapes(self.base.model, assignment.adapter)
-            return adapter.start(shapes, assignment.adapter.rank, assignment.seed)
+            return adapter.start(self.shapes, assignment.adapter.rank, assignment.seed)
         folder = keys.global_folder(assignment.storage.prefix, assignment.start.round)
         if assignment.own_start:
             folder = keys.update_folder(

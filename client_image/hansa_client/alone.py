@@ -51,6 +51,7 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
     """What the silo would be given in a federation of its own."""
     private, settings = last.private_storage, last.settings
     prefix = keys.alone_prefix(private.prefix, last.environment, last.start.round)
+    place = private.model_copy(update={"prefix": prefix})
     measured = {"alone": False, "own_update": False, "validation_tasks": 0}
     rules = {
         "evaluation": settings.evaluation.model_copy(update=measured),
@@ -63,8 +64,8 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
         "start": start,
         "own_start": bool(start.round),
         "settings": settings.model_copy(update=rules),
-        "storage": private.model_copy(update={"prefix": prefix}),
-        "experience_storage": None,
+        "storage": place,
+        "experience_storage": place if last.experience_storage else None,
         "evaluate": role == "evaluate",
         "alone_rounds": 0,
     }

@@ -68,11 +68,12 @@ class Silo:
         assignment = self.assignment
         twin = self._host.load(self._host.owner()) if self._host else None
         agent = Agent(assignment, self.exchange, twin)
-        _check_pinned(agent, assignment.model)
+        _check_files(agent, assignment.model)
         if owner and owner.base_model != agent.base_model:
             theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
             manifest.check_same_run(assignment.storage.prefix, theirs, ours)
         self.log.info("loading", model=assignment.model.source, start=assignment.start.round)
+        _check_shapes(agent, assignment)
         _ = agent.base, agent.start
         self.watch.lap("load")
         return agent
@@ -219,10 +220,20 @@ def _greedily(assignment: Assignment) -> Assignment:
     )
 
 
-def _check_pinned(agent: Agent, model: ModelSource) -> None:
+def _check_files(agent: Agent, model: ModelSource) -> None:
     """Refuse another base model than the spec names, before anything is played with it."""
     if model.sha256 and model.sha256 != agent.base_model:
         raise PermanentError(
             f"spec.model.sha256: got {model.sha256}, expected {agent.base_model}, which the files "
             f"of {model.source} have here"
+        )
+
+
+def _check_shapes(agent: Agent, assignment: Assignment) -> None:
+    """Refuse to play and train with an adapter of other shapes than the spec names."""
+    pinned = assignment.adapter.shapes
+    if pinned and (own := adapter.shapes_digest(agent.shapes)) != pinned:
+        raise PermanentError(
+            f"spec.adapter.shapes: got {pinned}, expected {own}, which an adapter on "
+            f"{assignment.model.source} has here"
         )

@@ -139,6 +139,11 @@ COMMANDS: dict[str, Listing] = {
         summary="Play a world's held-out tasks with an adapter.",
         extra="client",
     ),
+    "model": Listing(
+        target="hansa_client.commands.model:model",
+        summary="Print the digests of a manifest's base model and adapter.",
+        extra="client",
+    ),
     "aggregate": Listing(
         target="hansa_server.commands.aggregate:aggregate",
         summary="Merge LoRA adapters into one, outside any federation.",

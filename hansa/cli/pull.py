@@ -83,8 +83,9 @@ def _pull_run(
     destination = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
         placed = with_storage(federation, folder)
+        private = _private_store(placed, environment, credentials) or store
         chosen = choose_served(federation, round_)
-        if served := _pull_served(placed, store, environment, chosen, destination):
+        if served := _pull_served(placed, private, environment, chosen, destination):
             return chosen, destination, served
         return number, destination, pull_adapter(federation, folder, store, number, destination)
 
@@ -134,7 +135,7 @@ def _pull_federation(
     variables = of_reader(read_credentials(credentials)) if credentials else None
     try:
         store = own_store(federation.spec, variables)
-        private = _private_store(federation, environment, variables) or store
+        private = _private_store(federation, environment, credentials) or store
         chosen = choose_served(federation, round_)
         if served := _pull_served(federation, private, environment, chosen, to):
             return chosen, served
@@ -146,13 +147,14 @@ def _pull_federation(
 
 
 def _private_store(
-    federation: "Federation", environment: str | None, variables: dict[str, str] | None
+    federation: "Federation", environment: str | None, credentials: Path | None
 ) -> "ObjectStore | None":
-    """The silo's own store, where it has one beside the federation's."""
-    from hansa.local.loop import own_store
+    """The silo's own store, where it has one beside the federation's, by its own keys."""
+    from hansa.local.credentials import of_reader, read_credentials
+    from hansa.local.loop import private_store
 
-    for each in federation.spec.environments:
-        if each.name == environment and each.experience_storage:
-            update = {"storage": each.experience_storage}
-            return own_store(federation.spec.model_copy(update=update), variables)
-    return None
+    if environment not in [each.name for each in federation.spec.environments]:
+        return None
+    given = read_credentials(credentials) if credentials else {}
+    variables = given.get(environment or "") or of_reader(given) if given else None
+    return private_store(federation.spec, environment or "", variables)

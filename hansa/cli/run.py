@@ -28,7 +28,9 @@ Parallel = Annotated[
 CredentialsFile = Annotated[
     Path | None,
     typer.Option(
-        "--credentials", help="JSON file: {environment|aggregator|default: {AWS_...: value}}."
+        "--credentials",
+        help="JSON file: {environment|aggregator|default: {AWS_...: value}}; "
+        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage.",
     ),
 ]
 

@@ -99,6 +99,7 @@ def notes(federation: "Federation") -> list[str]:
     return [
         *_unknown_experts(federation),
         *_storage_notes(federation),
+        *_digest_notes(federation),
         *encrypted.warnings(federation.spec),
     ]
 
@@ -130,4 +131,20 @@ def _storage_notes(federation: "Federation") -> list[str]:
     return [
         f"{', '.join(shared[:5])}{' and others' if len(shared) > 5 else ''}: without "
         "experienceStorage only the bucket's policy keeps trajectories apart"
+    ]
+
+
+def _digest_notes(federation: "Federation") -> list[str]:
+    """Digests without which members outvote each other, where several parties take part."""
+    spec = federation.spec
+    parties = {e.credentials_secret.name for e in spec.environments if e.credentials_secret}
+    named = {"model.sha256": spec.model.sha256, "adapter.shapes": spec.adapter.shapes}
+    missing = [f"spec.{name}" for name, digest in named.items() if digest is None]
+    if len(parties) < 2 or not missing:
+        return []
+    verb = "is" if len(missing) == 1 else "are"
+    return [
+        f"{' and '.join(missing)} {verb} absent: the first round's majority decides which base "
+        "model and shapes count, and of two parties either can stop the other; "
+        "`hansa model -f FILE` prints them"
     ]

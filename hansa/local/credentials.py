@@ -4,12 +4,17 @@ import json
 from pathlib import Path
 
 from hansa.errors import InputError
-from hansa.store.base import Credentials
+from hansa.store.base import EXPERIENCE, Credentials
 
 
 def of_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
     """Whose variables take results out of a store: the default's, or the aggregator's."""
     return given.get("default") or given.get("aggregator") or {}
+
+
+def of_exchange(variables: dict[str, str]) -> dict[str, str]:
+    """Without what opens a private store: that is the silo's, and for its client alone."""
+    return {name: value for name, value in variables.items() if not name.startswith(EXPERIENCE)}
 
 
 def signer(variables: dict[str, str]) -> Credentials | None:
@@ -25,7 +30,10 @@ def signer(variables: dict[str, str]) -> Credentials | None:
 
 def read_credentials(path: Path) -> dict[str, dict[str, str]]:
     """AWS_* variables by identity, from a JSON file; values are never repeated in messages."""
-    expected = 'expected {"maze": {"AWS_ACCESS_KEY_ID": "...", ...}, "aggregator": {...}}'
+    expected = (
+        'expected {"maze": {"AWS_ACCESS_KEY_ID": "...", ...}, "aggregator": {...}}; keys of a '
+        f"private store are called {EXPERIENCE}AWS_..."
+    )
     try:
         data = json.loads(path.read_text())
     except OSError as error:
@@ -36,7 +44,8 @@ def read_credentials(path: Path) -> dict[str, dict[str, str]]:
         raise InputError(f"--credentials: {path} holds no object, {expected}")
     for name, variables in data.items():
         if not isinstance(variables, dict) or not all(
-            key.startswith("AWS_") and isinstance(value, str) for key, value in variables.items()
+            key.removeprefix(EXPERIENCE).startswith("AWS_") and isinstance(value, str)
+            for key, value in variables.items()
         ):
             raise InputError(f"--credentials: {path}: {name} is not of that form, {expected}")
     return data

@@ -35,6 +35,7 @@ from hansa.processes.lifeline import die_with_parent
 from hansa.processes.warm import last_words
 from hansa.program import replace
 from hansa.reports import decode_report
+from hansa.store.base import EXPERIENCE
 
 PROGRAMS = {
     "client": "hansa_client",
@@ -79,7 +80,10 @@ class LocalExecutor:
         of_courier: Mapping[str, str] | None = None,
         warmed: Sequence[str] = WARMED,
     ) -> None:
-        """`own_credentials`: Jobs see the user's AWS_* variables; else they never do."""
+        """`own_credentials`: Jobs see the user's AWS_* variables; else they never do.
+
+        Keys of a private store come from `environ` alone: each silo has its own.
+        """
         self._folder = folder
         self._environ = environ
         self._capacity = capacity
@@ -91,7 +95,7 @@ class LocalExecutor:
         self._base = {ENV_MODEL_CACHE: models} | {
             name: value
             for name, value in os.environ.items()
-            if own_credentials or not name.startswith("AWS_")
+            if not name.startswith((EXPERIENCE,) if own_credentials else (EXPERIENCE, "AWS_"))
         }
         self._jobs: dict[str, _Job] = {}
         self._programs: dict[str, _WarmProgram] = {}

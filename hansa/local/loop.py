@@ -1,5 +1,6 @@
 """The local run: observe, plan, apply, save, until the federation is done or needs a person."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
-from hansa.local.credentials import of_reader, signer
+from hansa.local.credentials import of_exchange, of_reader, signer
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
@@ -22,6 +23,7 @@ from hansa.spec import S3, FederationSpec, Storage
 from hansa.status import Federation
 from hansa.store import probe
 from hansa.store.base import ObjectStore
+from hansa.store.private import open_private
 from hansa.store.s3 import S3Store
 
 TICK_SECONDS = 0.5
@@ -215,6 +217,17 @@ def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> 
     return S3Store(_own_s3(spec), credentials=signer(variables or {}))
 
 
+def private_store(
+    spec: FederationSpec, environment: str, variables: dict[str, str] | None = None
+) -> ObjectStore | None:
+    """An environment's own experienceStorage, by its own keys where it has some; or none."""
+    place = spec.environment(environment).experience_storage
+    if place is None:
+        return None
+    environ = variables if variables is not None else os.environ
+    return open_private(place.s3, environment, environ, signer(variables or {}))
+
+
 def check_own_store(spec: FederationSpec, environ: Callable[[str], dict[str, str]]) -> None:
     """Ask the user's own store, once, whether all identities of the run can use it."""
     writer = environ(AGGREGATOR)
@@ -254,4 +267,5 @@ class _Credentials:
 
     def _given(self, name: str) -> dict[str, str]:
         """The identity's own, or the file's default; none: the usual AWS chain."""
-        return self._all.get(name) or self._all.get("default") or {}
+        variables = self._all.get(name) or self._all.get("default") or {}
+        return of_exchange(variables) if name == AGGREGATOR else variables

@@ -154,10 +154,15 @@ class MemberSpec(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.agreed.model.sha256 is None:
-            raise ValueError(
-                "agreed.model.sha256: got nothing, expected the digest that `hansa model` prints"
-            )
+        digests = {
+            "model.sha256": self.agreed.model.sha256,
+            "adapter.shapes": self.agreed.adapter.shapes,
+        }
+        for path, digest in digests.items():
+            if digest is None:
+                raise ValueError(
+                    f"agreed.{path}: got nothing, expected the digest that `hansa model` prints"
+                )
         named = {
             "most": list(self.limits.most),
             "only": list(self.limits.only),

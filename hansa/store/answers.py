@@ -47,7 +47,8 @@ class Answers:
                 hint="make the bucket, or name another",
             )
         if code in _BAD_CREDENTIALS:
-            return Denied(f"{where}: {self.endpoint} refused: {_BAD_CREDENTIALS[code]} ({code})")
+            why = f"{self.endpoint} refused: {_BAD_CREDENTIALS[code]} ({code})"
+            return Denied(f"{self.path}: {where}: {why}")
         if code in _WRONG_REGION:
             return Denied(f"{self.path}.region: got {self.s3.region}, which does not fit ({text})")
         if status == 416:
@@ -62,7 +63,7 @@ class Answers:
             return self.unreachable(f"it answered {status} {code} when asked to {verb} {where}")
         if status in (401, 403):
             return Denied(
-                f"{where}: the credentials may not {verb} it ({code})",
+                f"{self.path}: {where}: the credentials may not {verb} it ({code})",
                 hint="`hansa policy` prints the policy that each identity needs",
             )
         return Denied(f"{where}: {self.endpoint} refused to {verb} it: {status} {code} {text}")

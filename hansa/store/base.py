@@ -12,6 +12,9 @@ Watch = Callable[[int, bytes], None]
 
 A try that failed begins again with byte 0; what was seen before then counts for nothing."""
 
+EXPERIENCE = "HANSA_EXPERIENCE_"
+"""Before the AWS_* variables of a silo's private store, where that has an identity of its own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:

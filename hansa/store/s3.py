@@ -57,12 +57,20 @@ class S3Store:
         *,
         credentials: Credentials | None = None,
         retry: Retry | None = None,
+        verify: str | bool | None = None,
         path: str = "storage.s3",
+        variables: str = "",
     ) -> None:
-        """`path` is the manifest's field that errors name; no credentials: the usual AWS chain."""
+        """`path` is the manifest's field that errors name; no credentials: the usual AWS chain.
+
+        `verify` is the file of the endpoint's certificate authority, True the public ones, None
+        that of AWS_CA_BUNDLE. `variables` is what stands before AWS_* in hints.
+        """
         self.s3 = s3
         self.retry = retry or Retry()
         self._credentials = credentials
+        self._verify = verify
+        self._variables = variables
         self._answers = Answers(s3=s3, path=path, patience_seconds=self.retry.patience_seconds)
         self._made: tuple[int, Any] | None = None
         self._making = threading.Lock()
@@ -258,7 +266,8 @@ class S3Store:
             return Denied(
                 f"{self._answers.path}.endpoint: {self._answers.endpoint} shows a certificate "
                 "nobody here trusts",
-                hint="name its authority in caSecret, or in the variable AWS_CA_BUNDLE",
+                hint=f"name its authority in {self._answers.path}.caSecret, or in the variable "
+                f"{self._variables}AWS_CA_BUNDLE",
             )
         passing = (
             exceptions.ConnectionError,
@@ -313,6 +322,7 @@ class S3Store:
             "s3",
             endpoint_url=self.s3.endpoint,
             config=config,
+            verify=self._verify,
             aws_access_key_id=given.access_key if given else None,
             aws_secret_access_key=given.secret_key if given else None,
             aws_session_token=given.session_token if given else None,

@@ -16,9 +16,18 @@ from hansa.exits import Exit
 from hansa.jobs import JobRequest
 from hansa.logs import ENV_LOG
 from hansa.podshapes import Refusal
-from hansa.refusals import CLIENT, ca_secret, credentials_secret, stops, too_long
+from hansa.refusals import (
+    CLIENT,
+    ca_secret,
+    credentials_secret,
+    experience_ca_secret,
+    experience_secret,
+    stops,
+    too_long,
+)
 from hansa.spec import Participation, SecretKey
 from hansa.status import Federation
+from hansa.store.base import EXPERIENCE
 from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
@@ -31,6 +40,8 @@ SCRATCH_VOLUME = "hansa-scratch"
 CA_VOLUME = "hansa-ca"
 CA_FOLDER = "/etc/hansa/ca"
 CA_FILE = "ca.crt"
+EXPERIENCE_CA_VOLUME = "hansa-experience-ca"
+EXPERIENCE_CA_FOLDER = "/etc/hansa/experience-ca"
 CONSENT_FOLDER = "/etc/hansa/consent"
 CACHE_VOLUME = "model-cache"
 """A volume of this name, the user's or the operator's, keeps base models between Jobs."""
@@ -159,12 +170,12 @@ def _template(
 
 
 def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Data:
-    spec, container = federation.spec, CONTAINERS[request.role]
-    authority = ca_secret(spec, request.environment)
+    container = CONTAINERS[request.role]
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    if authority:
-        volumes.append(_ca_volume(authority))
+    volumes += [
+        _ca_volume(name, authority) for name, _, authority, _ in _authorities(request, federation)
+    ]
     if _consents(request, federation, settings):
         volumes.append(_consent_volume(request, federation))
     if settings.model_cache_claim and container == CLIENT:
@@ -184,8 +195,10 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
 def _container(request: JobRequest, federation: Federation, settings: Settings) -> Data:
     container = CONTAINERS[request.role]
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
-    if ca_secret(federation.spec, request.environment):
-        mounts.append({"name": CA_VOLUME, "mountPath": CA_FOLDER, "readOnly": True})
+    mounts += [
+        {"name": name, "mountPath": folder, "readOnly": True}
+        for name, folder, _, _ in _authorities(request, federation)
+    ]
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -213,16 +226,37 @@ def _variables(request: JobRequest, federation: Federation, settings: Settings) 
         variables.append({"name": ENV_LOG, "value": settings.job_log})
     if settings.world_modules and request.environment:
         variables.append({"name": ENV_WORLD_MODULES, "value": ",".join(settings.world_modules)})
-    secret = credentials_secret(federation.spec, request.environment)
-    if secret:
-        variables += [
-            _from_secret(secret, "AWS_ACCESS_KEY_ID"),
-            _from_secret(secret, "AWS_SECRET_ACCESS_KEY"),
-            _from_secret(secret, "AWS_SESSION_TOKEN", optional=True),
-        ]
-    if ca_secret(federation.spec, request.environment):
-        variables.append({"name": "AWS_CA_BUNDLE", "value": f"{CA_FOLDER}/{CA_FILE}"})
+    spec = federation.spec
+    variables += _keys(credentials_secret(spec, request.environment))
+    variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
+    variables += [
+        {"name": f"{before}AWS_CA_BUNDLE", "value": f"{folder}/{CA_FILE}"}
+        for _, folder, _, before in _authorities(request, federation)
+    ]
     return variables
+
+
+def _keys(secret: str, before: str = "") -> list[Data]:
+    """A Secret's pair as variables; those of a private store have a name before theirs."""
+    if not secret:
+        return []
+    return [
+        _from_secret(secret, "AWS_ACCESS_KEY_ID", before),
+        _from_secret(secret, "AWS_SECRET_ACCESS_KEY", before),
+        _from_secret(secret, "AWS_SESSION_TOKEN", before, optional=True),
+    ]
+
+
+def _authorities(
+    request: JobRequest, federation: Federation
+) -> list[tuple[str, str, SecretKey, str]]:
+    """Certificate authorities of both stores: volume, folder, Secret, what is before its name."""
+    private = experience_ca_secret(federation.spec, request.environment)
+    known = [
+        (CA_VOLUME, CA_FOLDER, ca_secret(federation.spec), ""),
+        (EXPERIENCE_CA_VOLUME, EXPERIENCE_CA_FOLDER, private, EXPERIENCE),
+    ]
+    return [(name, folder, secret, before) for name, folder, secret, before in known if secret]
 
 
 def _assignment(request: JobRequest, federation: Federation) -> str:
@@ -234,14 +268,14 @@ def _assignment(request: JobRequest, federation: Federation) -> str:
     return text.replace("$", "$$")
 
 
-def _from_secret(secret: str, key: str, *, optional: bool = False) -> Data:
+def _from_secret(secret: str, key: str, before: str, *, optional: bool = False) -> Data:
     reference = {"name": secret, "key": key, **({"optional": True} if optional else {})}
-    return {"name": key, "valueFrom": {"secretKeyRef": reference}}
+    return {"name": f"{before}{key}", "valueFrom": {"secretKeyRef": reference}}
 
 
-def _ca_volume(authority: SecretKey) -> Data:
+def _ca_volume(name: str, authority: SecretKey) -> Data:
     items = [{"key": authority.key, "path": CA_FILE}]
-    return {"name": CA_VOLUME, "secret": {"secretName": authority.name, "items": items}}
+    return {"name": name, "secret": {"secretName": authority.name, "items": items}}
 
 
 def _consents(request: JobRequest, federation: Federation, settings: Settings) -> list[str]:

@@ -92,6 +92,8 @@ def _entry(
         inputs=inputs,
         settings={name: settings[name] for name in CLIENT_SETTINGS},
         minimum=assignment.minimum,
+        base_model=assignment.model.sha256,
+        shapes=assignment.adapter.shapes,
         owner=_owner(store, assignment.storage.prefix),
         members=sorted(assignment.members, key=lambda member: member.environment),
         refused=[Refusal(environment=e, reason=r) for e, r in sorted(refused.items())],

@@ -228,6 +228,14 @@ def check_shapes(shapes: adapter.Shapes, assignment: Assignment) -> None:
                 raise Refused("targets", f"{module} is none of spec.adapter.targetModules")
 
 
+def check_pinned_shapes(got: str, expected: str) -> None:
+    """The spec's digest of them counts more than what most members send."""
+    if got != expected:
+        raise Refused(
+            "shape", f"got shapes of digest {got}, expected spec.adapter.shapes {expected}"
+        )
+
+
 def check_same_shapes(got: adapter.Shapes, expected: adapter.Shapes) -> None:
     """Tensor by tensor as in the start adapter."""
     odd = sorted(got.keys() ^ expected.keys())

@@ -65,7 +65,12 @@ def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
         "members": [member.to_json() for member in entry.members],
         "minimum": entry.minimum,
     }
-    return rebuilt(document, entry.fingerprint)
+    assignment = rebuilt(document, entry.fingerprint)
+    pinned = {
+        "model": assignment.model.model_copy(update={"sha256": entry.base_model}),
+        "adapter": assignment.adapter.model_copy(update={"shapes": entry.shapes}),
+    }
+    return assignment.model_copy(update=pinned)
 
 
 def _owner(store: ObjectStore, storage: S3) -> FederationDocument:

@@ -89,12 +89,19 @@ class Members:
         return expected
 
     def agree_on_shapes(self) -> Shapes:
-        """The adapter's shapes where no global adapter tells them: what most headers say."""
+        """The adapter's shapes where no global adapter tells them: as the spec names them, or what
+        most headers say."""
         with ThreadPoolExecutor(PARALLEL) as pool:
             read = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
         self.require_enough()
-        digests = {name: sha256(json.dumps(shapes).encode()) for name, shapes in read.items()}
-        agreed = self._majority("shapes of the adapter", digests, "the same base model everywhere")
+        digests = {name: adapter.shapes_digest(shapes) for name, shapes in read.items()}
+        pinned = self._assignment.adapter.shapes
+        remedy = "a new federation with spec.adapter.shapes"
+        agreed = pinned or self._majority("shapes of the adapter", digests, remedy)
+        for name, digest in digests.items() if pinned else ():
+            with self._gated(name):
+                gate.check_pinned_shapes(digest, agreed)
+        self.require_enough()
         return next(shapes for name, shapes in read.items() if digests[name] == agreed)
 
     def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:

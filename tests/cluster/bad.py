@@ -214,17 +214,19 @@ REPORTED: dict[str, Case] = {
         {"storage": {"s3": {**PLACE, "caSecret": {"name": "s", "key": "password"}}}},
         "spec.storage.s3.caSecret.key",
     ),
-    "two identities": (
+    "a private store's certificate that is none": (
         {
             "environments": [
                 {
                     **MAZE,
                     "credentialsSecret": {"name": "mine"},
-                    "experienceStorage": {"s3": {**PLACE, "credentialsSecret": {"name": "two"}}},
+                    "experienceStorage": {
+                        "s3": {**PLACE, "caSecret": {"name": "two", "key": "password"}}
+                    },
                 }
             ]
         },
-        "spec.environments[0].experienceStorage.s3.credentialsSecret.name",
+        "spec.environments[0].experienceStorage.s3.caSecret.key",
     ),
     "options of 200 kB": (
         {"environments": [{**MAZE, "options": {"text": "x" * 200_000}}]},

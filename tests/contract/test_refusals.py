@@ -21,12 +21,18 @@ FEDERATIONS = {
     "a certificate that is none": make_federation(
         storage={"s3": {"bucket": "bucket", "caSecret": {"name": "db", "key": "password"}}}
     ),
-    "two identities of one client": make_federation(
+    "a private store's certificate that is none": make_federation(
         {
             "name": "maze",
             "world": "maze",
             "credentialsSecret": {"name": "mine"},
-            "experienceStorage": {"s3": {**PLACE, "credentialsSecret": {"name": "two"}}},
+            "experienceStorage": {
+                "s3": {
+                    **PLACE,
+                    "credentialsSecret": {"name": "two"},
+                    "caSecret": {"name": "two", "key": "AWS_SECRET_ACCESS_KEY"},
+                }
+            },
         }
     ),
     "a default for all with a silo's Secret": two_silos(

@@ -80,14 +80,15 @@ def of_federation(federation: Federation, credentials: Path | None) -> Iterator[
 
 
 def _silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
-    from hansa.local.loop import own_store
+    from hansa.local.loop import own_store, private_store
 
     given = read_credentials(credentials) if credentials else {}
     silos = []
     for environment in spec.environments:
         place = _place(spec, environment)
         variables = given.get(environment.name) or given.get("default")
-        store = own_store(spec.model_copy(update={"storage": place}), variables)
+        private = private_store(spec, environment.name, variables)
+        store = private or own_store(spec, variables)
         root = keys.experience_root(place.s3.prefix, environment.name)
         silos.append(
             StoredSilo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}")

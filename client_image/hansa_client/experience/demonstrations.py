@@ -6,6 +6,7 @@ whose header has the file's digest. A changed file changes nothing in a run that
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from hansa import program
 from hansa.assignment import Assignment
 from hansa.errors import Denied, NotFound, PermanentError
 from hansa.manifest import sha256
-from hansa.spec import S3
 from hansa.store.base import ObjectStore
 from hansa_client import seeds
 from hansa_client.experience import agentgym_format
@@ -112,8 +112,8 @@ def _from_s3(assignment: Assignment, private: ObjectStore) -> bytes:
     """The object, by the silo's own credentials, from the store that has its experience."""
     source = assignment.demonstrations_from or ""
     bucket, _, key = source.removeprefix("s3://").partition("/")
-    place = assignment.private_storage
-    store = private if bucket == place.bucket else _open(place, bucket, _field(assignment))
+    is_own = bucket == assignment.private_storage.bucket
+    store = private if is_own else _open(assignment, bucket)
     try:
         if store.size(key) > LARGEST_FILE:
             raise PermanentError(
@@ -132,10 +132,15 @@ def _from_s3(assignment: Assignment, private: ObjectStore) -> bytes:
         ) from None
 
 
-def _open(place: S3, bucket: str, path: str) -> ObjectStore:
+def _open(assignment: Assignment, bucket: str) -> ObjectStore:
+    """Another bucket of the store that has its experience, by the identity that opens that."""
+    from hansa.store.private import open_private
     from hansa.store.s3 import S3Store
 
-    return S3Store(place.model_copy(update={"bucket": bucket, "prefix": ""}), path=path)
+    place = assignment.private_storage.model_copy(update={"bucket": bucket, "prefix": ""})
+    if assignment.experience_storage:
+        return open_private(place, assignment.environment, os.environ)
+    return S3Store(place, path=_field(assignment))
 
 
 def from_file(assignment: Assignment, file: DemonstrationFile, chat: Chat) -> Shown:

@@ -109,7 +109,7 @@ def _check(opened: Opened, silo: str, round_: int | None) -> list[Findings]:
 def _retraining(opened: Opened, silo: str) -> Again:
     """What trains a silo's updates again; it lives in the client's package, which has torch."""
     from hansa.cli.main import Listing, load_function
-    from hansa.local.loop import own_store
+    from hansa.local.loop import private_store
 
     spec, private, place = opened.federation.spec, opened.store, None
     known = sorted(environment.name for environment in spec.environments)
@@ -118,7 +118,7 @@ def _retraining(opened: Opened, silo: str) -> Again:
     own = spec.environment(silo).experience_storage
     if own:
         place = own.s3
-        private = own_store(spec.model_copy(update={"storage": own}), opened.variables)
+        private = private_store(spec, silo, opened.variables) or private
     listing = Listing(target="hansa_client.audit:Retraining", summary="", extra="client")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # equal bytes are promised of CPUs alone
     make = load_function("audit --silo", listing)

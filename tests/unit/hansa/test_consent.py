@@ -21,6 +21,14 @@ def test_every_party_needs_the_consent_of_its_keys_and_its_authority() -> None:
     assert consent.secrets(make_federation().spec, "maze") == []
 
 
+def test_a_private_stores_own_secrets_consent_to_its_silo_alone() -> None:
+    authority = {"name": "own-tls", "key": "ca.crt"}
+    own = {"s3": {"bucket": "own", "credentialsSecret": {"name": "own"}, "caSecret": authority}}
+    spec = make_federation(storage=STORE, environments=[{**MAZE, "experienceStorage": own}]).spec
+    assert consent.secrets(spec, "maze") == ["mine", "own", "tls", "own-tls"]
+    assert consent.secrets(spec, "") == ["all", "tls"]
+
+
 def test_one_line_for_each_secret_gives_all_that_is_needed() -> None:
     federation = make_federation(storage=STORE, environments=[MAZE])
     assert consent.lines([federation]) == [

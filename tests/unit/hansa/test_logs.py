@@ -72,9 +72,13 @@ def test_an_error_shows_its_level_message_and_hint(log, capsys):
 
 
 @pytest.mark.parametrize("form", ["", "json"])
-def test_the_programs_own_secret_is_hidden_wherever_it_turns_up(log, capsys, monkeypatch, form):
+@pytest.mark.parametrize("whose", ["", "HANSA_EXPERIENCE_"])
+@pytest.mark.parametrize("kind", ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])
+def test_the_programs_own_secret_is_hidden_wherever_it_turns_up(
+    log, capsys, monkeypatch, form, whose, kind
+):
     monkeypatch.setenv(logs.ENV_LOG, form)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG")
+    monkeypatch.setenv(f"{whose}{kind}", "wJalrXUtnFEMI/K7MDENG")
     log.error("crashed", traceback="signing with wJalrXUtnFEMI/K7MDENG failed")
     shown = capsys.readouterr().err
     assert "wJalrXUtnFEMI" not in shown

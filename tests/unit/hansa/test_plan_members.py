@@ -30,6 +30,7 @@ class Letters(Cluster):
             environments=environments,
             exchange={"publicKeys": [KEY]},
             model={"sha256": "b" * 64},
+            adapter={"shapes": "d" * 64},
             **fields,
         )
 

@@ -48,6 +48,7 @@ OTHER = {
     "spec.aggregation.maxNormRatio": 2.0,
     "spec.model.sha256": "a" * 64,
     "spec.exchange.publicKeys": ["ed25519:" + "B" * 43],
+    "spec.adapter.shapes": "a" * 64,
     "spec.environments[].experienceStorage.s3.endpoint": "http://elsewhere",
 }
 """Another value, where none follows from the schema or the first that does would not fit."""

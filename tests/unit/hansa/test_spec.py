@@ -65,12 +65,29 @@ def test_a_spec_that_does_not_fit_is_refused(fields: dict[str, Any]) -> None:
         ({"model": {"source": "hf:a/b"}}, "spec.model.source"),
         ({"adapter": {"rank": 4}}, "spec.adapter.rank"),
         ({"adapter": {"targetModules": ["q_proj"]}}, "spec.adapter.targetModules"),
+        ({"adapter": {"shapes": "a" * 64}}, "spec.adapter.shapes"),
         ({"rounds": 3}, "spec.rounds"),
     ],
 )
 def test_a_change_of_what_cannot_change_is_named(fields: dict[str, Any], path: str) -> None:
     [sentence] = changes(make(), make(**fields))
     assert sentence.startswith(f"{path}: got ")
+
+
+def test_a_digest_of_the_shapes_that_comes_late_is_refused_in_a_sentence() -> None:
+    fixed = "(it cannot change after the first round)"
+    named = make(adapter={"shapes": "b" * 64})
+    [late] = changes(make(), named)
+    assert late == f"spec.adapter.shapes: got {'b' * 64}, expected nothing {fixed}"
+    [gone] = changes(named, make())
+    assert gone == f"spec.adapter.shapes: got nothing, expected {'b' * 64} {fixed}"
+
+
+def test_digests_leave_no_trace_in_what_identifies_a_run() -> None:
+    free, named = make(), make(model={"sha256": "a" * 64}, adapter={"shapes": "b" * 64})
+    assert "shapes" not in free.adapter.to_json()
+    assert named.adapter.to_json() == {**free.adapter.to_json(), "shapes": "b" * 64}
+    assert named.adapter.identity() == free.adapter.identity() == free.adapter.to_json()
 
 
 def test_the_bucket_cannot_change_but_its_address_can() -> None:

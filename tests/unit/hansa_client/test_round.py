@@ -375,6 +375,24 @@ def test_another_base_model_than_the_spec_names_is_refused_before_it_is_played(
     assert not store.written
 
 
+def test_an_adapter_of_other_shapes_than_the_spec_names_is_refused_before_it_is_played(
+    assign: Assign,
+) -> None:
+    store = MemoryStore()
+    play(store, assign(evaluate=False))
+    shapes = adapter.shapes(store.objects[UPDATE + keys.ADAPTER])
+    digest = adapter.shapes_digest(dict(reversed(shapes.items())))
+    other = MemoryStore()
+    named = {**assign().adapter.to_json(), "shapes": "b" * 64}
+    with pytest.raises(PermanentError, match=rf"adapter\.shapes: got b{{64}}, expected {digest}"):
+        play(other, assign(adapter=named))
+    assert not other.written
+    play(other, assign(adapter={**named, "shapes": digest}, evaluate=False))
+    for name in (keys.ADAPTER, keys.CONFIG):
+        assert other.objects[UPDATE + name] == store.objects[UPDATE + name]
+    assert manifest(other).inputs == manifest(store).inputs
+
+
 def test_an_adapter_that_no_model_survives_ends_as_a_training_that_diverged(
     whole: tuple[MemoryStore, ClientReport], assign: Assign
 ) -> None:

@@ -127,12 +127,29 @@ FULL = make_federation(
     storage=STORE,
     podTemplate=DEFAULTS,
 )
+PRIVATE = make_federation(
+    {
+        **MAZE,
+        "credentialsSecret": {"name": "hansa-maze"},
+        "experienceStorage": {
+            "s3": {
+                "endpoint": "https://store.clinic.example",
+                "bucket": "private",
+                "credentialsSecret": {"name": "clinic"},
+                "caSecret": {"name": "clinic-tls", "key": "ca.crt"},
+            }
+        },
+    },
+    storage=STORE,
+)
 
 CASES: dict[str, tuple[Any, Settings, str]] = {
     "smallest-client": (make_federation(), Settings(), "client"),
     "smallest-aggregator": (make_federation(), Settings(), "aggregator"),
     "smallest-evaluate": (make_federation(rounds=1), Settings(), "evaluate"),
     "gpu-client": (make_federation({**MAZE, "podTemplate": GPU}), Settings(), "client"),
+    "private-client": (PRIVATE, Settings(), "client"),
+    "private-aggregator": (PRIVATE, Settings(), "aggregator"),
     "full-client": (FULL, ADMIN, "client"),
     "full-aggregator": (FULL, ADMIN, "aggregator"),
 }
@@ -161,6 +178,28 @@ def test_a_pod_starts_only_where_every_secret_consents_to_its_party() -> None:
         "hansa-s3": "hansa.fed.aggregator",
         "minio-tls": "hansa.fed.aggregator",
     }
+
+
+def test_a_private_store_has_keys_and_an_authority_of_its_own_that_consent_like_the_others() -> (
+    None
+):
+    assert consent_of(build_job(PRIVATE)) == dict.fromkeys(
+        ("hansa-maze", "clinic", "minio-tls", "clinic-tls"), "hansa.fed.maze"
+    )
+    assert consent_of(build_job(PRIVATE, role="aggregator")) == dict.fromkeys(
+        ("hansa-s3", "minio-tls"), "hansa.fed.aggregator"
+    )
+    text = json.dumps(build_job(PRIVATE, role="aggregator")["spec"])
+    assert "clinic" not in text and "HANSA_EXPERIENCE" not in text
+
+
+@pytest.mark.parametrize("private", [{}, {"credentialsSecret": {"name": "hansa-maze"}}])
+def test_a_silo_with_one_identity_uses_it_for_both_stores(private: dict[str, Any]) -> None:
+    own = {"s3": {"bucket": "private", **private}}
+    silo = {**MAZE, "credentialsSecret": {"name": "hansa-maze"}, "experienceStorage": own}
+    job = build_job(make_federation(silo, storage=STORE))
+    assert _secrets(job) == {"hansa-maze"}
+    assert "HANSA_EXPERIENCE" not in json.dumps(job)
 
 
 def test_a_sidecar_with_a_secret_waits_for_the_same_consent() -> None:

@@ -234,23 +234,9 @@ def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> No
             "spec.environments[0].experienceStorage.s3.caSecret.key: got 'password', "
             "expected the key of a certificate, ending in .crt or .cer or .pem",
         ),
-        (
-            {"caSecret": {"name": "a", "key": "ca.crt"}},
-            {"caSecret": {"name": "b", "key": "ca.crt"}},
-            "spec.environments[0].experienceStorage.s3.caSecret.name: got 'b', "
-            "expected a, as spec.storage.s3.caSecret (a client has one bundle)",
-        ),
-        (
-            {"credentialsSecret": {"name": "shared"}},
-            {"credentialsSecret": {"name": "b"}},
-            "spec.environments[0].experienceStorage.s3.credentialsSecret.name: got 'b', "
-            "expected a, as credentialsSecret (a client has one identity)",
-        ),
     ],
 )
-def test_a_client_has_one_identity_and_one_certificate_file(
-    storage: Any, private: Any, sentence: str
-) -> None:
+def test_a_certificate_is_the_key_of_one(storage: Any, private: Any, sentence: str) -> None:
     federation = make_federation(
         {
             "name": "maze",

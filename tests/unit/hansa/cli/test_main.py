@@ -220,6 +220,45 @@ def test_validate_prints_the_manifest_with_defaults(
     assert "only the bucket's policy keeps trajectories apart" in err
 
 
+DIGESTS = {"model": {"sha256": "a" * 64}, "adapter": {"shapes": "b" * 64}}
+
+
+@pytest.mark.parametrize(
+    "secrets, spec, missing",
+    [
+        pytest.param(["a", "b"], {}, "spec.model.sha256 and spec.adapter.shapes are", id="both"),
+        pytest.param(["a", "b"], {"model": DIGESTS["model"]}, "spec.adapter.shapes is", id="one"),
+        pytest.param(["a", "b"], DIGESTS, "", id="neither"),
+        pytest.param(["a", "a"], {}, "", id="of one party"),
+        pytest.param([None, None], {}, "", id="of one machine"),
+    ],
+)
+def test_validate_warns_where_parties_could_outvote_each_other(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    secrets: list[str | None],
+    spec: dict[str, Any],
+    missing: str,
+) -> None:
+    environments = [
+        {"name": f"e{index}", "world": "maze"}
+        | ({"credentialsSecret": {"name": secret}} if secret else {})
+        for index, secret in enumerate(secrets)
+    ]
+    file = tmp_path / "federation.yaml"
+    file.write_text(yaml.safe_dump({**MANIFEST, "spec": {**spec, "environments": environments}}))
+    code, _, err = call(capsys, "validate", str(file))
+    [*said] = [line for line in err.splitlines() if "hansa model" in line]
+    assert code == 0
+    if not missing:
+        assert said == []
+        return
+    assert said == [
+        f"note: {missing} absent: the first round's majority decides which base model and shapes "
+        "count, and of two parties either can stop the other; `hansa model -f FILE` prints them"
+    ]
+
+
 def test_what_validate_prints_is_valid_again(
     capsys: pytest.CaptureFixture[str], manifest: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ AGREED: dict[str, Any] = {
     "seed": 7,
     "rounds": 3,
     "model": {"source": "builtin:tiny", "sha256": "b" * 64},
-    "adapter": {"rank": 8},
+    "adapter": {"rank": 8, "shapes": "d" * 64},
     "settings": {},
 }
 

@@ -30,6 +30,7 @@ from tests.memory_store import MemoryStore
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 STORAGE = {"s3": {"bucket": "bucket", "prefix": "run"}}
 MODEL = {"source": "builtin:tiny", "sha256": "b" * 64}
+ADAPTER = {"shapes": "d" * 64}
 ROUNDS = 2
 KEYS = {name: new_key() for name in ("coordinator", "bank", "clinic")}
 SILOS = ("bank", "clinic")
@@ -108,6 +109,7 @@ class World:
             {
                 "rounds": ROUNDS,
                 "model": MODEL,
+                "adapter": ADAPTER,
                 "storage": STORAGE,
                 "exchange": {"publicKeys": [KEYS["coordinator"].public]},
                 "environments": environments,
@@ -135,7 +137,7 @@ class World:
                 "seed": spec.seed,
                 "rounds": ROUNDS,
                 "model": MODEL,
-                "adapter": {},
+                "adapter": ADAPTER,
                 "settings": RoundSettings.of(spec).to_json(),
             },
         }
