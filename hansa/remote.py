@@ -237,7 +237,7 @@ def _task(draft: Draft, status: FederationStatus) -> CourierTask | None:
     kept = status.adapter
     return CourierTask(
         federation=draft.federation.metadata.name,
-        run=run_of(spec.storage.s3, identity(spec)),
+        run=run_of(spec.storage.s3, spec.identity()),
         storage=spec.storage.s3,
         public_keys=spec.exchange.public_keys,
         poll_seconds=spec.exchange.poll_seconds,
@@ -248,15 +248,6 @@ def _task(draft: Draft, status: FederationStatus) -> CourierTask | None:
         adapter=StartAdapter(round=kept.round, sha256=kept.sha256) if kept else None,
         listens=listens,
     )
-
-
-def identity(spec: FederationSpec) -> dict[str, object]:
-    """What one run can never change, as assignments have it."""
-    return {
-        "seed": spec.seed,
-        "model": spec.model.identity(),
-        "adapter": spec.adapter.to_json(),
-    }
 
 
 def _listens(spec: FederationSpec, status: FederationStatus) -> bool:

@@ -323,6 +323,14 @@ class FederationSpec(Model):
         """Whether something watches over new adapters."""
         return self.guard is not None and self.guard.acts
 
+    def identity(self) -> dict[str, Any]:
+        """What one run can never change."""
+        return {
+            "seed": self.seed,
+            "model": self.model.identity(),
+            "adapter": self.adapter.identity(),
+        }
+
     def environment(self, name: str) -> Environment:
         """The environment of that name; callers know it exists."""
         return next(e for e in self.environments if e.name == name)

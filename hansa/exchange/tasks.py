@@ -53,6 +53,8 @@ class CourierTask(Model):
     """Version of this document."""
     role: Literal["courier"] = "courier"
     """What it does."""
+    side: Literal["coordinator"] = "coordinator"
+    """Whose letters it posts."""
     federation: FederationName
     """Name of the federation."""
     run: Sha256

@@ -18,7 +18,6 @@ from hansa.exchange.letters import run_of
 from hansa.manifest import Sha256, canonical
 from hansa.member.spec import Agreed
 from hansa.members import PublicKeys
-from hansa.remote import identity
 from hansa.sentences import first_misfit
 from hansa.spec import S3, DnsName, FederationName, FederationSpec
 from hansa.status import Federation, RoundSettings
@@ -64,7 +63,7 @@ def invite(federation: Federation, name: str, key: SigningKey) -> bytes:
     place = spec.storage.s3.model_copy(update={"credentials_secret": None, "ca_secret": None})
     made = Invitation(
         federation=federation.metadata.name,
-        run=run_of(spec.storage.s3, identity(spec)),
+        run=run_of(spec.storage.s3, spec.identity()),
         environment=name,
         storage=place,
         public_keys=spec.exchange.public_keys,

@@ -24,6 +24,8 @@ class SiloTask(Model):
     """Version of this document."""
     role: Literal["courier"] = "courier"
     """What it does."""
+    side: Literal["silo"] = "silo"
+    """Whose letters it posts."""
     member: MemberSpec
     """Whose courier it is, and what its owner allows."""
     usage: SiloUsage

@@ -21,7 +21,6 @@ from hansa.member.spec import MemberSpec
 from hansa.member.status import Silo
 from hansa.member.tasks import SiloTask, SiloWork
 from hansa.plan import plan
-from hansa.remote import identity
 from hansa.spec import S3, FederationSpec, Metadata
 from hansa.status import Federation, RoundSettings
 from tests.builders import make_report
@@ -117,7 +116,7 @@ class World:
         )
         self.federation = Federation(metadata=Metadata(name="five"), spec=spec)
         self.coordinator = Party(self, "coordinator")
-        run = run_of(S3.model_validate(STORAGE["s3"]), identity(spec))
+        run = run_of(S3.model_validate(STORAGE["s3"]), spec.identity())
         self.run = run
         self.silos = {name: self._silo(name, run, spec) for name in SILOS}
         self.parties = {name: Party(self, name) for name in SILOS}
