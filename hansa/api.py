@@ -10,6 +10,8 @@ PLURAL = "federations"
 SINGULAR = "federation"
 SHORT_NAME = "hfed"
 CATEGORY = "hansa"
+MEMBER_KIND = "FederationMember"
+"""A silo's part in a federation that somebody else coordinates."""
 
 LABEL_FEDERATION = f"{GROUP}/federation"
 LABEL_ROUND = f"{GROUP}/round"

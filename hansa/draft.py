@@ -30,7 +30,7 @@ class Draft:
         self.answers: dict[str, ClientReport | EvaluateReport | None] = {}
         """Reports of silos that run elsewhere, which this pass has heard of."""
 
-    def seen(self, name: str) -> ObservedJob | None:
+    def observed(self, name: str) -> ObservedJob | None:
         """A Job as seen, whether it is wanted or not."""
         return self._jobs.get(name)
 

@@ -68,8 +68,8 @@ def load_member(path: Path | str, *, here: bool = True) -> "Member":
     """The silo in a file, or `-` for standard input, with what this machine can tell of it."""
     from hansa.member.spec import Member
 
-    document = read(path, "FederationMember")
-    _check_kind(document, _name(path), "FederationMember")
+    document = read(path, api.MEMBER_KIND)
+    _check_kind(document, _name(path), api.MEMBER_KIND)
     given = {key: value for key, value in document.items() if key != "status"}
     member = fit(Member, given)
     worlds = installed_worlds()

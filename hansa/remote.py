@@ -35,13 +35,13 @@ def receive(draft: Draft, status: FederationStatus) -> tuple[FederationStatus, s
     """The status with what an ended courier brought; and why nobody can go on, if so."""
     status = _with_lines(status, draft.federation.spec)
     courier = status.courier
-    job = draft.seen(_name(draft, courier)) if courier else None
+    job = draft.observed(_name(draft, courier)) if courier else None
     if courier is None or job is None or job.is_active:
         return status, ""
     report = job.report
     is_whole = isinstance(report, CourierReport) and report.speaks_of(len(status.members))
     if job.state == "succeeded" and isinstance(report, CourierReport) and is_whole:
-        status = _told(draft, status, report)
+        status = _apply_report(draft, status, report)
         return status.model_copy(update={"courier": couriers.after_success(courier)}), ""
     ended = couriers.after_failure(courier, job, draft.now)
     if ended.again:
@@ -60,7 +60,9 @@ def _with_lines(status: FederationStatus, spec: FederationSpec) -> FederationSta
     return status.model_copy(update={"members": [lines[name] for name in sorted(lines)]})
 
 
-def _told(draft: Draft, status: FederationStatus, report: CourierReport) -> FederationStatus:
+def _apply_report(
+    draft: Draft, status: FederationStatus, report: CourierReport
+) -> FederationStatus:
     members = list(status.members)
     for moved in report.posted:
         members[moved.box] = _posted(draft, status, members[moved.box], moved)
@@ -68,12 +70,12 @@ def _told(draft: Draft, status: FederationStatus, report: CourierReport) -> Fede
         head = Head(serial=moved.serial, digest=moved.digest)
         members[moved.box] = members[moved.box].model_copy(update={"received": head})
     for news in report.news:
-        members[news.box] = _heard(draft, members[news.box], news)
+        members[news.box] = _apply_letter(draft, members[news.box], news)
     for fault in report.faults:
         why = FAULTS.get(fault.code, fault.code)  # type: ignore[call-overload]
-        found = count(fault.count, "object")
+        objects = count(fault.count, "object")
         name = members[fault.box].name
-        draft.tell("LetterRefused", f"{name}: {found} in its log: {why}", warning=True)
+        draft.tell("LetterRefused", f"{name}: {objects} in its log: {why}", warning=True)
     return status.model_copy(update={"members": members})
 
 
@@ -87,7 +89,7 @@ def _posted(
     return member.model_copy(update={"sent": head, **(news if order else {})})
 
 
-def _heard(draft: Draft, member: MemberStatus, news: News) -> MemberStatus:
+def _apply_letter(draft: Draft, member: MemberStatus, news: News) -> MemberStatus:
     """One letter; what it says of an older order only shows that somebody is there."""
     update: dict[str, object] = {"seen_at": draft.now}
     if news.kind == "leave":

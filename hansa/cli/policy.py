@@ -9,6 +9,8 @@ from hansa.cli.common import Format, Output, print_data, say
 from hansa.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hansa.access import Grant
     from hansa.spec import FederationSpec
 
@@ -62,11 +64,27 @@ def documents(
     from hansa.access import AGGREGATOR, by_endpoint, grants, iam_policy
 
     granted = grants(spec, party)
-    if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
-        granted = [*granted, *_model(spec)]
-    shared, *private = by_endpoint(granted).values()  # the shared store's grants come first
-    made = iam_policy(shared, write_once=write_once)
-    return made, iam_policy(private[0], write_once=write_once) if private else {}
+
+    def made(rules: "Iterable[Grant]") -> dict[str, Any]:
+        return iam_policy(rules, write_once=write_once)
+
+    if party == AGGREGATOR:  # it averages tensors and never loads the model
+        return made(granted), {}
+    own = [grant for grant in granted if _is_private(spec, party, grant)]
+    if own:  # keys of its own, so the others open nothing of it, even in the same store
+        shared = [*(grant for grant in granted if grant not in own), *_model(spec)]
+        return made(shared), made(own)
+    # With one identity only a store elsewhere has a policy of its own; the shared one comes first.
+    shared, *private = by_endpoint([*granted, *_model(spec)]).values()
+    return made(shared), made(private[0]) if private else {}
+
+
+def _is_private(spec: "FederationSpec", party: str, grant: "Grant") -> bool:
+    """Whether a grant is for the second identity of a silo, where it has one."""
+    from hansa.refusals import experience_secret
+
+    secret = grant.s3.credentials_secret
+    return secret is not None and secret.name == experience_secret(spec, party)
 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:

@@ -201,17 +201,17 @@ class LocalExecutor:
 
     def _start(self, job: _Job, slot: int) -> None:
         request = job.request
-        told = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
+        variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
         environ = {
             **self._environ(request.environment or "aggregator"),
             **(self._of_courier if slot == NO_SLOT else self._capacity.environ(slot)),
-            told: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
+            variable: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
             ENV_REPORT: str(job.folder / "report.json"),
             ENV_PROGRESS: str(job.folder / "progress.json"),
             "TMPDIR": str((job.folder / _SCRATCH).absolute()),
         }
         (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
-        replace(job.folder / "assignment.json", environ[told].encode())
+        replace(job.folder / "assignment.json", environ[variable].encode())
         log = job.folder / "log.txt"
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot

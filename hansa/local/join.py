@@ -20,7 +20,7 @@ from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
 from hansa.member.follow import follow
 from hansa.member.spec import Member, MemberSpec
-from hansa.member.status import Silo
+from hansa.member.status import FederationMember
 from hansa.processes.capacity import measure
 from hansa.program import replace
 from hansa.sentences import first_misfit
@@ -48,7 +48,7 @@ class Joining:
 Tell = Callable[[str], None]
 
 
-def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Silo:
+def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> FederationMember:
     """Take part until the silo has left, or with `once` until there is nothing to do."""
     folder.prepare()
     with folder.lock(), ExitStack() as stack:
@@ -90,14 +90,14 @@ def _private(store: LocalStore, name: str) -> dict[str, str]:
 
 
 def _loop(
-    silo: Silo,
+    silo: FederationMember,
     spec: MemberSpec,
     folder: RunDir,
     executor: LocalExecutor,
     store: LocalStore | None,
     joining: Joining,
     tell: Tell,
-) -> Silo:
+) -> FederationMember:
     has_listened, shown = False, ""
     while True:
         jobs = executor.observe()
@@ -120,13 +120,13 @@ def _loop(
         executor.wait(seconds_until(made.wake_at, TICK_SECONDS))
 
 
-def _is_idle(silo: Silo) -> bool:
+def _is_idle(silo: FederationMember) -> bool:
     current = silo.status.current
     at_work = current is not None and current.state in ("New", "Waiting", "Working")
     return not at_work and not silo.status.owed
 
 
-def in_one_line(silo: Silo) -> str:
+def in_one_line(silo: FederationMember) -> str:
     """What the silo does, for people."""
     status, current = silo.status, silo.status.current
     name = f"{silo.spec.federation.name}/{silo.spec.federation.environment}"
@@ -139,13 +139,13 @@ def in_one_line(silo: Silo) -> str:
     return f"{name}: {status.phase}: {what}: {current.state}{why}"
 
 
-def _adopt(wanted: Member, folder: RunDir) -> Silo:
+def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
     """The new spec over the old status; another run or another name is another folder."""
     path = folder.path / OBJECT
     if not path.exists():
-        return Silo(metadata=wanted.metadata, spec=wanted.spec)
+        return FederationMember(metadata=wanted.metadata, spec=wanted.spec)
     try:
-        old = Silo.model_validate_json(path.read_bytes())
+        old = FederationMember.model_validate_json(path.read_bytes())
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         why = first_misfit(error) if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{path}: cannot be read ({why})") from None
@@ -162,10 +162,10 @@ def _adopt(wanted: Member, folder: RunDir) -> Silo:
             f"spec.world: got {wanted.spec.world}, expected {old.spec.world} "
             "(it cannot change after the first order)"
         )
-    return Silo(metadata=wanted.metadata, spec=wanted.spec, status=old.status)
+    return FederationMember(metadata=wanted.metadata, spec=wanted.spec, status=old.status)
 
 
-def _save(silo: Silo, folder: RunDir) -> None:
+def _save(silo: FederationMember, folder: RunDir) -> None:
     data = silo.model_dump_json(by_alias=True, exclude_none=True, indent=1)
     replace(folder.path / OBJECT, f"{data}\n".encode())
 

@@ -20,7 +20,7 @@ from hansa.member.limits import episodes, judge
 from hansa.member.order import orders_of
 from hansa.member.spec import MemberSpec
 from hansa.member.status import Letter
-from hansa.member.tasks import SeenOrder, SiloReport, SiloTask, used
+from hansa.member.tasks import NewestOrder, SiloReport, SiloTask, used
 from hansa.members import Head
 from hansa.store.base import ObjectStore
 
@@ -41,8 +41,8 @@ def carry(
     if task.post:
         sent, count, faults = _post_all(task, store, key)
         read = _read(task, log)
-        found = _faults(faults + Counter(dict(read.faults)))
-        return read.model_copy(update={"sent": sent, "posted": count, "faults": found})
+        faults.update(dict(read.faults))
+        return read.model_copy(update={"sent": sent, "posted": count, "faults": _faults(faults)})
     until = clock() + LONGEST_SECONDS
     while (report := _read(task, log)) == SiloReport() and clock() < until:
         sleep(task.member.poll_seconds)
@@ -78,30 +78,30 @@ def _read(task: SiloTask, log: Mailbox) -> SiloReport:
         return SiloReport()
     return SiloReport(
         received=Head(serial=cursor.serial, digest=cursor.digest),
-        seen=_seen(task, newest) if newest else None,
+        newest=_newest(task, newest) if newest else None,
         faults=_faults(faults),
     )
 
 
-def _faults(found: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(found.items())
+def _faults(counted: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counted.items())
 
 
-def _seen(task: SiloTask, entry: Entry) -> SeenOrder:
+def _newest(task: SiloTask, entry: Entry) -> NewestOrder:
     order = Reference(serial=entry.serial, digest=entry.digest)
     letter = entry.letter
     if isinstance(letter, Rest):
-        return SeenOrder(order=order, kind="rest")
+        return NewestOrder(order=order, kind="rest")
     if not isinstance(letter, Work):
         raise PermanentError(f"order {entry.serial}: got a letter of another kind")
-    told = letter.assignment
-    refusal = judge(told, task.member, used(task.usage))
-    return SeenOrder(
+    assignment = letter.assignment
+    refusal = judge(assignment, task.member, used(task.usage))
+    return NewestOrder(
         order=order,
         kind="work",
-        role="client" if told.role == "client" else "evaluate",
-        round=told.round,
-        episodes=episodes(told),
+        role="client" if assignment.role == "client" else "evaluate",
+        round=assignment.round,
+        episodes=episodes(assignment),
         round_seconds=letter.round_seconds,
         veto=refusal.code if refusal else None,
         path=refusal.path if refusal else "",
@@ -161,11 +161,11 @@ def _evidence(member: MemberSpec, letter: Letter, store: ObjectStore) -> dict[st
         key = f"{keys.update_folder(prefix, name, report.round)}{keys.MANIFEST}"
         if sha256(store.get(key)) != report.manifest:
             raise Untrusted(f"{key}: its digest is not the one that the client reports")
-    found = {}
+    digests = {}
     if report and report.evaluation:
         at = report.evaluation.round
-        found[f"{at:05d}"] = sha256(store.get(keys.evaluation(prefix, name, at)))
+        digests[f"{at:05d}"] = sha256(store.get(keys.evaluation(prefix, name, at)))
     if isinstance(report, ClientReport) and report.own:
         own = keys.own_evaluation(prefix, name, report.round)
-        found[f"{report.round:05d}-own"] = sha256(store.get(own))
-    return found
+        digests[f"{report.round:05d}-own"] = sha256(store.get(own))
+    return digests

@@ -1,4 +1,4 @@
-"""What a silo does next, from its owner's wishes, the newest order and what is seen of its Jobs.
+"""What a silo does next, from its owner's wishes, the newest order and what is newest of its Jobs.
 
 `follow()` is to a FederationMember what `plan()` is to a Federation, and as pure: no I/O, no clock,
 no randomness. The newest order wins; nothing is done that the owner's limits do not allow.
@@ -16,8 +16,8 @@ from hansa.jobs import Event, JobRequest, ObservedJob
 from hansa.manifest import fingerprint
 from hansa.member.status import (
     MOST_ROUNDS,
+    FederationMember,
     Letter,
-    Silo,
     SiloOrder,
     SiloPhase,
     SiloRound,
@@ -47,7 +47,9 @@ class SiloPlan:
 class _Draft:
     """A plan in the making."""
 
-    def __init__(self, silo: Silo, observed: Sequence[ObservedJob], now: datetime) -> None:
+    def __init__(
+        self, silo: FederationMember, observed: Sequence[ObservedJob], now: datetime
+    ) -> None:
         self.silo = silo
         self.now = now
         self.jobs = {job.name: job for job in observed}
@@ -83,7 +85,7 @@ class _Draft:
         )
 
 
-def follow(silo: Silo, observed: Sequence[ObservedJob], now: datetime) -> SiloPlan:
+def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetime) -> SiloPlan:
     """The next plan; calling it again in an unchanged world changes nothing."""
     draft = _Draft(silo, observed, now)
     status = _hear(draft, silo.status)
@@ -106,7 +108,7 @@ def _hear(draft: _Draft, status: SiloStatus) -> SiloStatus:
     if courier is None or job is None or job.is_active:
         return status
     if job.state == "succeeded" and isinstance(job.report, SiloReport):
-        status = _told(draft, status, job.report)
+        status = _apply_report(draft, status, job.report)
         return status.model_copy(update={"courier": couriers.after_success(courier), "message": ""})
     ended = couriers.after_failure(courier, job, draft.now)
     message = status.message if ended.again else ended.why
@@ -114,21 +116,21 @@ def _hear(draft: _Draft, status: SiloStatus) -> SiloStatus:
     return status.model_copy(update={"courier": ended.next, "message": message})
 
 
-def _told(draft: _Draft, status: SiloStatus, report: SiloReport) -> SiloStatus:
+def _apply_report(draft: _Draft, status: SiloStatus, report: SiloReport) -> SiloStatus:
     for code, number in report.faults:
         why = FAULTS.get(code, code)  # type: ignore[call-overload]
-        told = f"{number} in the log of orders: {why}"
-        draft.tell(Event(reason="LetterRefused", message=told, warning=True))
+        text = f"{number} in the log of orders: {why}"
+        draft.tell(Event(reason="LetterRefused", message=text, warning=True))
     update: dict[str, object] = {"owed": status.owed[report.posted :]}
     if report.sent:
         update["sent"] = report.sent
     if report.received:
         update |= {"received": report.received, "heard_at": draft.now}
-    seen = report.seen
-    if seen:
+    newest = report.newest
+    if newest:
         update["current"] = SiloOrder(
-            **{name: getattr(seen, name) for name in type(seen).model_fields},
-            state="Resting" if seen.kind == "rest" else "New",
+            **{name: getattr(newest, name) for name in type(newest).model_fields},
+            state="Resting" if newest.kind == "rest" else "New",
         )
         # What was owed for an older order is nobody's question any more.
         update["owed"] = [w for w in status.owed[report.posted :] if w.order is None]
@@ -375,7 +377,7 @@ def _courier_name(draft: _Draft, attempt: int) -> str:
     return names.courier_job(draft.silo.metadata.name, attempt)
 
 
-def _phase(silo: Silo, status: SiloStatus) -> SiloPhase:
+def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
     current = status.current
     if silo.spec.suspend:
         return "Suspended"

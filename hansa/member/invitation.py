@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from hansa import __version__
+from hansa import __version__, api
 from hansa.base import Model
 from hansa.errors import InputError
 from hansa.exchange import envelope
@@ -110,8 +110,8 @@ def opened(data: bytes, name: str) -> tuple[Invitation, str]:
 def member_of(invitation: Invitation, own_key: str, world: str) -> dict[str, Any]:
     """The FederationMember that a silo's owner completes: world and stores are theirs to say."""
     return {
-        "apiVersion": "hansa.dev/v1alpha1",
-        "kind": "FederationMember",
+        "apiVersion": api.API_VERSION,
+        "kind": api.MEMBER_KIND,
         "metadata": {"name": invitation.federation},
         "spec": {
             "federation": {

@@ -18,23 +18,23 @@ from hansa.store.base import ObjectStore
 
 
 def carried_out(text: str) -> Assignment:
-    """The assignment of the order that this process was told of."""
+    """The assignment of the order that this process was work of."""
     from hansa.store.s3 import S3Store  # a fork has it already
 
     try:
-        told = SiloWork.model_validate_json(text)
+        work = SiloWork.model_validate_json(text)
     except ValidationError as error:
         raise PermanentError(f"{ENV_ORDER}: {first_misfit(error)}") from None
-    return assignment_of(told, S3Store(told.member.storage.s3))
+    return assignment_of(work, S3Store(work.member.storage.s3))
 
 
-def assignment_of(told: SiloWork, store: ObjectStore) -> Assignment:
+def assignment_of(work: SiloWork, store: ObjectStore) -> Assignment:
     """The order as an assignment, whole; Refused or Untrusted where it is not to be carried out."""
-    order = _read(told.member, told.order, store)
-    refusal = judge(order.assignment, told.member, used(told.usage))
+    order = _read(work.member, work.order, store)
+    refusal = judge(order.assignment, work.member, used(work.usage))
     if refusal:
         raise Refused(f"this silo's limits do not allow the order: {refusal}; nothing was loaded")
-    return complete(order.assignment, told.member)
+    return complete(order.assignment, work.member)
 
 
 def complete(order: Assignment, member: MemberSpec) -> Assignment:

@@ -128,8 +128,8 @@ class SiloStatus(Model):
     """Why it cannot go on."""
 
 
-class Silo(Member):
-    """A FederationMember with its status."""
+class FederationMember(Member):
+    """The whole object, with its status."""
 
     status: SiloStatus = Field(default_factory=SiloStatus)
     """What there is."""

@@ -53,7 +53,7 @@ class SiloWork(Model):
     """What the silo has used before this order."""
 
 
-class SeenOrder(Model):
+class NewestOrder(Model):
     """The newest order, as far as a silo's operator needs it."""
 
     order: Reference
@@ -87,7 +87,7 @@ class SiloReport(Model):
     """How many of the letters to post are in the bucket."""
     received: Head | None = None
     """How far the orders were read, where that moved."""
-    seen: SeenOrder | None = None
+    newest: NewestOrder | None = None
     """The newest order among them."""
     faults: list[tuple[Annotated[str, Field(pattern=r"^[a-z-]{1,30}$")], Count]] = Field(
         default_factory=list, max_length=20

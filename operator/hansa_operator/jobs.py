@@ -1,7 +1,7 @@
 """Jobs of a plan as Kubernetes objects: a pure builder, so that a golden file can show each one."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansa import api, consent
 from hansa.assignment import (
@@ -173,9 +173,7 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
     container = CONTAINERS[request.role]
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    volumes += [
-        _ca_volume(name, authority) for name, _, authority, _ in _authorities(request, federation)
-    ]
+    volumes += [each.source() for each in _authorities(request, federation)]
     if _consents(request, federation, settings):
         volumes.append(_consent_volume(request, federation))
     if settings.model_cache_claim and container == CLIENT:
@@ -195,10 +193,7 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
 def _container(request: JobRequest, federation: Federation, settings: Settings) -> Data:
     container = CONTAINERS[request.role]
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
-    mounts += [
-        {"name": name, "mountPath": folder, "readOnly": True}
-        for name, folder, _, _ in _authorities(request, federation)
-    ]
+    mounts += [each.mount() for each in _authorities(request, federation)]
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -229,10 +224,7 @@ def _variables(request: JobRequest, federation: Federation, settings: Settings) 
     spec = federation.spec
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
-    variables += [
-        {"name": f"{before}AWS_CA_BUNDLE", "value": f"{folder}/{CA_FILE}"}
-        for _, folder, _, before in _authorities(request, federation)
-    ]
+    variables += [each.variable() for each in _authorities(request, federation)]
     return variables
 
 
@@ -247,16 +239,34 @@ def _keys(secret: str, before: str = "") -> list[Data]:
     ]
 
 
-def _authorities(
-    request: JobRequest, federation: Federation
-) -> list[tuple[str, str, SecretKey, str]]:
-    """Certificate authorities of both stores: volume, folder, Secret, what is before its name."""
+class _Authority(NamedTuple):
+    """The certificate authority of one of a Job's stores."""
+
+    volume: str
+    folder: str
+    secret: SecretKey
+    before: str
+    """What stands before its variable's name."""
+
+    def source(self) -> Data:
+        items = [{"key": self.secret.key, "path": CA_FILE}]
+        return {"name": self.volume, "secret": {"secretName": self.secret.name, "items": items}}
+
+    def mount(self) -> Data:
+        return {"name": self.volume, "mountPath": self.folder, "readOnly": True}
+
+    def variable(self) -> Data:
+        return {"name": f"{self.before}AWS_CA_BUNDLE", "value": f"{self.folder}/{CA_FILE}"}
+
+
+def _authorities(request: JobRequest, federation: Federation) -> list[_Authority]:
+    """That of the exchange and that of the silo's private store, where they are named."""
+    shared = ca_secret(federation.spec)
     private = experience_ca_secret(federation.spec, request.environment)
-    known = [
-        (CA_VOLUME, CA_FOLDER, ca_secret(federation.spec), ""),
-        (EXPERIENCE_CA_VOLUME, EXPERIENCE_CA_FOLDER, private, EXPERIENCE),
-    ]
-    return [(name, folder, secret, before) for name, folder, secret, before in known if secret]
+    known = [_Authority(CA_VOLUME, CA_FOLDER, shared, "")] if shared else []
+    if private:
+        known.append(_Authority(EXPERIENCE_CA_VOLUME, EXPERIENCE_CA_FOLDER, private, EXPERIENCE))
+    return known
 
 
 def _assignment(request: JobRequest, federation: Federation) -> str:
@@ -271,11 +281,6 @@ def _assignment(request: JobRequest, federation: Federation) -> str:
 def _from_secret(secret: str, key: str, before: str, *, optional: bool = False) -> Data:
     reference = {"name": secret, "key": key, **({"optional": True} if optional else {})}
     return {"name": f"{before}{key}", "valueFrom": {"secretKeyRef": reference}}
-
-
-def _ca_volume(name: str, authority: SecretKey) -> Data:
-    items = [{"key": authority.key, "path": CA_FILE}]
-    return {"name": name, "secret": {"secretName": authority.name, "items": items}}
 
 
 def _consents(request: JobRequest, federation: Federation, settings: Settings) -> list[str]:

@@ -25,6 +25,8 @@ from hansa_client.experience.agentgym_format import Conversation, Said
 from tests import small
 from tests.doors import Door
 
+pytestmark = pytest.mark.slow
+
 PLAIN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CA_BUNDLE")
 OWN = (KEY, SECRET, TOKEN, CA_BUNDLE)
 FIELD = "environments[maze].experienceStorage.s3"
@@ -116,7 +118,6 @@ def told(stores: Stores, **changes: Any) -> Assignment:
     )
 
 
-@pytest.mark.slow
 def test_a_run_shows_each_store_its_own_keys_and_gives_the_same_bytes(
     stores: Stores, tmp_path: Path, undisturbed: Path
 ) -> None:

@@ -26,17 +26,17 @@ def model(
     from hansa.load import load
 
     spec = load(file, here=False).spec
-    found = measure(spec)
+    digests = measure(spec)
     named = {"model.sha256": spec.model.sha256, "adapter.shapes": spec.adapter.shapes}
     for field, digest in named.items():
-        if digest and digest != found[field]:
-            say(f"note: spec.{field}: got {digest}, expected {found[field]}")
+        if digest and digest != digests[field]:
+            say(f"note: spec.{field}: got {digest}, expected {digests[field]}")
     if output is not Format.TABLE:
-        base = {**spec.model.to_json(), "sha256": found["model.sha256"]}
-        adapter = {**spec.adapter.to_json(), "shapes": found["adapter.shapes"]}
+        base = {**spec.model.to_json(), "sha256": digests["model.sha256"]}
+        adapter = {**spec.adapter.to_json(), "shapes": digests["adapter.shapes"]}
         print_data({"model": base, "adapter": adapter}, output)
         return
-    for field, digest in found.items():
+    for field, digest in digests.items():
         print(f"{field + ':':<15} {digest}")
 
 

@@ -142,6 +142,18 @@ def test_a_round_that_the_specs_digests_decided_audits_equal(strays, minimum):
         round_.send(name, reshaped(A=(RANK, 9)), baseModel="a" * 64 if minimum == 2 else BASE_MODEL)
     with contextlib.suppress(TooFewMembers):
         round_.aggregate(**pinned())
+    audit(round_)
+
+
+def test_a_round_that_failed_by_the_specs_base_model_audits_equal():
+    round_ = full_round(environments=("babyai", "maze"))
+    with pytest.raises(TooFewMembers):
+        round_.aggregate(model=ModelSource(sha256="a" * 64))
+    audit(round_)
+
+
+def audit(round_: Round) -> None:
+    """Merge the first round again, as `hansa audit` does."""
     key = keys.audit_entry(PREFIX, 1)
     entry = parse(AuditEntry, key, round_.store.objects[key])
     made = round_.store.objects.get(round_.global_key(keys.MANIFEST))

@@ -9,8 +9,8 @@ from hansa.exchange.letters import Reference
 from hansa.jobs import ObservedJob
 from hansa.manifest import Counts
 from hansa.member.follow import GREET_SECONDS, follow
-from hansa.member.status import Silo
-from hansa.member.tasks import SeenOrder, SiloReport
+from hansa.member.status import FederationMember
+from hansa.member.tasks import NewestOrder, SiloReport
 from hansa.members import Head
 from hansa.spec import Metadata
 from tests.unit.hansa.member.members import member
@@ -37,7 +37,7 @@ class Clinic:
     """A silo whose Jobs are a dictionary; `turn` plans until nothing changes."""
 
     def __init__(self, **changes):
-        self.silo = Silo(metadata=Metadata(name="five"), spec=member(**changes))
+        self.silo = FederationMember(metadata=Metadata(name="five"), spec=member(**changes))
         self.jobs = {}
         self.requests = {}
         self.events = []
@@ -111,14 +111,14 @@ class Clinic:
         """The courier has read a newer order."""
         self.serial += 1
         fields = {"kind": "work", "role": "client", "round": 1, "episodes": 164, **fields}
-        seen = SeenOrder(
+        newest = NewestOrder(
             order=Reference(serial=self.serial, digest=digest(self.serial)),
             round_seconds=3600,
             **fields,
         )
         head = Head(serial=self.serial, digest=digest(self.serial))
         count = len(self.owed())
-        return self.report(received=head, seen=seen, posted=count)
+        return self.report(received=head, newest=newest, posted=count)
 
     def reasons(self):
         return [event.reason for event in self.events]

@@ -18,7 +18,7 @@ from hansa.member import courier as silos_courier
 from hansa.member.follow import follow
 from hansa.member.order import assignment_of
 from hansa.member.spec import MemberSpec
-from hansa.member.status import Silo
+from hansa.member.status import FederationMember
 from hansa.member.tasks import SiloTask, SiloWork
 from hansa.plan import plan
 from hansa.spec import S3, FederationSpec, Metadata
@@ -121,7 +121,7 @@ class World:
         self.silos = {name: self._silo(name, run, spec) for name in SILOS}
         self.parties = {name: Party(self, name) for name in SILOS}
 
-    def _silo(self, name: str, run: str, spec: FederationSpec) -> Silo:
+    def _silo(self, name: str, run: str, spec: FederationSpec) -> FederationMember:
         given = {
             "federation": {
                 "name": "five",
@@ -140,7 +140,9 @@ class World:
                 "settings": RoundSettings.of(spec).to_json(),
             },
         }
-        return Silo(metadata=Metadata(name="five"), spec=MemberSpec.model_validate(given))
+        return FederationMember(
+            metadata=Metadata(name="five"), spec=MemberSpec.model_validate(given)
+        )
 
     # -- what programs do ---------------------------------------------------------------------
 

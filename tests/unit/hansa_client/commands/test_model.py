@@ -48,6 +48,7 @@ def test_it_prints_what_a_client_compares_the_manifest_with(
     assert capsys.readouterr().out == f"model.sha256:   {files}\nadapter.shapes: {shapes}\n"
 
 
+@pytest.mark.slow
 def test_a_folder_of_ones_own_and_other_layers_have_other_digests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
