@@ -202,6 +202,18 @@ def test_nobody_lists_the_bucket(
     assert proxy.count() == before + 1, "an empty poll is one request"
 
 
+def test_an_end_that_the_store_calls_forbidden_is_an_end(
+    through: Callable[..., S3Store], proxy: FaultyProxy, fresh_prefix: str
+) -> None:
+    """Amazon does so for policies that list by prefix alone; there an empty poll lists one key."""
+    box = mail.box(ORDERS, through(), prefix=fresh_prefix)
+    cursor = box.post(mail.work(), Cursor(), COORDINATOR).cursor
+    proxy.fail("403", methods=("GET",), contains="maze/000002.json")
+    before = proxy.count()
+    assert box.read(cursor).cursor == cursor
+    assert proxy.count() == before + 2
+
+
 def test_a_store_that_is_down_is_no_empty_log(
     through: Callable[..., S3Store], proxy: FaultyProxy, fresh_prefix: str
 ) -> None:
@@ -245,6 +257,16 @@ def test_each_party_writes_its_own_log_and_reads_the_others(exchange: Exchange) 
     seen_by(exchange, "maze", ANSWERS).post(reply, Cursor(), SILO)
     reading = seen_by(exchange, access.AGGREGATOR, ANSWERS).read(Cursor(), posted=posted.cursor)
     assert [entry.letter for entry in reading.entries] == [reply.placed(1, "")]
+
+
+@pytest.mark.slow
+def test_an_empty_poll_by_a_silos_own_credentials_is_one_request(exchange: Exchange) -> None:
+    with FaultyProxy(exchange.s3.endpoint or "") as proxy:
+        place = exchange.s3.model_copy(update={"endpoint": proxy.endpoint})
+        store = S3Store(place, credentials=exchange.credentials["maze2"])
+        assert mail.box(ORDERS, store, prefix="fed", environment="maze2").look(1) is None
+        assert proxy.count() == 1
+        store.close()
 
 
 @pytest.mark.slow

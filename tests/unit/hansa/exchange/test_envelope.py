@@ -3,6 +3,8 @@
 import base64
 import itertools
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -204,3 +206,9 @@ def test_no_two_words_are_mistaken_for_each_other() -> None:
         same = sum(a == b for a, b in zip(one, other, strict=False))
         assert max(len(one), len(other)) - same >= 2, (one, other)
     assert all(word.isalpha() and word.isascii() and word.islower() for word in spoken.WORDS)
+
+
+def test_who_only_imports_this_does_not_wait_for_cryptography() -> None:
+    code = "import hansa.exchange.mailbox, sys; print('cryptography' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"

@@ -239,7 +239,7 @@ class Killed(Exception):
     pass
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(steps=STEPS)
 def test_whatever_happens_to_a_writer_its_log_is_sound(steps: list[tuple[str, int]]) -> None:
     store = MemoryStore()
