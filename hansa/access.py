@@ -40,25 +40,57 @@ class Grant:
 
 def environment_grants(storage: S3, name: str, private: S3 | None = None) -> list[Grant]:
     """What one environment needs; `private` is its experienceStorage, where it has one."""
-    prefix, own = storage.prefix, private or storage
+    return [*_shared_grants(storage, name), *private_grants(private or storage, name)]
+
+
+def remote_grants(storage: S3, name: str) -> list[Grant]:
+    """What a silo in a cluster of its own needs of the exchange: its letters, too.
+
+    Its experience is in a store of its own, with other credentials (`private_grants`).
+    """
+    orders = keys.order_root(storage.prefix, name)
+    answers = keys.answer_root(storage.prefix, name)
+    return [
+        *_shared_grants(storage, name),
+        Grant(s3=storage, path=orders, rights=("read",)),
+        Grant(s3=storage, path=answers, rights=("read", "write")),
+    ]
+
+
+def _shared_grants(storage: S3, name: str) -> list[Grant]:
+    prefix = storage.prefix
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.update_root(prefix, name), rights=("read", "write")),
         Grant(s3=storage, path=keys.evaluation_root(prefix, name), rights=("read", "write")),
-        Grant(s3=own, path=keys.experience_root(own.prefix, name), rights=("read", "write")),
     ]
 
 
-def aggregator_grants(storage: S3) -> list[Grant]:
-    """What the aggregator needs; experience and evaluations are none of its business."""
+def private_grants(private: S3, name: str) -> list[Grant]:
+    """What a silo needs of the store that has its experience."""
+    path = keys.experience_root(private.prefix, name)
+    return [Grant(s3=private, path=path, rights=("read", "write"))]
+
+
+def aggregator_grants(storage: S3, *, has_remote: bool = False) -> list[Grant]:
+    """What the aggregator needs; experience and evaluations are none of its business.
+
+    Where environments are in clusters of their own, its identity is also the coordinator's, which
+    writes orders and reads answers.
+    """
     prefix = storage.prefix
+    letters = [
+        Grant(s3=storage, path=keys.orders_root(prefix), rights=("read", "write")),
+        Grant(s3=storage, path=keys.answers_root(prefix), rights=("read",)),
+    ]
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
+        *(letters if has_remote else []),
     ]
 
 
@@ -68,11 +100,14 @@ def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> li
     if storage is None:
         raise InputError("spec.storage: got nothing, expected storage.s3 to write a policy for")
     if identity == AGGREGATOR:
-        return aggregator_grants(storage)
+        has_remote = any(e.member for e in spec.environments)
+        return aggregator_grants(storage, has_remote=has_remote)
     known = sorted(e.name for e in spec.environments)
     if identity not in known:
         raise InputError(f"identity: got '{identity}', expected aggregator, {', '.join(known)}")
     environment = spec.environment(identity)
+    if environment.member:
+        return remote_grants(storage, identity)
     private = environment.experience_storage.s3 if environment.experience_storage else None
     file = environment.demonstrations_from or spec.experience.demonstrations_from
     return [
@@ -98,13 +133,19 @@ def by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:
     return stores
 
 
-def iam_policy(granted: Iterable[Grant], *, minio: bool = False) -> dict[str, Any]:
+def iam_policy(
+    granted: Iterable[Grant], *, minio: bool = False, write_once: bool = False
+) -> dict[str, Any]:
     """The policy document that Amazon, MinIO and SeaweedFS understand.
 
     MinIO lets every user make access keys and change its secret unless a policy forbids it: with
     `minio` this one does, in MinIO's own words. Temporary keys cannot be forbidden there; they
     have no more rights than their user, and end.
+
+    `write_once` lets writers write with `If-None-Match` alone, as all programs do, so that stolen
+    credentials overwrite nothing. It is Amazon's; other stores may not know the condition.
     """
+    conditional = {"Null": {"s3:if-none-match": "false"}}
     statements: list[dict[str, Any]] = []
     buckets: dict[str, list[Grant]] = {}
     for grant in granted:
@@ -117,7 +158,8 @@ def iam_policy(granted: Iterable[Grant], *, minio: bool = False) -> dict[str, An
             statements.append(_allow("s3:ListBucket", [arn], Condition=listing))
             statements.append(_allow("s3:GetObject", [f"{arn}/{path}" for path in read]))
         if write:
-            statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write]))
+            once = {"Condition": conditional} if write_once else {}
+            statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write], **once))
     if minio:
         statements.append({"Effect": "Deny", "Action": ["admin:*"]})
     return {"Version": "2012-10-17", "Statement": statements}

@@ -10,6 +10,8 @@ PLURAL = "federations"
 SINGULAR = "federation"
 SHORT_NAME = "hfed"
 CATEGORY = "hansa"
+MEMBER_KIND = "FederationMember"
+"""A silo's part in a federation that somebody else coordinates."""
 
 LABEL_FEDERATION = f"{GROUP}/federation"
 LABEL_ROUND = f"{GROUP}/round"
@@ -49,6 +51,9 @@ Reason = Literal[
     "AggregationFailed",
     "GuardTripped",
     "OperatorError",
+    "WaitingForMembers",
+    "Closing",
+    "ExchangeFailed",
     "Finished",
     # Degraded
     "AllHealthy",
@@ -56,6 +61,7 @@ Reason = Literal[
     "NothingToLearn",
     "RolledBack",
     "VetoOverruled",
+    "MemberAway",
     # Succeeded
     "Running",
     "AllRoundsDone",
@@ -78,6 +84,11 @@ EventReason = Literal[
     "BestKept",
     "SettingsChanged",
     "NotEncrypted",
+    "MemberJoined",
+    "MemberAway",
+    "MemberLeft",
+    "OrderRefused",
+    "LetterRefused",
     "Suspended",
     "Resumed",
     "Succeeded",

@@ -5,7 +5,7 @@ Both executors hand the same documents to the same programs, so a process and a 
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from hansa.aggregation import DEFAULT_NORM_RATIO
 from hansa.errors import PermanentError
@@ -16,6 +16,8 @@ from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
 
 ENV_ASSIGNMENT = "HANSA_ASSIGNMENT"
+ENV_ORDER = "HANSA_ORDER"
+"""What a silo's client is told instead, where the silo follows somebody else's orders."""
 ENV_REPORT = "HANSA_REPORT"
 """File the report goes to; absent: the Pod's termination log."""
 ENV_PROGRESS = "HANSA_PROGRESS"
@@ -29,7 +31,7 @@ ENV_IMAGE = "HANSA_IMAGE"
 TERMINATION_LOG = "/dev/termination-log"
 REPORT_LIMIT = 4096
 
-Role = Literal["client", "evaluate", "aggregator"]
+Role = Literal["client", "evaluate", "aggregator", "courier"]
 
 
 class Assignment(Model):
@@ -71,6 +73,8 @@ class Assignment(Model):
     """File of demonstrations; absent: the world's expert shows them."""
     experience_storage: S3 | None = None
     """The silo's private store; absent: `storage`."""
+    model_from: str | None = None
+    """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
     evaluate: bool = True
     """Whether the client evaluates the start adapter first."""
     alone_rounds: Count = 0
@@ -282,28 +286,6 @@ class AggregatorReport(Model):
         """Whether it is about this round and about environments that are in it."""
         indexes = [*self.members, *(index for index, _ in self.refused)]
         return self.round == round_ and all(0 <= index < environments for index in indexes)
-
-
-Report = Annotated[ClientReport | EvaluateReport | AggregatorReport, Field(discriminator="kind")]
-_REPORT: TypeAdapter[ClientReport | EvaluateReport | AggregatorReport] = TypeAdapter(Report)
-
-
-def encode_report(report: ClientReport | EvaluateReport | AggregatorReport) -> bytes:
-    """The report's bytes, within the limit that Kubernetes sets for a termination message."""
-    data = report.model_dump_json(by_alias=True, exclude_none=True).encode()
-    if len(data) > REPORT_LIMIT:
-        raise ValueError(f"report has {len(data)} bytes, expected at most {REPORT_LIMIT}")
-    return data
-
-
-def decode_report(data: bytes) -> ClientReport | EvaluateReport | AggregatorReport | None:
-    """The report, or nothing when it is lost or garbled: running the Job again brings it back."""
-    if len(data) > REPORT_LIMIT:
-        return None
-    try:
-        return _REPORT.validate_json(data)
-    except ValidationError:
-        return None
 
 
 def decode_assignment(text: str) -> Assignment:

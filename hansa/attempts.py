@@ -5,8 +5,9 @@ A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 
 from datetime import datetime, timedelta
 
+from hansa import remote
 from hansa.api import ANSWERED, CONCLUDED
-from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, for_environment
+from hansa.assignment import ClientReport, EvaluateReport, for_environment
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
@@ -27,13 +28,18 @@ def step_all(
         if environment.state in CONCLUDED:
             stepped.append(environment)
             continue
-        job = draft.want(current, environment, environment.name)
+        if environment.remote:
+            job: ObservedJob | None = remote.observe(draft, status, current, environment)
+        else:
+            job = draft.want(current, environment, environment.name)
         if job and job.started_at:
             first = deadline.earliest(current.started_at, job.started_at)
             current = current.model_copy(update={"started_at": first})
         environment = _step(draft, current, environment, job)
         if job and job.report and environment.state in ANSWERED:
             status = _record(status, environment, job)
+        if environment.remote and environment.state == "Failed":
+            status = remote.note_absence(draft, status, environment)
         stepped.append(environment)
     return status, current.model_copy(update={"environments": stepped})
 
@@ -46,7 +52,7 @@ def _record(
         status = record_answer(status, environment.name, report)
     if isinstance(report, EvaluateReport):
         status = record_personal(status, environment.name, report)
-    if isinstance(report, AggregatorReport) or not report or not report.evaluation:
+    if not isinstance(report, ClientReport | EvaluateReport) or not report.evaluation:
         return status
     return record_evaluation(status, environment.name, report.evaluation)
 

@@ -26,6 +26,7 @@ LIST_KEYS: dict[tuple[str, ...], str] = {
     ("status", "environments"): "name",
     ("status", "conditions"): "type",
     ("status", "current", "environments"): "name",
+    ("status", "members"): "name",
 }
 """Lists whose entries are known by a key, so that two writers and CEL can tell them apart."""
 
@@ -200,10 +201,23 @@ def _spec_rules() -> list[dict[str, str]]:
             "spec.participation.minimumUpdates: expected at most the number of spec.environments",
             ".participation.minimumUpdates",
         ),
+        _exchange_rule(),
         _krum_rule(),
         _guard_rule(),
         *_learner_rules(),
     ]
+
+
+def _exchange_rule() -> dict[str, str]:
+    """Letters need a bucket, a key, and a base model that nobody can exchange."""
+    return _rule(
+        "!self.environments.exists(e, has(e.member)) || "
+        "(has(self.exchange) && has(self.storage) && has(self.model.sha256) && "
+        "has(self.adapter.shapes))",
+        "spec.exchange: with a silo that runs elsewhere, expected exchange, storage, model.sha256 "
+        "and adapter.shapes",
+        ".exchange",
+    )
 
 
 def _krum_rule() -> dict[str, str]:
@@ -261,6 +275,21 @@ def _environment_rules() -> list[dict[str, str]]:
             f"!(self.name in [{reserved}])",
             f"spec.environments.name: {reserved} is kept for Hansa itself",
             ".name",
+        ),
+        _rule(
+            "has(self.member) ? !has(self.world) || self.world == '' : "
+            "has(self.world) && self.world != ''",
+            "spec.environments.world: expected the world that it plays, or none where member says "
+            "that the silo runs elsewhere",
+            ".world",
+        ),
+        *(
+            _rule(
+                f"!has(self.member) || !has(self.{field})",
+                f"spec.environments.{field}: expected none: a silo with member runs elsewhere",
+                f".{field}",
+            )
+            for field in ("demonstrationsFrom", "credentialsSecret", "experienceStorage")
         ),
         _rule(
             "self.world == oldSelf.world",

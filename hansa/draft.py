@@ -5,6 +5,7 @@ from datetime import datetime
 
 from hansa import assignment, names
 from hansa.api import EventReason
+from hansa.assignment import ClientReport, EvaluateReport
 from hansa.jobs import Event, JobRequest, ObservedJob, Plan
 from hansa.policy import deadline, retention
 from hansa.status import Attempts, CurrentRound, Federation, FederationStatus
@@ -26,17 +27,27 @@ class Draft:
         self._wanted: set[str] = set()
         self._events: list[Event] = []
         self._wake_at: datetime | None = None
+        self.answers: dict[str, ClientReport | EvaluateReport | None] = {}
+        """Reports of silos that run elsewhere, which this pass has heard of."""
+
+    def observed(self, name: str) -> ObservedJob | None:
+        """A Job as seen, whether it is wanted or not."""
+        return self._jobs.get(name)
 
     def want(
         self, current: CurrentRound, attempts: Attempts, environment: str
     ) -> ObservedJob | None:
         """The Job of an attempt as seen; asked for when it is missing and its time has come."""
-        name, request = _request(self.federation, current, attempts, environment)
-        self._wanted.add(name)
-        job = self._jobs.get(name)
+        _, request = _request(self.federation, current, attempts, environment)
+        return self.ask(request, attempts.not_before)
+
+    def ask(self, request: JobRequest, not_before: datetime | None) -> ObservedJob | None:
+        """A Job as seen; asked for when it is missing and its time has come."""
+        self._wanted.add(request.name)
+        job = self._jobs.get(request.name)
         if job is None:
-            if attempts.not_before and self.now < attempts.not_before:
-                self.wake(attempts.not_before)
+            if not_before and self.now < not_before:
+                self.wake(not_before)
             else:
                 self._create.append(request)
         return job
@@ -54,13 +65,9 @@ class Draft:
         if is_new:
             self.tell(reason, message)
 
-    def finish(
-        self, status: FederationStatus, *, wanted: bool = True, refusals: Sequence[str] = ()
-    ) -> Plan:
+    def finish(self, status: FederationStatus, *, refusals: Sequence[str] = ()) -> Plan:
         """The plan, with the status brought to its conclusions and stale Jobs to delete."""
-        keep = (
-            {job.name for job in self._observed} if refusals else self._wanted if wanted else set()
-        )
+        keep = {job.name for job in self._observed} if refusals else self._wanted
         concluded = conclude(status, self.federation, refusals, self.now)
         is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
         if concluded.phase == "Succeeded":

@@ -3,7 +3,9 @@
 HansaError
 ├── InputError          a manifest, option or file is wrong (exit 2 on the command line)
 ├── PermanentError      this assignment can never work (exit 42)
-│   └── AnotherRun      the prefix holds a different run
+│   ├── AnotherRun      the prefix holds a different run
+│   ├── Untrusted       a letter or a key is not of whom it says (exit 48)
+│   └── Refused         the silo's limits do not allow the order (exit 47)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
@@ -44,6 +46,18 @@ class PermanentError(HansaError):
 
 class AnotherRun(PermanentError):
     """The prefix holds results of another run; going on would mix two federations."""
+
+
+class Untrusted(PermanentError):
+    """A letter or a signing key is not of whom it says."""
+
+    exit = Exit.UNTRUSTED
+
+
+class Refused(PermanentError):
+    """The silo's limits do not allow what an order asks for; nothing was loaded."""
+
+    exit = Exit.REFUSED
 
 
 class TooFewUpdates(HansaError):

@@ -18,6 +18,8 @@ class Exit(IntEnum):
     STORAGE_UNREACHABLE = 44
     WORLD_BROKEN = 45
     TRAINING_DIVERGED = 46
+    REFUSED = 47
+    UNTRUSTED = 48
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,16 @@ FACTS: dict[Exit, ExitFacts] = {
         retriable=False,  # the same seed and data diverge at the same step
         counted=True,
         help="the training's loss left all bounds: nothing was sent, lower the learning rate",
+    ),
+    Exit.REFUSED: ExitFacts(
+        retriable=False,
+        counted=True,
+        help="the silo's limits do not allow the order: nothing was loaded",
+    ),
+    Exit.UNTRUSTED: ExitFacts(
+        retriable=False,
+        counted=True,
+        help="a letter or a key is not of whom it says: compare publicKeys on both sides",
     ),
 }
 

@@ -53,6 +53,8 @@ def wanted(spec: FederationSpec) -> Iterator[Wanted]:
     """What experts must show, environment by environment; those that read a file need none."""
     for index, environment in enumerate(spec.environments):
         whole = f"spec.environments[{index}]"
+        if environment.member:
+            continue  # its own affair
         for where, own in _parts(environment, whole):
             file = own.get("demonstrationsFrom") or spec.experience.demonstrations_from
             numbers = {

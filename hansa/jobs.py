@@ -5,14 +5,15 @@ from datetime import datetime
 from typing import Literal
 
 from hansa.api import EventReason
-from hansa.assignment import AggregatorReport, Assignment, ClientReport, EvaluateReport, Role
+from hansa.assignment import Assignment, Role
+from hansa.exchange.tasks import CourierTask
+from hansa.member.tasks import SiloTask, SiloWork
+from hansa.reports import AnyReport as AnyReport
 from hansa.status import FederationStatus
 
 JobState = Literal["queued", "starting", "running", "succeeded", "failed"]
 """`queued`: suspended by a queue, no clock runs. `starting`: its Pod waits for a node or image."""
 FailureReason = Literal["", "Disrupted", "CannotStart", "DeadlineExceeded"]
-
-AnyReport = ClientReport | EvaluateReport | AggregatorReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class ObservedJob:
     round: int
     """Its round; of an evaluation, the adapter's."""
     environment: str = ""
-    """Its environment; empty for the aggregator."""
+    """Its environment; empty for the aggregator and the courier."""
     attempt: int = 1
     """Which attempt it is."""
     state: JobState
@@ -61,10 +62,10 @@ class JobRequest:
     round: int
     """Its round."""
     environment: str
-    """Its environment; empty for the aggregator."""
+    """Its environment; empty for the aggregator and the courier."""
     attempt: int
     """Which attempt it is."""
-    assignment: Assignment
+    assignment: Assignment | CourierTask | SiloTask | SiloWork
     """What the program is told."""
 
 

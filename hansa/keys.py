@@ -82,6 +82,36 @@ def own_evaluation(prefix: str, environment: str, round_: int) -> str:
     return f"{evaluation_root(prefix, environment)}{round_:05d}-own.json"
 
 
+def orders_root(prefix: str) -> str:
+    """Where the coordinator's letters to all remote silos lie; only it may write there."""
+    return _under(prefix, "orders/")
+
+
+def order_root(prefix: str, environment: str) -> str:
+    """Its letters to one silo, which may read them."""
+    return f"{orders_root(prefix)}{environment}/"
+
+
+def order(prefix: str, environment: str, serial: int) -> str:
+    """One letter to a silo; the first has serial 1, and none is left out."""
+    return f"{order_root(prefix, environment)}{serial:06d}.json"
+
+
+def answers_root(prefix: str) -> str:
+    """Where the letters of all remote silos lie; the coordinator may read below it."""
+    return _under(prefix, "answers/")
+
+
+def answer_root(prefix: str, environment: str) -> str:
+    """One silo's letters; only it may write there."""
+    return f"{answers_root(prefix)}{environment}/"
+
+
+def answer(prefix: str, environment: str, serial: int) -> str:
+    """One letter of a silo, numbered as orders are."""
+    return f"{answer_root(prefix, environment)}{serial:06d}.json"
+
+
 def experience_root(private_prefix: str, environment: str) -> str:
     """The silo's private trajectories; nobody else may read below it."""
     return _under(private_prefix, f"experience/{environment}/")

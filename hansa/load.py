@@ -9,7 +9,7 @@ import json
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -20,6 +20,9 @@ from hansa.errors import InputError
 from hansa.schema import PathPart, Schema, at, flat
 from hansa.status import Federation
 from hansa.words import count
+
+if TYPE_CHECKING:
+    from hansa.member.spec import Member
 
 _LONGEST_REFUSAL = 2000
 """Characters of what a world says of its options: all mistakes at once, but no whole file."""
@@ -59,6 +62,20 @@ def build(document: Any, name: str = "the manifest") -> Federation:
     federation = fit(Federation, given)
     experts.check(federation.spec)
     return federation
+
+
+def load_member(path: Path | str, *, here: bool = True) -> "Member":
+    """The silo in a file, or `-` for standard input, with what this machine can tell of it."""
+    from hansa.member.spec import Member
+
+    document = read(path, api.MEMBER_KIND)
+    _check_kind(document, _name(path), api.MEMBER_KIND)
+    given = {key: value for key, value in document.items() if key != "status"}
+    member = fit(Member, given)
+    worlds = installed_worlds()
+    if here and worlds:
+        _check_world(member.spec.world, member.spec.options, "spec", worlds)
+    return member
 
 
 def fit(kind: type[_Fitting], document: Any) -> _Fitting:
@@ -128,13 +145,13 @@ def _one(documents: list[Any], name: str, what: str) -> Any:
 # -- the object -----------------------------------------------------------------------------------
 
 
-def _check_kind(document: Any, name: str) -> None:
+def _check_kind(document: Any, name: str, kind: str = api.KIND) -> None:
     if not isinstance(document, dict):
         raise InputError(
             f"{name}: got {sentences.got(document)}, "
             "expected a mapping with apiVersion, kind, metadata and spec"
         )
-    for field, fits in (("apiVersion", api.API_VERSION), ("kind", api.KIND)):
+    for field, fits in (("apiVersion", api.API_VERSION), ("kind", kind)):
         came = sentences.got(document[field]) if field in document else "nothing"
         if document.get(field) != fits:
             raise InputError(f"{field}: got {came}, expected {fits}")
@@ -216,13 +233,21 @@ def check_worlds(federation: Federation) -> None:
         return
     for index, environment in enumerate(federation.spec.environments):
         where = f"spec.environments[{index}]"
-        if environment.world not in worlds:
-            near = difflib.get_close_matches(environment.world, worlds, n=1)
-            hint = f"did you mean {near[0]}?" if near else ""
-            known = " or ".join(sorted(worlds))
-            raise InputError(f"{where}.world: got '{environment.world}', expected {known}", hint)
-        _check_options(worlds[environment.world], environment.options, where)
+        if environment.member:
+            continue  # its own affair
+        _check_world(environment.world, environment.options, where, worlds)
     _check_experts(federation, worlds)
+
+
+def _check_world(
+    world: str, options: dict[str, Any], where: str, worlds: dict[str, EntryPoint]
+) -> None:
+    if world not in worlds:
+        near = difflib.get_close_matches(world, worlds, n=1)
+        hint = f"did you mean {near[0]}?" if near else ""
+        known = " or ".join(sorted(worlds))
+        raise InputError(f"{where}.world: got '{world}', expected {known}", hint)
+    _check_options(worlds[world], options, where)
 
 
 def installed_worlds() -> dict[str, EntryPoint]:

@@ -30,3 +30,14 @@ def aggregator_job(federation: str, round_: int, attempt: int) -> str:
 def evaluate_job(federation: str, adapter_round: int, environment: str, attempt: int) -> str:
     """Job that only evaluates the last adapter on one environment."""
     return fit(f"{federation}-e{adapter_round}-{environment}-a{attempt}")
+
+
+def courier_job(federation: str, attempt: int) -> str:
+    """Job that carries letters to and from silos that run elsewhere."""
+    return fit(f"{federation}-mail-a{attempt}")
+
+
+def silo_job(member: str, role: str, round_: int, serial: int, attempt: int) -> str:
+    """Job of a silo's attempt at one order; a repeated order has another serial."""
+    kind = "e" if role == "evaluate" else "r"
+    return fit(f"{member}-{kind}{round_}-s{serial}-a{attempt}")

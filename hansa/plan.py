@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from hansa import attempts
+from hansa import attempts, remote
 from hansa.accepted import OPTIONS, immutable_changes, immutable_fields
 from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
@@ -16,9 +16,8 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, encrypted, guard, options, quorum
+from hansa.policy import apart, deadline, encrypted, guard, options, orders, presence, quorum
 from hansa.rollback import go_back
-from hansa.spec import MAX_SECONDS, FederationSpec, Participation
 from hansa.status import (
     CurrentRound,
     FailedRound,
@@ -49,23 +48,33 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
     if refusals:
         update = {"observed_generation": federation.metadata.generation}
         return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
-    status = go_back(draft, _accept(draft))
+    status, broken = remote.receive(draft, go_back(draft, _accept(draft)))
+    if broken and orders.is_closing(federation.spec, status):
+        status = remote.give_up(status)
     if federation.spec.suspend:
-        draft.tell_once(status.phase != "Suspended", "Suspended", "suspended; nothing is lost")
-        return draft.finish(status, wanted=False)
+        is_new = status.phase != "Suspended" and not orders.is_closing(federation.spec, status)
+        draft.tell_once(is_new, "Suspended", "suspended; nothing is lost")
+        return draft.finish(remote.send(draft, status))
     if status.phase == "Suspended":
         draft.tell("Resumed", "goes on where it stood")
         status = attempts.with_fresh_clocks(status, now)
     status = _resume(draft, status)
-    if status.failed:
-        return draft.finish(status)
+    if broken and not status.failed:
+        status = _fail_exchange(draft, status, broken)
+    if not status.failed:
+        status = _go_on(draft, status)
+    return draft.finish(remote.send(draft, status))
+
+
+def _go_on(draft: Draft, status: FederationStatus) -> FederationStatus:
+    """The next step of the open round, or the next round."""
     if status.current is None:
-        return draft.finish(_open(draft, status))
+        return _open(draft, status)
     if status.current.kind == "evaluate":
-        return draft.finish(_evaluate(draft, status, status.current))
+        return _evaluate(draft, status, status.current)
     if status.current.members is None:
-        return draft.finish(_gather(draft, status, status.current))
-    return draft.finish(_aggregate(draft, status, status.current))
+        return _gather(draft, status, status.current)
+    return _aggregate(draft, status, status.current)
 
 
 def _accept(draft: Draft) -> FederationStatus:
@@ -99,7 +108,7 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
     """Open the next round, the evaluation after the last one, or nothing when all is done."""
     spec = draft.federation.spec
     if status.completed < spec.rounds:
-        return _open_round(draft, status)
+        return status if presence.waits_for(spec, status) else _open_round(draft, status)
     newest = apart.newest(status, spec.aggregation.strategy)
     if status.evaluated < newest:
         current = _new_current(draft, status, "evaluate", newest)
@@ -129,7 +138,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         opened_at=draft.now,
         start=start,
         settings=RoundSettings.of(spec, status.step_factor),
-        participation=_participation(spec, kind, status, start.round),
+        participation=deadline.rules(spec, status, start.round if kind == "evaluate" else 0),
         guard=spec.guard,
         environments=[
             RoundEnvironment(
@@ -138,24 +147,12 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
                 options=e.options,
                 demonstrations=e.demonstrations,
                 demonstrations_from=e.demonstrations_from,
+                remote=e.member is not None,
                 start=apart.own_start(status, spec.aggregation.strategy, e.name),
             )
-            for e in sorted(spec.environments, key=lambda e: e.name)
+            for e in presence.there(spec, status)
         ],
     )
-
-
-def _participation(
-    spec: FederationSpec, kind: Kind, status: FederationStatus, newest: int
-) -> Participation:
-    """Where silos evolve alone after the last round, on or anew, there is time for those rounds."""
-    rules = spec.participation
-    on = newest if spec.personalization in ("finetune", "best") else 0
-    anew = status.completed if spec.evaluation.alone else 0
-    if kind == "round" or not on + anew:
-        return rules
-    seconds = min(rules.round_timeout_seconds * (1 + on + anew), MAX_SECONDS)
-    return rules.model_copy(update={"round_timeout_seconds": seconds})
 
 
 def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -336,6 +333,14 @@ def _fail(
     status = record_round(status, current, draft.now, None, outcome="failed")
     status = status.model_copy(update={"current": None})
     return _wait_for_a_person(draft, status, current.round, reason, why)
+
+
+def _fail_exchange(draft: Draft, status: FederationStatus, why: str) -> FederationStatus:
+    """Letters can neither be posted nor read, and trying again would not help."""
+    if status.current:
+        return _fail(draft, status, status.current, "ExchangeFailed", why)
+    draft.tell("RoundFailed", why, warning=True)
+    return _wait_for_a_person(draft, status, status.round, "ExchangeFailed", why)
 
 
 def _wait_for_a_person(

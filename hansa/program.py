@@ -18,20 +18,17 @@ from typing import Any
 from hansa import logs
 from hansa.assignment import (
     ENV_ASSIGNMENT,
+    ENV_ORDER,
     ENV_PROGRESS,
     ENV_REPORT,
     TERMINATION_LOG,
-    AggregatorReport,
     Assignment,
-    ClientReport,
-    EvaluateReport,
     decode_assignment,
-    encode_report,
 )
 from hansa.errors import HansaError, PermanentError
 from hansa.exits import Exit
+from hansa.reports import AnyReport, encode_report
 
-AnyReport = ClientReport | EvaluateReport | AggregatorReport
 ENV_DEBUG = "HANSA_DEBUG"
 TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = 128 + signal.SIGINT
@@ -40,7 +37,12 @@ PROGRESS_SECONDS = 0.25
 
 
 def run(program: str, work: Callable[[Assignment], AnyReport]) -> int:
-    """Do the work that HANSA_ASSIGNMENT describes, report it, and return the exit code.
+    """Do the work that HANSA_ASSIGNMENT describes, report it, and return the exit code."""
+    return run_told(program, lambda: work(assignment()))
+
+
+def run_told(program: str, work: Callable[[], AnyReport]) -> int:
+    """Do some work, report it, and return the exit code.
 
     An error that carries a `report` writes it as well: the exit code still says what happened, and
     the report says to whom.
@@ -48,7 +50,7 @@ def run(program: str, work: Callable[[Assignment], AnyReport]) -> int:
     log = logs.get(program)
     _die_on_sigterm()
     try:
-        write_report(work(read_assignment()))
+        write_report(work())
         return Exit.DONE
     except HansaError as error:
         _write_last_report(error)
@@ -60,15 +62,24 @@ def run(program: str, work: Callable[[Assignment], AnyReport]) -> int:
         return _crash(log, error)
 
 
-def read_assignment() -> Assignment:
-    """The assignment of this process; a missing or wrong one is permanent."""
+def assignment() -> Assignment:
+    """What this process is to do: as it was told, or as the order says that a silo took on."""
+    if os.environ.get(ENV_ORDER):
+        from hansa.member.order import carried_out  # most clients run where they were told
+
+        return carried_out(os.environ[ENV_ORDER])
+    return decode_assignment(read_assignment())
+
+
+def read_assignment() -> str:
+    """What this process was told, as it came; nothing is a permanent error."""
     text = os.environ.get(ENV_ASSIGNMENT, "")
     if not text:
         raise PermanentError(
             f"{ENV_ASSIGNMENT}: got nothing, expected an assignment as JSON",
             hint="this program is started by `hansa run` or the operator",
         )
-    return decode_assignment(text)
+    return text
 
 
 def write_report(report: AnyReport) -> None:

@@ -9,6 +9,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
+from hansa.evaluation import Evaluation as Evaluation
+from hansa.evaluation import Guard as Guard
+from hansa.members import Exchange, RemoteSilo
 from hansa.storage import S3 as S3
 from hansa.storage import SecretKey as SecretKey
 from hansa.storage import SecretName as SecretName
@@ -21,6 +24,10 @@ RESERVED_ENVIRONMENT_NAMES = frozenset({"aggregator"})
 
 DnsName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
+]
+FederationName = Annotated[
+    str,
+    Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=MAX_FEDERATION_NAME),
 ]
 MAX_SECONDS = 30 * 24 * 3600
 """The longest wait."""
@@ -39,16 +46,19 @@ A key goes into policies, where `*`, `?`, `$` or a slash at its end would open m
 PersonalizationMode = Literal["none", "interpolate", "finetune", "best"]
 
 
+ModelPlace = Annotated[
+    str,
+    Field(
+        pattern=r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$",
+        max_length=500,
+    ),
+]
+
+
 class ModelSource(Model):
     """The base model; only the adapter is trained, so every silo needs the same base."""
 
-    source: Annotated[
-        str,
-        Field(
-            pattern=r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$",
-            max_length=500,
-        ),
-    ] = "builtin:tiny"
+    source: ModelPlace = "builtin:tiny"
     """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Digest of the base model's files, as `hansa model` prints it: other files are refused;
@@ -110,6 +120,7 @@ class Exploration(Model):
     """Share of episodes in which the world may fail; those are dropped. With more the Job fails."""
 
 
+World = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$", max_length=63)]
 DemonstrationCount = Annotated[int, Field(ge=0, le=100_000)]
 
 
@@ -136,53 +147,6 @@ class Experience(Model):
     """Whether trajectories of earlier rounds are trained on again; demonstrations always are."""
 
 
-class Evaluation(Model):
-    """How the global adapter is measured on held-out tasks."""
-
-    every_rounds: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Evaluates the adapters of every n-th round; the base and the last adapter always are."""
-    tasks: Annotated[int, Field(ge=1, le=100_000)] = 100
-    """Held-out tasks played by each environment, at most as many as its world has."""
-    samples_per_task: Annotated[int, Field(ge=1, le=64)] = 1
-    """Episodes played of each task; intervals are clustered by task, whose episodes are alike."""
-    temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
-    """Sampling temperature; 0 plays greedily."""
-    validation_tasks: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard."""
-    own_update: bool = False
-    """Whether each environment also measures its own update, before it is merged."""
-    greedy: bool = False
-    """Whether it plays the tasks greedily, too: sampling measures sharpness as well as skill."""
-    alone: bool = False
-    """Whether each silo also evolves alone after the last round, to say what joining brought it."""
-
-    def is_due(self, round_: int) -> bool:
-        """Whether the adapter of a round is evaluated by the round that starts from it."""
-        return round_ % self.every_rounds == 0
-
-    def chosen_by(self, *, guarded: bool) -> int:
-        """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
-        if self.validation_tasks is None:
-            return self.tasks if guarded else 0
-        return self.validation_tasks
-
-
-class Guard(Model):
-    """What happens when a new global adapter does worse than the best one so far."""
-
-    max_drop: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Success on validation tasks that may be lost; 0.1 is ten points."""
-    scope: Literal["mean", "environment"] = "mean"
-    """Judges the mean, or each environment by itself; one alone is heeded once in five rounds."""
-    action: Literal["rollback", "pause", "none"] = "rollback"
-    """`rollback` goes on from the best adapter with half the server step; `pause` then waits."""
-
-    @property
-    def acts(self) -> bool:
-        """Whether it does anything."""
-        return self.action != "none"
-
-
 class Participation(Model):
     """Who must take part in a round, and how long the others wait."""
 
@@ -201,8 +165,11 @@ class Environment(Model):
 
     name: DnsName
     """Unique name; part of Job names and bucket keys."""
-    world: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9_.]*[a-z0-9])?$", max_length=63)]
-    """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings."""
+    world: World = ""
+    """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings; of a
+    silo that runs elsewhere, nobody else's affair."""
+    member: RemoteSilo | None = None
+    """Its presence says that the silo runs elsewhere, in a cluster or on a machine of its own."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Handed to the world as they are."""
     demonstrations: DemonstrationCount | None = None
@@ -219,6 +186,13 @@ class Environment(Model):
     """Merged into this environment's client Jobs."""
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     """Kueue LocalQueue that its Jobs wait in."""
+
+
+OWN_AFFAIRS = (
+    *("world", "options", "demonstrations_from", "credentials_secret"),
+    *("experience_storage", "pod_template", "queue_name"),
+)
+"""Fields of an environment that only its owner sets once it runs elsewhere."""
 
 
 class FederationSpec(Model):
@@ -254,6 +228,8 @@ class FederationSpec(Model):
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     storage: Storage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
+    exchange: Exchange | None = None
+    """How the coordinator talks to silos that run elsewhere; needed once there is one."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Defaults for every client Job's Pod template: where and with how much they run."""
     environments: Annotated[list[Environment], Field(min_length=1, max_length=MAX_ENVIRONMENTS)]
@@ -272,6 +248,8 @@ class FederationSpec(Model):
                     f"(first at environments[{first[environment.name]}]), expected unique names"
                 )
             first[environment.name] = index
+            self._check_place(environment, f"environments[{index}]")
+        self._check_exchange()
         minimum = self.participation.minimum_updates
         if minimum is not None and minimum > len(self.environments):
             raise ValueError(
@@ -293,6 +271,39 @@ class FederationSpec(Model):
         )
         return self
 
+    def _check_place(self, environment: Environment, where: str) -> None:
+        """What a silo decides itself has no field here once it runs elsewhere."""
+        if environment.member is None:
+            if not environment.world:
+                raise ValueError(
+                    f"{where}.world: got nothing, expected the world that it plays, or member for "
+                    "a silo that runs elsewhere"
+                )
+            return
+        for field in OWN_AFFAIRS:
+            if getattr(environment, field):
+                alias = Environment.model_fields[field].alias or field
+                raise ValueError(
+                    f"{where}.{alias}: got a value, expected none: a silo with member runs "
+                    "elsewhere, and its owner says so in its FederationMember"
+                )
+
+    def _check_exchange(self) -> None:
+        remote = next((e.name for e in self.environments if e.member), None)
+        if remote is None:
+            return
+        needed = {
+            "exchange": self.exchange,
+            "storage": self.storage,
+            "model.sha256": self.model.sha256,
+            "adapter.shapes": self.adapter.shapes,
+        }
+        for path, value in needed.items():
+            if value is None:
+                raise ValueError(
+                    f"{path}: got nothing, expected a value, since {remote} runs elsewhere"
+                )
+
     def _check_guard(self) -> None:
         if not self.guarded:
             return
@@ -312,6 +323,14 @@ class FederationSpec(Model):
         """Whether something watches over new adapters."""
         return self.guard is not None and self.guard.acts
 
+    def identity(self) -> dict[str, Any]:
+        """What one run can never change."""
+        return {
+            "seed": self.seed,
+            "model": self.model.identity(),
+            "adapter": self.adapter.identity(),
+        }
+
     def environment(self, name: str) -> Environment:
         """The environment of that name; callers know it exists."""
         return next(e for e in self.environments if e.name == name)
@@ -326,14 +345,7 @@ class Metadata(Model):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: Annotated[
-        str,
-        Field(
-            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-            min_length=1,
-            max_length=MAX_FEDERATION_NAME,
-        ),
-    ]
+    name: FederationName
     """Name of the federation."""
     namespace: str = "default"
     """Namespace it lives in."""

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, Field
 
 from hansa.accepted import OPTIONS
 from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.manifest import Count, Member, StartAdapter
+from hansa.members import CourierStatus, MemberStatus
 from hansa.spec import (
     Aggregation,
     Evaluation,
@@ -21,19 +22,9 @@ from hansa.spec import (
     PersonalizationMode,
     Training,
 )
+from hansa.times import Time
 
 HISTORY_ROUNDS = 50
-
-LAST_YEAR = 9000
-"""Later moments leave no room for a timeout after them."""
-
-
-def _check_time(moment: datetime) -> datetime:
-    if moment.tzinfo is None or moment.year > LAST_YEAR:
-        raise ValueError(
-            f"got {moment.isoformat()}, expected a time zone and a year to {LAST_YEAR}"
-        )
-    return moment
 
 
 def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
@@ -44,9 +35,6 @@ def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
     ):
         raise ValueError("got other fields, expected rounds, environments and what else is fixed")
     return fields
-
-
-Time = Annotated[datetime, Strict(False), AfterValidator(_check_time)]
 
 
 class Condition(Model):
@@ -125,6 +113,8 @@ class RoundEnvironment(Attempts):
     """The environment's own number of demonstrations, frozen with the round."""
     demonstrations_from: str | None = None
     """The environment's own file of demonstrations, frozen with the round."""
+    remote: bool = False
+    """Whether it runs elsewhere: orders go by letter, and its Jobs are its own affair."""
     state: EnvironmentState = "Waiting"
     """What it is doing."""
     start: StartAdapter | None = None
@@ -333,6 +323,10 @@ class FederationStatus(Model):
     """What the guard has done; absent: nothing yet."""
     rollback: str = ""
     """Newest value of the rollback annotation that was acted on, or refused."""
+    members: list[MemberStatus] = Field(default_factory=list)
+    """Silos that run elsewhere, sorted by name."""
+    courier: CourierStatus | None = None
+    """The Job that carries letters to and from them; absent: none was ever needed."""
     conditions: list[Condition] = Field(default_factory=list)
     """Observations: Accepted, Progressing, Degraded, Succeeded."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hansa import keys, names
 from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
-from hansa.policy import apart, guard, joined
+from hansa.policy import apart, guard, joined, orders, presence
 from hansa.status import (
     AdapterStatus,
     BestAdapter,
@@ -339,12 +339,17 @@ def _progress(
 ) -> tuple[Phase, Literal["True", "False"], Reason, str]:
     if refusals:
         return "Failed", "False", "ImmutableFieldChanged", "set the named fields back to go on"
+    if orders.is_closing(federation.spec, status):
+        return "Running", "True", "Closing", "tells silos elsewhere that they may rest"
     if federation.spec.suspend:
         return "Suspended", "False", "Suspended", "set spec.suspend to false to go on"
     if status.failed:
         return "Failed", "False", status.failed.reason, status.failed.message
     current = status.current
     if current is None:
+        waits = presence.waits_for(federation.spec, status)
+        if status.completed < federation.spec.rounds and waits:
+            return "Running", "True", "WaitingForMembers", f"round {status.round + 1}: {waits}"
         if status.completed < federation.spec.rounds:
             return "Running", "True", "RoundOpen", f"round {status.round + 1} opens"
         if status.evaluated < apart.newest(status, federation.spec.aggregation.strategy):
@@ -362,6 +367,9 @@ def _degraded(status: FederationStatus) -> tuple[Reason, str]:
     failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
     if failing:
         return "EnvironmentFailed", "; ".join(failing)
+    away = [f"{m.name}: {m.state}" for m in status.members if m.state in ("Away", "Left")]
+    if away:
+        return "MemberAway", "; ".join(away)
     if status.guard and status.guard.overruled:
         return "VetoOverruled", status.guard.overruled
     newest = status.history[-1] if status.history else None

@@ -25,10 +25,10 @@ from hansa.assignment import (
     EvaluateReport,
     EvaluationReport,
     decode_assignment,
-    encode_report,
 )
 from hansa.cluster.client import ApiError, Kube, connect
 from hansa.manifest import Counts
+from hansa.reports import encode_report
 
 RUNNING, ENDED = "running", "ended"
 """Field managers of the two writes: the audit log shows which one a request was."""

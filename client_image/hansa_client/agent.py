@@ -29,7 +29,9 @@ class Agent:
         self._store = store
         self._twin = twin
         self._folder: Path = (
-            twin._folder if twin else model.resolve(assignment.model.source, assignment.storage)
+            twin._folder
+            if twin
+            else model.resolve(assignment.model_from or assignment.model.source, assignment.storage)
         )
 
     @cached_property

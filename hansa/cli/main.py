@@ -95,6 +95,25 @@ COMMANDS: dict[str, Listing] = {
     "policy": Listing(
         target="hansa.cli.policy:policy", summary="Print the bucket policy that one party needs."
     ),
+    "keys": Listing(
+        target="hansa.cli.keys:keys", summary="Make a signing key, or show its public half."
+    ),
+    "mail": Listing(
+        target="hansa.cli.mail:mail",
+        summary="Print and verify the letters between coordinator and silo.",
+    ),
+    "invite": Listing(
+        target="hansa.cli.invite:invite",
+        summary="Print what a silo that runs elsewhere is asked to agree to.",
+    ),
+    "member": Listing(
+        target="hansa.cli.member:member",
+        summary="Print the manifest of a silo that accepts an invitation.",
+    ),
+    "join": Listing(
+        target="hansa.cli.join:join",
+        summary="Take part in somebody else's federation, from this machine.",
+    ),
     "worlds": Listing(
         target="hansa_client.commands.worlds:worlds",
         summary="List the worlds; --score measures simple players in them.",

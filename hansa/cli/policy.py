@@ -32,6 +32,13 @@ def policy(
         bool,
         typer.Option("--minio", help="For MinIO: forbid to make further access keys, too."),
     ] = False,
+    write_once: Annotated[
+        bool,
+        typer.Option(
+            "--write-once",
+            help="Allow no overwriting, by a condition that Amazon knows and others may not.",
+        ),
+    ] = False,
     output: Output = Format.JSON,
 ) -> None:
     """Print the bucket policy of one party: an IAM policy in JSON.
@@ -41,7 +48,7 @@ def policy(
     from hansa.load import load
 
     spec = load(file, here=False).spec
-    made, elsewhere = documents(spec, party, minio=minio)
+    made, elsewhere = documents(spec, party, minio=minio, write_once=write_once)
     if elsewhere and not experience:
         say("note: its experience is in another store; --experience prints the policy for that")
     if experience and not elsewhere:
@@ -53,7 +60,7 @@ def policy(
 
 
 def documents(
-    spec: "FederationSpec", party: str, *, minio: bool = False
+    spec: "FederationSpec", party: str, *, minio: bool = False, write_once: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
     from hansa.access import AGGREGATOR, grants, iam_policy
@@ -61,9 +68,11 @@ def documents(
     granted = grants(spec, party)
     if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
         granted = [*granted, *_model(spec)]
-    shared, *private = _by_identity(spec, party, granted)
-    made = [iam_policy(each, minio=minio) for each in (shared, *private)]
-    return made[0], made[1] if private else {}
+    made = [
+        iam_policy(each, minio=minio, write_once=write_once)
+        for each in _by_identity(spec, party, granted)
+    ]
+    return made[0], made[1] if len(made) > 1 else {}
 
 
 def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> list[list["Grant"]]:

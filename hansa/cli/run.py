@@ -43,6 +43,10 @@ def run(
         bool, typer.Option(help="Ignore spec.storage and use a store in the run's folder.")
     ] = False,
     credentials: CredentialsFile = None,
+    signing_key: Annotated[
+        Path | None,
+        typer.Option(help="File of the key that signs orders, for silos that run elsewhere."),
+    ] = None,
 ) -> int:
     """Run a federation on this machine; run it again to go on where it stopped."""
     from hansa.load import load
@@ -57,6 +61,7 @@ def run(
         embedded=embedded_store,
         parallel=parallel,
         credentials=read_credentials(credentials) if credentials else None,
+        signing_key=signing_key,
     )
     return carry_out(federation, folder, options)
 

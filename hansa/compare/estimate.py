@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hansa.assignment import AggregatorReport, ClientReport, decode_report
+from hansa.assignment import AggregatorReport, ClientReport
 from hansa.compare.comparison import Run
 from hansa.policy.apart import NONE
+from hansa.reports import decode_report
 
 
 @dataclass(frozen=True, kw_only=True)

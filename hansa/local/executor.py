@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,21 +22,32 @@ from typing import Any
 from hansa.assignment import (
     ENV_ASSIGNMENT,
     ENV_MODEL_CACHE,
+    ENV_ORDER,
     ENV_PROGRESS,
     ENV_REPORT,
     REPORT_LIMIT,
-    decode_report,
 )
 from hansa.exits import SIGNAL_BASE
 from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
+from hansa.member.tasks import SiloWork
 from hansa.processes.capacity import Capacity
 from hansa.processes.lifeline import die_with_parent
 from hansa.processes.warm import last_words
 from hansa.program import replace
+from hansa.reports import decode_report
 from hansa.store.base import EXPERIENCE
 
-PROGRAMS = {"client": "hansa_client", "evaluate": "hansa_client", "aggregator": "hansa_server"}
+PROGRAMS = {
+    "client": "hansa_client",
+    "evaluate": "hansa_client",
+    "aggregator": "hansa_server",
+    "courier": "hansa.exchange",
+}
+WARMED = ("hansa_client", "hansa_server")
+"""Programs that every run needs; a courier is warmed when the first is asked for."""
 STOP_PATIENCE_SECONDS = 5.0
+NO_SLOT = -1
+"""Of a Job that takes no part of the machine."""
 _SCRATCH = "tmp"
 """Folder of a Job's temporary files, inside its own: the machine's might be small, and shared."""
 
@@ -53,7 +64,7 @@ class _Job:
     exit_code: int | None = None
     reason: FailureReason = ""
     message: str = ""
-    slot: int = -1
+    slot: int = NO_SLOT
 
 
 class LocalExecutor:
@@ -66,6 +77,8 @@ class LocalExecutor:
         capacity: Capacity,
         *,
         own_credentials: bool,
+        of_courier: Mapping[str, str] | None = None,
+        warmed: Sequence[str] = WARMED,
     ) -> None:
         """`own_credentials`: Jobs see the user's AWS_* variables; else they never do.
 
@@ -74,6 +87,8 @@ class LocalExecutor:
         self._folder = folder
         self._environ = environ
         self._capacity = capacity
+        self._of_courier = dict(of_courier or {})
+        self._warmed = warmed
         # Before the environment, which may say otherwise: a Job's own folder for temporary files
         # goes with it, and every Job would download its model anew.
         models = str(Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}")
@@ -88,7 +103,7 @@ class LocalExecutor:
 
     def __enter__(self) -> "LocalExecutor":
         self._forget_scratch("*")  # of a runner that was killed
-        for module in sorted(set(PROGRAMS.values())):
+        for module in self._warmed:
             self._program(module)  # imports go on while the store starts
         return self
 
@@ -176,24 +191,27 @@ class LocalExecutor:
         for job in list(self._jobs.values()):
             if job.state != "queued":
                 continue
+            if job.request.role == "courier":  # it only waits, and nobody can go on without it
+                self._start(job, NO_SLOT)
+                continue
             busy = {other.slot for other in self._jobs.values() if other.state == "running"}
             free = [slot for slot in range(self._capacity.slots) if slot not in busy]
-            if not free:
-                return
-            self._start(job, free[0])
+            if free:
+                self._start(job, free[0])
 
     def _start(self, job: _Job, slot: int) -> None:
         request = job.request
+        variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
         environ = {
             **self._environ(request.environment or "aggregator"),
-            **self._capacity.environ(slot),
-            ENV_ASSIGNMENT: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
+            **(self._of_courier if slot == NO_SLOT else self._capacity.environ(slot)),
+            variable: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
             ENV_REPORT: str(job.folder / "report.json"),
             ENV_PROGRESS: str(job.folder / "progress.json"),
             "TMPDIR": str((job.folder / _SCRATCH).absolute()),
         }
         (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
-        replace(job.folder / "assignment.json", environ[ENV_ASSIGNMENT].encode())
+        replace(job.folder / "assignment.json", environ[variable].encode())
         log = job.folder / "log.txt"
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from hansa.access import AGGREGATOR
 from hansa.errors import InputError, StoreError
+from hansa.exchange.courier import load_key
+from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
 from hansa.local.credentials import of_exchange, of_reader, signer
@@ -56,6 +58,8 @@ class Options:
     """Jobs at a time; absent: by the machine."""
     credentials: dict[str, dict[str, str]] | None = None
     """AWS_* variables of each environment, of `aggregator` and of `default`, for an own store."""
+    signing_key: Path | None = None
+    """File of the coordinator's key, for silos that run elsewhere."""
 
 
 def run(
@@ -75,6 +79,7 @@ def run(
         spec = embedded_spec(wanted) if embedded else wanted.spec
         federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
         environ = _Credentials(options.credentials or {})
+        _check_silos_elsewhere(spec, options, embedded=embedded)
         if not embedded:
             check_own_store(spec, environ)
         # Before they count: a kill in between tells them twice, and never not at all.
@@ -83,7 +88,13 @@ def run(
         capacity = _capacity(spec, options.parallel)
         # Entered before the store: the warm processes import while it starts.
         executor = stack.enter_context(
-            LocalExecutor(folder.jobs, environ, capacity, own_credentials=not embedded)
+            LocalExecutor(
+                folder.jobs,
+                environ,
+                capacity,
+                own_credentials=not embedded,
+                of_courier=_of_courier(options),
+            )
         )
         store = None
         if embedded:
@@ -98,6 +109,33 @@ def run(
                 store.ensure()
             at_end(ended, folder, reached)
         return ended
+
+
+def _check_silos_elsewhere(spec: FederationSpec, options: Options, *, embedded: bool) -> None:
+    """Refuse what no silo elsewhere could take part in, before anything is started."""
+    index = next((i for i, each in enumerate(spec.environments) if each.member), None)
+    if index is None:
+        return
+    if embedded:
+        raise InputError(
+            f"spec.environments[{index}].member: got a silo that runs elsewhere and cannot reach "
+            "the embedded store, expected spec.storage and no --embedded-store"
+        )
+    if options.signing_key is None:
+        raise InputError(
+            "--signing-key: got none, expected the file of the key that signs orders, since "
+            f"{spec.environments[index].name} runs elsewhere",
+            hint="`hansa keys new FILE` makes one",
+        )
+    own, known = load_key(str(options.signing_key)).public, spec.exchange
+    if known and own not in known.public_keys:
+        raise InputError(
+            f"--signing-key: got the key {own}, expected one of spec.exchange.publicKeys"
+        )
+
+
+def _of_courier(options: Options) -> dict[str, str]:
+    return {ENV_SIGNING_KEY: str(options.signing_key.absolute())} if options.signing_key else {}
 
 
 def _loop(
@@ -193,7 +231,7 @@ def private_store(
 def check_own_store(spec: FederationSpec, environ: Callable[[str], dict[str, str]]) -> None:
     """Ask the user's own store, once, whether all identities of the run can use it."""
     writer = environ(AGGREGATOR)
-    others = [environ(environment.name) for environment in spec.environments]
+    others = [environ(each.name) for each in spec.environments if each.member is None]
     # Of each once; what names no keys is the AWS chain's affair, and was asked as the writer.
     known = {each: None for each in map(signer, others) if each and each != signer(writer)}
     probe.check(_own_s3(spec), signer(writer), list(known))

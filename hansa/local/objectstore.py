@@ -184,18 +184,17 @@ class LocalStore:
                     raise
 
     def _write_identities(self) -> None:
-        granted = {
-            name: access.aggregator_grants(self.s3)
-            if name == access.AGGREGATOR
-            else access.environment_grants(self.s3, name)
-            for name in self.credentials
-            if name != RUNNER
-        }
+        granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
         document = access.weed_identities(granted, self.credentials, RUNNER)
         path = self.folder / "identities.json"
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
             json.dump(document, file)
+
+    def _granted(self, name: str) -> list[access.Grant]:
+        if name == access.AGGREGATOR:
+            return access.aggregator_grants(self.s3)
+        return access.environment_grants(self.s3, name)
 
     def _spawn(self, binary: Path) -> None:
         check_room(self.folder)

@@ -47,7 +47,7 @@ class RunDir:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             others = [e.name for e in self.path.iterdir() if not _is_ours(e.name)]
-            if others and not self.object.exists():
+            if others and not self.object.exists() and not (self.path / "member.json").exists():
                 raise InputError(
                     f"--out: got {self.path}, which holds other files ({others[0]}), "
                     "expected a new folder or one that holds a run"

@@ -104,7 +104,7 @@ class S3Store:
         A try that got no answer may have been written all the same. When the next one meets
         an object with the same bytes, it was ours, and the write is done.
         """
-        self._put_if_absent(key, hashlib.sha256(data).digest(), lambda: data)
+        self._put_if_absent(key, hashlib.sha256(data).digest(), len(data), lambda: data)
 
     def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
         """Copy an object of that size into a file; the digest of the bytes that came."""
@@ -119,10 +119,10 @@ class S3Store:
                 file.seek(0)
                 return file
 
-            self._put_if_absent(key, digest, rewound)
+            self._put_if_absent(key, digest, path.stat().st_size, rewound)
         return digest.hex()
 
-    def _put_if_absent(self, key: str, digest: bytes, body: Callable[[], Any]) -> None:
+    def _put_if_absent(self, key: str, digest: bytes, size: int, body: Callable[[], Any]) -> None:
         tries = 0
 
         def attempt() -> None:
@@ -139,7 +139,8 @@ class S3Store:
         try:
             self._call(attempt, lambda error: self._judge(error, key, "write"))
         except Precondition:
-            if tries == 1 or sha256(self.get(key)) != digest.hex():
+            # The size first: another writer's object may be longer than this machine's memory.
+            if tries == 1 or self.size(key) != size or sha256(self.get(key)) != digest.hex():
                 raise
 
     def list(self, prefix: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from prometheus_client import (
 
 from hansa import names
 from hansa.api import ANSWERED, CONCLUDED, Phase
-from hansa.assignment import AggregatorReport, ClientReport
+from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
 from hansa.status import (
@@ -145,7 +145,7 @@ class Recorder:
 
     def _record_answer(self, key: Key, environment: str, job: ObservedJob) -> None:
         report = job.report
-        if report is None or isinstance(report, AggregatorReport):
+        if not isinstance(report, ClientReport | EvaluateReport):
             return
         for phase, seconds in sorted(report.seconds.items()):
             self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hansa import api, logs
-from hansa.assignment import decode_report
 from hansa.exits import Exit, facts
 from hansa.jobs import AnyReport, FailureReason, JobState, ObservedJob
+from hansa.reports import decode_report
 from hansa_operator.jobs import CONTAINERS, QUEUE_LABEL
 from hansa_operator.podstate import (
     Data,

@@ -11,11 +11,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hansa import adapter, keys, manifest, moments
-from hansa.assignment import ClientReport, EvaluateReport, decode_report, encode_report
+from hansa.assignment import ClientReport, EvaluateReport
 from hansa.audit import AuditEntry, CannotBe
 from hansa.errors import Corrupt, Garbled
+from hansa.exchange import envelope, letters, mailbox
 from hansa.manifest import EvaluationDocument, Member, StartAdapter
 from hansa.plan import plan
+from hansa.reports import decode_report, encode_report
 from hansa.store import documents
 from hansa.tensorfile import AdapterError
 from hansa_operator.observe import observe
@@ -24,6 +26,7 @@ from hansa_server import moments as server_moments
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import assignment_of
 from hansa_server.verify import Check
+from tests import mail
 from tests.attack import foreign
 from tests.builders import NOW, make_job, make_report
 from tests.memory_store import MemoryStore
@@ -231,6 +234,56 @@ def _entry() -> Any:
     return _json(_run().objects[keys.audit_entry(PREFIX, 2)])
 
 
+def read_envelope(data: bytes) -> str:
+    """As a mailbox reads an object of a log, in which anybody with the bucket's key may write."""
+    try:
+        letter, digest = letters.read(
+            letters.ORDERS,
+            data,
+            trusted=[mail.COORDINATOR.public],
+            run=mail.RUN,
+            environment=mail.ENVIRONMENT,
+            serial=1,
+        )
+    except letters.NoLetter as refusal:
+        assert refusal.code in letters.FAULTS
+        return "refused"
+    assert letter == mail.work().placed(1, ""), "nobody else has the key"
+    assert digest == letters.digest_of(letter)
+    return "taken"
+
+
+def _envelope() -> Any:
+    return _json(mail.sealed(letters.ORDERS, mail.work().placed(1, "")))
+
+
+def _read_letter(log: letters.Log, payload: bytes) -> str:
+    """As a mailbox reads what a hostile party has signed with its own good key."""
+    key = mail.WRITERS[log.payload_type]
+    box = mail.box(log)
+    box.store.put_if_absent(
+        log.key("run", mail.ENVIRONMENT, 1), envelope.seal(key, log.payload_type, payload)
+    )
+    entry = box.look(1)
+    if not isinstance(entry, mailbox.Entry):
+        return "refused"
+    document = entry.letter.to_json()
+    assert len(manifest.canonical(document)) < 2 * log.limit
+    if log is letters.ANSWERS:  # codes and numbers: they go into statuses, events and metrics
+        assert is_tame(json.dumps(document, ensure_ascii=False))
+    return "taken"
+
+
+def read_order(payload: bytes) -> str:
+    """The coordinator's."""
+    return _read_letter(letters.ORDERS, payload)
+
+
+def read_answer(payload: bytes) -> str:
+    """A silo's."""
+    return _read_letter(letters.ANSWERS, payload)
+
+
 def _json(data: bytes) -> Any:
     return json.loads(data)
 
@@ -247,4 +300,11 @@ TARGETS: dict[str, Target] = {
         read_moments, lambda: moments.encode(draw_moments(1, SHAPES)), foreign.files, MOST_HEAD
     ),
     "audit entry": Target(read_entry, _entry),
+    "envelope": Target(read_envelope, _envelope, most=letters.ORDERS.limit),
+    "signed order": Target(
+        read_order, lambda: mail.work().placed(1, "").to_json(), most=letters.ORDERS.limit
+    ),
+    "signed answer": Target(
+        read_answer, lambda: mail.answer().placed(1, "").to_json(), most=letters.ANSWERS.limit
+    ),
 }

@@ -28,6 +28,7 @@ HOMES = {
     # who may import it: packages, or single files
     "boto3": ["hansa/store/s3.py"],
     "botocore": ["hansa/store/s3.py"],
+    "cryptography": ["hansa/exchange/envelope.py"],
     "torch": ["hansa_client"],
     "transformers": ["hansa_client"],
     "peft": ["hansa_client"],
@@ -97,7 +98,10 @@ def test_the_operator_folder_does_not_shadow_the_standard_library() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists()
 
 
-HEAVY = {"torch", "boto3", "botocore", "numpy", "pydantic", "yaml", "rich", "kubernetes", "kopf"}
+HEAVY = {
+    *("torch", "boto3", "botocore", "cryptography", "numpy", "pydantic", "yaml", "rich"),
+    *("kubernetes", "kopf"),
+}
 
 
 @pytest.mark.parametrize(

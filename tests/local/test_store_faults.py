@@ -221,6 +221,24 @@ def test_a_lost_try_does_not_claim_another_writers_object(
     assert store.get(key) == b"another writer"
 
 
+def test_another_writers_object_of_another_size_is_not_read_after_a_lost_try(
+    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, tmp_path: Path
+) -> None:
+    """It could be of any size, and would be read into memory."""
+    key = f"{fresh_prefix}/key"
+    store.put_if_absent(key, DATA)
+    (tmp_path / "file").write_bytes(b"ours")
+    slow = through(patience_seconds=20)
+    for write in (
+        lambda: slow.put_if_absent(key, b"ours"),
+        lambda: slow.upload_if_absent(key, tmp_path / "file"),
+    ):
+        proxy.fail("reset", times=1, methods=("PUT",))
+        with pytest.raises(Precondition):
+            write()
+    assert proxy.count("GET") == 0
+
+
 def test_a_body_that_always_breaks_off_is_unreachable_not_short(
     proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str
 ) -> None:

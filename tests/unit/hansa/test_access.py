@@ -253,3 +253,62 @@ def test_no_environment_reaches_into_another(mine: str, other: str, prefix: str)
     for key in theirs:
         for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):
             assert allows(policy, action, key) is (mine == other)
+
+
+# Silos in clusters of their own
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+def test_an_environment_of_the_same_cluster_has_nothing_to_do_with_letters(action: str) -> None:
+    for identity in ("maze", "aggregator"):
+        policy = access.iam_policy(access.grants(spec(), identity))
+        for key in (keys.order, keys.answer):
+            assert not allows(policy, action, key(STORAGE.prefix, "maze", 1))
+
+
+def test_a_remote_silo_reads_its_orders_and_writes_its_answers() -> None:
+    policy = access.iam_policy(access.remote_grants(STORAGE, "maze"))
+    order, answer = (key(STORAGE.prefix, "maze", 7) for key in (keys.order, keys.answer))
+    assert allows(policy, "s3:GetObject", order)
+    assert not allows(policy, "s3:PutObject", order)
+    assert allows(policy, "s3:GetObject", answer)
+    assert allows(policy, "s3:PutObject", answer)
+    for root in (keys.update_root, keys.evaluation_root):
+        assert allows(policy, "s3:PutObject", root(STORAGE.prefix, "maze") + "00001")
+    assert not allows(policy, "s3:PutObject", keys.global_folder(STORAGE.prefix, 1))
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+def test_a_remote_silos_experience_is_not_in_the_shared_bucket(action: str) -> None:
+    shared = access.iam_policy(access.remote_grants(STORAGE, "maze"))
+    assert not allows(shared, action, keys.experience_shard(STORAGE.prefix, "maze", 1))
+    private = S3(bucket="private", prefix="mine")
+    own = access.iam_policy(access.private_grants(private, "maze"))
+    assert allows(own, action, keys.experience_shard("mine", "maze", 1), "private")
+    assert "hansa/" not in json.dumps(own)
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+def test_a_remote_silo_has_nothing_to_do_with_anothers_letters(action: str) -> None:
+    policy = access.iam_policy(access.remote_grants(STORAGE, "maze"))
+    for key in (keys.order, keys.answer):
+        assert not allows(policy, action, key(STORAGE.prefix, "maze2", 1))
+
+
+def test_the_coordinator_writes_orders_and_reads_answers() -> None:
+    policy = access.iam_policy(access.aggregator_grants(STORAGE, has_remote=True))
+    for name in ("maze", "maze2"):
+        order, answer = (key(STORAGE.prefix, name, 1) for key in (keys.order, keys.answer))
+        assert allows(policy, "s3:PutObject", order)
+        assert allows(policy, "s3:GetObject", order)
+        assert allows(policy, "s3:GetObject", answer)
+        assert not allows(policy, "s3:PutObject", answer)
+    assert len(json.dumps(policy)) < 2048, "Amazon takes 2,048 characters for a user's own policy"
+
+
+def test_nothing_is_overwritten_where_the_store_knows_the_condition() -> None:
+    granted = access.remote_grants(STORAGE, "maze")
+    plain, once = (access.iam_policy(granted, write_once=each) for each in (False, True))
+    [put] = [s for s in once["Statement"] if s["Action"] == ["s3:PutObject"]]
+    assert put.pop("Condition") == {"Null": {"s3:if-none-match": "false"}}
+    assert once == plain

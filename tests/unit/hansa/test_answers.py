@@ -6,19 +6,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hansa.assignment import (
-    REPORT_LIMIT,
-    Assignment,
-    ClientReport,
-    EvaluationReport,
-    decode_report,
-    encode_report,
-)
+from hansa.assignment import REPORT_LIMIT, Assignment, ClientReport, EvaluationReport
 from hansa.intervals import clustered
 from hansa.jobs import JobRequest
 from hansa.manifest import Counts, EvaluationDocument, fingerprint
 from hansa.plan import plan
 from hansa.report.facts import Score
+from hansa.reports import decode_report, encode_report
 from hansa.status import FederationStatus
 from tests.builders import NOW, make_federation, make_job, make_report, with_spec, with_status
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import EvaluateReport, decode_report, encode_report
+from hansa.assignment import EvaluateReport
 from hansa.manifest import Figures
+from hansa.reports import decode_report, encode_report
 from tests.builders import make_report, with_spec
 from tests.unit.hansa.test_plan import Cluster
 

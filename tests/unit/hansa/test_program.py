@@ -16,7 +16,6 @@ from hansa.assignment import (
     ENV_REPORT,
     AggregatorReport,
     Assignment,
-    decode_report,
 )
 from hansa.errors import (
     AnotherRun,
@@ -29,6 +28,7 @@ from hansa.errors import (
     Unreachable,
 )
 from hansa.manifest import StartAdapter
+from hansa.reports import decode_report
 from hansa.spec import S3, Adapter, ModelSource
 from hansa.status import RoundSettings
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import encode_report
 from hansa.plan import plan
+from hansa.reports import encode_report
 from hansa_operator.index import slim_pod
 from hansa_operator.observe import lingers, observe, observe_all
 from tests.builders import NOW, later, make_report, with_status

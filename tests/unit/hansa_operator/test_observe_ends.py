@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansa import logs
-from hansa.assignment import encode_report
+from hansa.reports import encode_report
 from hansa_operator.observe import lingers, observe
 from tests.builders import NOW, later, make_report
 from tests.terminal import is_tame

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa import adapter, keys, manifest
-from hansa.assignment import REPORT_LIMIT, encode_report
+from hansa.assignment import REPORT_LIMIT
 from hansa.errors import AnotherRun, Corrupt, PermanentError
 from hansa.exits import Exit
 from hansa.manifest import FederationDocument, GlobalManifest, Member, StartAdapter
+from hansa.reports import encode_report
 from hansa_server.gate import HELP
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import (

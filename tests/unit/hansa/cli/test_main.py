@@ -288,6 +288,14 @@ def test_a_policy_for_minio_forbids_further_access_keys(
     assert minio == [*plain, {"Effect": "Deny", "Action": ["admin:*"]}]
 
 
+def test_a_policy_may_forbid_overwriting(capsys: pytest.CaptureFixture[str], manifest: str) -> None:
+    _, plain, _ = call(capsys, "policy", "maze", "-f", manifest)
+    _, once, _ = call(capsys, "policy", "maze", "-f", manifest, "--write-once")
+    assert "if-none-match" not in plain
+    [put] = [s for s in json.loads(once)["Statement"] if s["Action"] == ["s3:PutObject"]]
+    assert put["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+
+
 def test_a_policy_for_a_store_that_there_is_not_is_refused(
     capsys: pytest.CaptureFixture[str], manifest: str
 ) -> None:

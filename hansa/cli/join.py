@@ -1,0 +1,44 @@
+"""`hansa join`: take part in somebody else's federation, from this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hansa.cli.common import INTERRUPTED, say
+from hansa.cli.run import CredentialsFile, Out, Parallel, stop_on_signals
+from hansa.exits import Exit
+
+
+def join(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="FederationMember, or - for stdin.")],
+    key: Annotated[Path, typer.Option("--key", help="File of the silo's private key.")],
+    out: Out = None,
+    credentials: CredentialsFile = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Answer the newest order, then end: for cron and Slurm.")
+    ] = False,
+    parallel: Parallel = None,
+) -> int:
+    """Follow the coordinator's orders as far as the manifest allows; run it again to go on."""
+    from hansa.exchange.courier import load_key
+    from hansa.load import load_member
+    from hansa.local.credentials import read_credentials
+    from hansa.local.join import Joining, environ_of, own_environ
+    from hansa.local.join import join as take_part
+    from hansa.local.rundir import DEFAULT_ROOT, RunDir
+
+    member = load_member(file)
+    load_key(str(key))  # a wrong file is said before anything starts
+    name = member.spec.federation.environment
+    folder = RunDir(out or DEFAULT_ROOT / f"{member.metadata.name}-{name}")
+    given = environ_of(read_credentials(credentials), name) if credentials else own_environ()
+    say(f"{member.metadata.name}: everything of this silo is kept in {folder.path}")
+    stop_on_signals()
+    joining = Joining(key=key, credentials=given, once=once, parallel=parallel)
+    try:
+        take_part(member, folder, joining, say)
+    except KeyboardInterrupt as stop:
+        say(f"stopped; nothing is lost: the same command goes on (folder {folder.path})")
+        return stop.args[0] if stop.args else INTERRUPTED
+    return int(Exit.DONE)

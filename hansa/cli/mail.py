@@ -1,0 +1,154 @@
+"""`hansa mail`: both logs of letters between the coordinator and one silo, each letter verified."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli.bucket import Endpoint, at_endpoint, check_name
+from hansa.cli.common import say
+from hansa.cli.status import Credentials
+from hansa.cli.target import OptionalFolder
+from hansa.errors import InputError
+
+if TYPE_CHECKING:
+    from hansa.exchange.mailbox import Mailbox
+    from hansa.status import Federation
+    from hansa.store.base import ObjectStore
+
+DIFFERS = 1
+"""Exit code where an object is no letter, or the chain is broken; as that of `hansa audit`."""
+
+
+def mail(
+    environment: Annotated[
+        str, typer.Argument(metavar="ENVIRONMENT", help="The silo whose letters to print.")
+    ],
+    orders_key: Annotated[
+        list[str],
+        typer.Option("--orders-key", help="Public key of the coordinator; may be given again."),
+    ],
+    answers_key: Annotated[
+        list[str],
+        typer.Option("--answers-key", help="Public key of the silo; may be given again."),
+    ],
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", help="Manifest, or - for stdin.")
+    ] = None,
+    out: OptionalFolder = None,
+    credentials: Credentials = None,
+    endpoint: Endpoint = None,
+) -> None:
+    """Print the letters between the coordinator and a silo as JSON lines, each verified.
+
+    Only what the given keys have signed is believed. Exit code 1 when an object is no letter, or
+    names another letter before it than there is.
+    """
+    from hansa.exchange import envelope
+    from hansa.exchange.letters import ANSWERS, ORDERS
+
+    for key in (*orders_key, *answers_key):
+        envelope.raw(key)
+    lines = wrong = 0
+    with _opened(file, out, credentials, endpoint) as (federation, store):
+        known = [each.name for each in federation.spec.environments]
+        if environment not in known:
+            raise InputError(f"ENVIRONMENT: got '{environment}', expected {' or '.join(known)}")
+        logs = {"orders": (ORDERS, orders_key), "answers": (ANSWERS, answers_key)}
+        for name, (log, keys) in logs.items():
+            for line in _lines(_box(federation, store, environment, log, tuple(keys))):
+                print(json.dumps({"log": name, **line}))
+                lines += 1
+                wrong += not line.get("follows", False)
+    if not lines:
+        say(f"there are no letters to or of {environment}: nothing is signed here")
+    if wrong:
+        say(f"{wrong} of {lines} objects are no letters, or break the chain")
+        raise typer.Exit(DIFFERS)
+
+
+@contextmanager
+def _opened(
+    file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
+) -> Iterator[tuple["Federation", "ObjectStore"]]:
+    """The federation with its place, and its store: that of a run's folder, or of a manifest."""
+    from hansa.load import load
+    from hansa.local.credentials import of_reader, read_credentials
+    from hansa.local.loop import own_store
+    from hansa.local.results import open_store, with_storage
+    from hansa.local.rundir import RunDir
+
+    if (file is None) == (out is None):
+        came = "--file and --out" if file else "neither --file nor --out"
+        raise InputError(
+            f"got {came}, expected one of them",
+            hint="--file is the manifest of a federation with a store, --out the folder of a run",
+        )
+    if out:
+        if endpoint:
+            raise InputError("--endpoint: got it with --out; it is for the store of a manifest")
+        folder = RunDir(out)
+        federation = folder.load()
+        with open_store(federation, folder, credentials) as store:
+            yield with_storage(federation, folder), store
+        return
+    federation = at_endpoint(load(file or "", here=False), endpoint)
+    if federation.spec.storage:
+        check_name(federation.spec.storage.s3)
+    variables = of_reader(read_credentials(credentials)) if credentials else None
+    yield federation, own_store(federation.spec, variables)
+
+
+def _box(
+    federation: "Federation", store: "ObjectStore", name: str, log: Any, trusted: tuple[str, ...]
+) -> "Mailbox":
+    from hansa.assignment import Assignment
+    from hansa.exchange.letters import run_of
+    from hansa.exchange.mailbox import Mailbox
+    from hansa.manifest import StartAdapter
+    from hansa.status import RoundSettings
+
+    spec = federation.spec
+    if spec.storage is None:
+        raise InputError("spec.storage: got nothing, expected storage.s3")
+    place = spec.storage.s3
+    identity = Assignment(
+        role="client",
+        federation=federation.metadata.name,
+        seed=spec.seed,
+        model=spec.model,
+        adapter=spec.adapter,
+        round=0,
+        start=StartAdapter(),
+        settings=RoundSettings(),
+        storage=place,
+        environments=[],
+    ).identity()
+    return Mailbox(
+        store=store,
+        prefix=place.prefix,
+        log=log,
+        run=run_of(place, identity),
+        environment=name,
+        trusted=trusted,
+    )
+
+
+def _lines(box: "Mailbox") -> Iterator[dict[str, Any]]:
+    """Every object of a log: the letter, or what is wrong with it."""
+    from hansa.exchange.letters import FAULTS
+    from hansa.exchange.mailbox import NoEntry
+
+    serial, last = 1, ""
+    while entry := box.look(serial):
+        if isinstance(entry, NoEntry):
+            yield {"serial": serial, "fault": entry.fault, "means": FAULTS[entry.fault]}
+        else:
+            follows = entry.letter.previous == last
+            letter = entry.letter.to_json()
+            yield {"serial": serial, "digest": entry.digest, "follows": follows, "letter": letter}
+            last = entry.digest
+        serial += 1

@@ -1,0 +1,39 @@
+"""`hansa member`: from an invitation to the manifest of the silo that accepts it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hansa.cli.common import Format, Output, print_data, say
+
+
+def member(
+    invitation: Annotated[Path, typer.Argument(metavar="INVITATION", help="File, or - for stdin.")],
+    key: Annotated[Path, typer.Option("--key", help="File of the silo's own private key.")],
+    world: Annotated[str, typer.Option("--world", help="World that the silo plays.")],
+    output: Output = Format.YAML,
+) -> None:
+    """Print a FederationMember with what the invitation says filled in.
+
+    Compare the eight words with the coordinator first: whoever has that key gives the orders.
+    """
+    import sys
+
+    from hansa.errors import InputError
+    from hansa.exchange.courier import load_key
+    from hansa.exchange.envelope import words
+    from hansa.member.invitation import member_of, opened
+
+    name = "standard input" if str(invitation) == "-" else str(invitation)
+    try:
+        is_stdin = str(invitation) == "-"
+        data = sys.stdin.buffer.read() if is_stdin else invitation.read_bytes()
+    except OSError as error:
+        why = error.strerror or error
+        raise InputError(f"{name}: got a file that cannot be read ({why})") from None
+    read, signer = opened(data, name)
+    say(f"signed by {signer}: {words(signer)}")
+    say("compare these words with the coordinator before you apply or join")
+    made = member_of(read, load_key(str(key)).public, world)
+    print_data(made, Format.YAML if output is Format.TABLE else output)

@@ -1,0 +1,69 @@
+"""hansa-courier: posts and reads the letters that its assignment names, reports, and ends."""
+
+import os
+import sys
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from hansa import program
+from hansa.assignment import ENV_ASSIGNMENT
+from hansa.errors import PermanentError
+from hansa.exchange import courier
+from hansa.exchange.courier import load_key
+from hansa.exchange.tasks import ENV_SIGNING_KEY, CourierReport, CourierTask
+from hansa.exits import Exit
+from hansa.member import courier as silos
+from hansa.member.tasks import SiloReport, SiloTask
+from hansa.sentences import first_misfit
+from hansa.store.s3 import S3Store, preload
+
+PROGRAM = "courier"
+USAGE = """usage: hansa-courier [--warm]
+
+Carries the letters that HANSA_ASSIGNMENT describes; `hansa run` and the operator start it.
+--warm waits for assignments on standard input and forks a process for each, for local runs.
+"""
+_TASK: TypeAdapter[CourierTask | SiloTask] = TypeAdapter(
+    Annotated[CourierTask | SiloTask, Field(discriminator="side")]
+)
+
+
+def work() -> CourierReport | SiloReport:
+    """The letters of one assignment: a coordinator's, or a silo's."""
+    text = program.read_assignment()
+    try:
+        task = _TASK.validate_json(text)
+    except ValidationError as error:
+        raise PermanentError(f"{ENV_ASSIGNMENT}: {first_misfit(error)}") from None
+    path = os.environ.get(ENV_SIGNING_KEY, "")
+    if not path:
+        raise PermanentError(f"{ENV_SIGNING_KEY}: got nothing, expected the file of a signing key")
+    key = load_key(path)
+    if isinstance(task, CourierTask):
+        return courier.carry(task, S3Store(task.storage), key)
+    return silos.carry(task, S3Store(task.member.storage.s3), key)
+
+
+def main() -> int:
+    """Entry point of `hansa-courier`."""
+    arguments = sys.argv[1:]
+    if arguments == ["--warm"]:
+        from hansa.processes.warm import serve  # a Pod never needs it
+
+        preload()
+        serve(run)
+        return Exit.DONE
+    if arguments:
+        sys.stderr.write(USAGE)
+        return Exit.DONE if arguments == ["--help"] else Exit.BAD_INPUT
+    return run()
+
+
+def run() -> int:
+    """One assignment, from the environment to the exit code."""
+    return program.run_told(PROGRAM, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

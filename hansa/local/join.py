@@ -1,0 +1,195 @@
+"""`hansa join`: a silo without Kubernetes: observe, follow, apply, save, until it has left.
+
+The private store is the owner's own, or one in the silo's folder that only this machine reaches.
+Killed at any moment, the same command goes on: orders and answers are in the bucket, each once.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hansa.errors import InputError
+from hansa.exchange.tasks import ENV_SIGNING_KEY
+from hansa.jobs import Event
+from hansa.local.executor import LocalExecutor, now, seconds_until
+from hansa.local.objectstore import LocalStore
+from hansa.local.rundir import RunDir
+from hansa.member.follow import follow
+from hansa.member.spec import Member, MemberSpec
+from hansa.member.status import FederationMember
+from hansa.processes.capacity import measure
+from hansa.program import replace
+from hansa.sentences import first_misfit
+from hansa.spec import Storage
+from hansa.store.base import EXPERIENCE
+
+TICK_SECONDS = 0.5
+OBJECT = "member.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining:
+    """How a silo takes part, beside what its manifest says."""
+
+    key: Path
+    """File with its private key."""
+    credentials: Mapping[str, str]
+    """AWS_* variables of the exchange, and HANSA_EXPERIENCE_AWS_* of its private store."""
+    once: bool = False
+    """End once the newest order is answered, or when there is none."""
+    parallel: int | None = None
+    """Jobs at a time; absent: by the machine."""
+
+
+Tell = Callable[[str], None]
+
+
+def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> FederationMember:
+    """Take part until the silo has left, or with `once` until there is nothing to do."""
+    folder.prepare()
+    with folder.lock(), ExitStack() as stack:
+        silo = _adopt(wanted, folder)
+        _save(silo, folder)
+        spec = silo.spec
+        variables = dict(joining.credentials)
+        capacity = measure(
+            threads=spec.agreed.settings.training.cpu_threads,
+            model_bytes=0,
+            asked=joining.parallel,
+        )
+        executor = stack.enter_context(
+            LocalExecutor(
+                folder.jobs,
+                lambda _: variables,
+                capacity,
+                own_credentials=True,
+                of_courier={ENV_SIGNING_KEY: str(joining.key.absolute())},
+                warmed=("hansa.exchange", "hansa_client"),
+            )
+        )
+        store = None
+        if spec.experience_storage is None:
+            name = spec.federation.environment
+            store = stack.enter_context(LocalStore(folder.store, [name]))
+            variables |= _private(store, name)
+            spec = spec.model_copy(update={"experience_storage": Storage(s3=store.s3)})
+        return _loop(silo, spec, folder, executor, store, joining, tell)
+
+
+def _private(store: LocalStore, name: str) -> dict[str, str]:
+    """Variables that open the silo's own store, and no other."""
+    own = store.credentials[name]
+    return {
+        f"{EXPERIENCE}AWS_ACCESS_KEY_ID": own.access_key,
+        f"{EXPERIENCE}AWS_SECRET_ACCESS_KEY": own.secret_key,
+    }
+
+
+def _loop(
+    silo: FederationMember,
+    spec: MemberSpec,
+    folder: RunDir,
+    executor: LocalExecutor,
+    store: LocalStore | None,
+    joining: Joining,
+    tell: Tell,
+) -> FederationMember:
+    has_listened, shown = False, ""
+    while True:
+        jobs = executor.observe()
+        if store:
+            store.ensure()
+        made = follow(silo.model_copy(update={"spec": spec}), jobs, now())
+        for name in made.delete:
+            executor.delete(name)
+        for request in made.create:
+            executor.create(request)
+        if made.status != silo.status:
+            silo = silo.model_copy(update={"status": made.status})
+            _save(silo, folder)
+        _tell(made.events, folder, tell)
+        if (line := in_one_line(silo)) != shown:
+            tell(shown := line)
+        has_listened |= any(job.role == "courier" and job.state == "succeeded" for job in jobs)
+        if silo.status.phase == "Left" or (joining.once and has_listened and _is_idle(silo)):
+            return silo
+        executor.wait(seconds_until(made.wake_at, TICK_SECONDS))
+
+
+def _is_idle(silo: FederationMember) -> bool:
+    current = silo.status.current
+    at_work = current is not None and current.state in ("New", "Waiting", "Working")
+    return not at_work and not silo.status.owed
+
+
+def in_one_line(silo: FederationMember) -> str:
+    """What the silo does, for people."""
+    status, current = silo.status, silo.status.current
+    name = f"{silo.spec.federation.name}/{silo.spec.federation.environment}"
+    if status.message:
+        return f"{name}: {status.phase}: {status.message}"
+    if current is None or current.kind == "rest":
+        return f"{name}: {status.phase}: waits for an order"
+    what = f"order {current.order.serial}, round {current.round}"
+    why = f": {current.message}" if current.message else ""
+    return f"{name}: {status.phase}: {what}: {current.state}{why}"
+
+
+def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
+    """The new spec over the old status; another run or another name is another folder."""
+    path = folder.path / OBJECT
+    if not path.exists():
+        return FederationMember(metadata=wanted.metadata, spec=wanted.spec)
+    try:
+        old = FederationMember.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        why = first_misfit(error) if isinstance(error, ValidationError) else str(error)
+        raise InputError(f"{path}: cannot be read ({why})") from None
+    for field in ("run", "environment"):
+        before, after = (getattr(each.spec.federation, field) for each in (old, wanted))
+        if before != after:
+            raise InputError(
+                f"spec.federation.{field}: got {after}, expected {before} "
+                f"({folder.path} holds that silo)",
+                hint="choose another --out",
+            )
+    if old.spec.world != wanted.spec.world:
+        raise InputError(
+            f"spec.world: got {wanted.spec.world}, expected {old.spec.world} "
+            "(it cannot change after the first order)"
+        )
+    return FederationMember(metadata=wanted.metadata, spec=wanted.spec, status=old.status)
+
+
+def _save(silo: FederationMember, folder: RunDir) -> None:
+    data = silo.model_dump_json(by_alias=True, exclude_none=True, indent=1)
+    replace(folder.path / OBJECT, f"{data}\n".encode())
+
+
+def _tell(events: list[Event], folder: RunDir, tell: Tell) -> None:
+    if not events:
+        return
+    with folder.events.open("a") as log:
+        for event in events:
+            mark = "warning " if event.warning else ""
+            when = now().isoformat(timespec="seconds")
+            log.write(f"{when} {mark}{event.reason} {event.message}\n")
+            tell(f"{mark}{event.reason}: {event.message}")
+
+
+def environ_of(given: dict[str, dict[str, str]], name: str) -> dict[str, str]:
+    """Variables of the silo in a credentials file: its own, or the default's."""
+    return given.get(name) or given.get("default") or {}
+
+
+def own_environ() -> dict[str, str]:
+    """Where no file is given: what this process has."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.removeprefix(EXPERIENCE).startswith("AWS_")
+    }

@@ -1,0 +1,395 @@
+"""What a silo does next, from its owner's wishes, the newest order and what is newest of its Jobs.
+
+`follow()` is to a FederationMember what `plan()` is to a Federation, and as pure: no I/O, no clock,
+no randomness. The newest order wins; nothing is done that the owner's limits do not allow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from hansa import names
+from hansa.assignment import ClientReport, EvaluateReport
+from hansa.exchange.letters import FAULTS
+from hansa.exits import Exit, facts
+from hansa.jobs import Event, JobRequest, ObservedJob
+from hansa.manifest import fingerprint
+from hansa.member.status import (
+    MOST_ROUNDS,
+    FederationMember,
+    Letter,
+    SiloOrder,
+    SiloPhase,
+    SiloRound,
+    SiloStatus,
+    SiloUsage,
+)
+from hansa.member.tasks import SiloReport, SiloTask, SiloWork
+from hansa.member.windows import opens_at
+from hansa.policy import courier as couriers
+from hansa.policy import deadline, retention, retry
+
+GREET_SECONDS = 3600
+"""A silo that hears nothing says this often that it is there: who was lost is found again."""
+
+
+@dataclass(kw_only=True)
+class SiloPlan:
+    """What to do next: make these Jobs, end those, write this status, tell these events."""
+
+    status: SiloStatus
+    create: list[JobRequest] = field(default_factory=list)
+    delete: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    wake_at: datetime | None = None
+
+
+class _Draft:
+    """A plan in the making."""
+
+    def __init__(
+        self, silo: FederationMember, observed: Sequence[ObservedJob], now: datetime
+    ) -> None:
+        self.silo = silo
+        self.now = now
+        self.jobs = {job.name: job for job in observed}
+        self.create: list[JobRequest] = []
+        self.wanted: set[str] = set()
+        self.events: list[Event] = []
+        self.wake_at: datetime | None = None
+
+    def ask(self, request: JobRequest, not_before: datetime | None) -> ObservedJob | None:
+        self.wanted.add(request.name)
+        job = self.jobs.get(request.name)
+        if job is None:
+            if not_before and self.now < not_before:
+                self.wake(not_before)
+            else:
+                self.create.append(request)
+        return job
+
+    def wake(self, moment: datetime | None) -> None:
+        self.wake_at = deadline.earliest(self.wake_at, moment)
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
+
+    def finish(self, status: SiloStatus) -> SiloPlan:
+        round_ = status.current.round if status.current else 0
+        return SiloPlan(
+            status=status.model_copy(update={"phase": _phase(self.silo, status)}),
+            create=self.create,
+            delete=retention.to_delete(self.jobs.values(), self.wanted, round_),
+            events=self.events,
+            wake_at=self.wake_at,
+        )
+
+
+def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetime) -> SiloPlan:
+    """The next plan; calling it again in an unchanged world changes nothing."""
+    draft = _Draft(silo, observed, now)
+    status = _hear(draft, silo.status)
+    if silo.spec.suspend:
+        return draft.finish(status)
+    if silo.spec.leave:
+        return draft.finish(_leave(draft, status))
+    if status.left:  # the owner thought better of it
+        status = status.model_copy(update={"left": False, "greeted_at": None, "heard_at": None})
+    status = _work(draft, status)
+    return draft.finish(_send(draft, _greet(draft, status)))
+
+
+# -- what the courier brought -----------------------------------------------------------------
+
+
+def _hear(draft: _Draft, status: SiloStatus) -> SiloStatus:
+    courier = status.courier
+    job = draft.jobs.get(_courier_name(draft, courier.attempt)) if courier else None
+    if courier is None or job is None or job.is_active:
+        return status
+    if job.state == "succeeded" and isinstance(job.report, SiloReport):
+        status = _apply_report(draft, status, job.report)
+        return status.model_copy(update={"courier": couriers.after_success(courier), "message": ""})
+    ended = couriers.after_failure(courier, job, draft.now)
+    message = status.message if ended.again else ended.why
+    draft.tell(Event(reason="JobRetried", message=ended.why, warning=True))
+    return status.model_copy(update={"courier": ended.next, "message": message})
+
+
+def _apply_report(draft: _Draft, status: SiloStatus, report: SiloReport) -> SiloStatus:
+    for code, number in report.faults:
+        why = FAULTS.get(code, code)  # type: ignore[call-overload]
+        text = f"{number} in the log of orders: {why}"
+        draft.tell(Event(reason="LetterRefused", message=text, warning=True))
+    update: dict[str, object] = {"owed": status.owed[report.posted :]}
+    if report.sent:
+        update["sent"] = report.sent
+    if report.received:
+        update |= {"received": report.received, "heard_at": draft.now}
+    newest = report.newest
+    if newest:
+        update["current"] = SiloOrder(
+            **{name: getattr(newest, name) for name in type(newest).model_fields},
+            state="Resting" if newest.kind == "rest" else "New",
+        )
+        # What was owed for an older order is nobody's question any more.
+        update["owed"] = [w for w in status.owed[report.posted :] if w.order is None]
+    return status.model_copy(update=update)
+
+
+# -- its own Job ------------------------------------------------------------------------------
+
+
+def _work(draft: _Draft, status: SiloStatus) -> SiloStatus:
+    current = status.current
+    if current is None:
+        return status
+    if current.state in ("New", "Waiting"):
+        status = _take(draft, status, current)
+        current = status.current
+    if current and current.state == "Working":
+        return _step(draft, status, current)
+    return status
+
+
+def _take(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
+    """Refuse an order, wait for hours or budget, or take it on."""
+    if current.veto:
+        why = f"order {current.order.serial} refused: {current.message}"
+        draft.tell(Event(reason="OrderRefused", message=why, warning=True))
+        letter = Letter(kind="refused", order=current.order, code=current.veto, path=current.path)
+        return _ended(_changed(status, state="Refused"), letter, current, "refused")
+    limits, usage = draft.silo.spec.limits, _today(status.usage, draft.now)
+    opening = opens_at(limits.windows, draft.now)
+    if opening is None or opening > draft.now:
+        return _waits(draft, status, current, "window", opening)
+    if limits.job_seconds_per_day and (
+        usage.day_seconds + limits.job_seconds > limits.job_seconds_per_day
+    ):
+        tomorrow = datetime.combine(
+            draft.now.astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC
+        )
+        return _waits(draft, status, current, "budget", tomorrow)
+    usage = _charged(usage, current, limits.job_seconds)
+    taken = {"state": "Working", "taken_at": draft.now, "waits_for": "", "message": ""}
+    status = _changed(status, **taken).model_copy(update={"usage": usage})
+    return _owing(status, Letter(kind="taken", order=current.order))
+
+
+def _waits(
+    draft: _Draft, status: SiloStatus, current: SiloOrder, code: str, until: datetime | None
+) -> SiloStatus:
+    draft.wake(until)
+    if current.waits_for == code:
+        return status
+    seconds = int((until - draft.now).total_seconds()) if until else 0
+    why = {"window": "its owner's hours", "budget": "tomorrow's budget"}.get(code, code)
+    status = _changed(status, state="Waiting", waits_for=code, message=f"waits for {why}")
+    letter = Letter(kind="waits", order=current.order, code=code, seconds=seconds)
+    return _owing(status, letter)
+
+
+def _step(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
+    """Bring the client's Job forward; the coordinator hears how far it is, and of its end."""
+    job = draft.ask(_client(draft, status, current), current.not_before)
+    if job is None or job.state == "starting":
+        return _starting(draft, status, current, job)
+    if job.state == "queued":
+        if current.waits_for == "queue":
+            return status
+        status = _changed(status, waits_for="queue", message=job.message)
+        return _owing(status, Letter(kind="waits", order=current.order, code="queue"))
+    if job.state == "running":
+        end = deadline.ends_at(job.started_at, draft.silo.spec.limits.job_seconds)
+        if deadline.is_over(end, draft.now):
+            why = f"did not finish within limits.jobSeconds ({draft.silo.spec.limits.job_seconds})"
+            return _failed(draft, status, current, job, why)
+        draft.wake(end)
+        if not current.waits_for:
+            return status
+        status = _changed(status, waits_for="", message="")
+        return _owing(status, Letter(kind="taken", order=current.order))
+    report = job.report
+    if job.state == "succeeded" and isinstance(report, ClientReport | EvaluateReport):
+        letter = Letter(kind="answer", order=current.order, report=report)
+        return _ended(_changed(status, state="Done", message=""), letter, current, "answered")
+    if job.state == "succeeded":
+        return _again(draft, status, current, "its report was lost", counted=False)
+    return _failed(draft, status, current, job, job.message or facts(job.exit_code).help)
+
+
+def _starting(
+    draft: _Draft, status: SiloStatus, current: SiloOrder, job: ObservedJob | None
+) -> SiloStatus:
+    if job is None:
+        return status
+    patience = draft.silo.spec.start_timeout_seconds
+    end = deadline.ends_at(job.created_at, patience)
+    if deadline.is_over(end, draft.now):
+        why = f"did not start within {patience} s: {job.message or 'no reason was given'}"
+        return _failed(draft, status, current, job, why)
+    draft.wake(end)
+    return status
+
+
+def _failed(
+    draft: _Draft, status: SiloStatus, current: SiloOrder, job: ObservedJob, why: str
+) -> SiloStatus:
+    verdict = retry.after_failure(
+        exit_code=job.exit_code,
+        disrupted=job.reason == "Disrupted",
+        cannot_start=job.reason == "CannotStart",
+        failures=current.failures,
+        retries=draft.silo.spec.retries,
+    )
+    if verdict.again:
+        return _again(draft, status, current, why, counted=verdict.counted)
+    draft.tell(
+        Event(reason="JobFailed", message=f"order {current.order.serial}: {why}", warning=True)
+    )
+    code = job.exit_code if job.exit_code is not None else Exit.CRASHED
+    letter = Letter(
+        kind="failed", order=current.order, exit=min(code, 255), attempts=current.attempt
+    )
+    return _ended(_changed(status, state="Failed", message=why), letter, current, "failed")
+
+
+def _again(
+    draft: _Draft, status: SiloStatus, current: SiloOrder, why: str, *, counted: bool
+) -> SiloStatus:
+    pause = timedelta(seconds=retry.delay_seconds(current.attempt))
+    draft.wake(draft.now + pause)
+    draft.tell(Event(reason="JobRetried", message=why, warning=True))
+    return _changed(
+        status,
+        attempt=current.attempt + 1,
+        failures=current.failures + counted,
+        not_before=draft.now + pause,
+        message=why,
+    )
+
+
+def _changed(status: SiloStatus, **changes: object) -> SiloStatus:
+    current = status.current
+    changed = current.model_copy(update=changes) if current else None
+    return status.model_copy(update={"current": changed})
+
+
+def _owing(status: SiloStatus, letter: Letter) -> SiloStatus:
+    return status.model_copy(update={"owed": [*status.owed, letter]})
+
+
+def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: str) -> SiloStatus:
+    """An order that needs nothing more, with its line in the list."""
+    counts = letter.report.counts if isinstance(letter.report, ClientReport) else None
+    line = SiloRound(
+        round=order.round,
+        role=order.role or "client",
+        outcome=outcome,  # type: ignore[arg-type]  # one of its three words
+        explored=counts.explored if counts else 0,
+        succeeded=counts.succeeded if counts else 0,
+    )
+    lines = [*status.rounds, line][-MOST_ROUNDS:]
+    return _owing(status, letter).model_copy(update={"rounds": lines})
+
+
+def _today(usage: SiloUsage, now: datetime) -> SiloUsage:
+    day = now.astimezone(UTC).date().isoformat()
+    return usage if usage.day == day else usage.model_copy(update={"day": day, "day_seconds": 0})
+
+
+def _charged(usage: SiloUsage, order: SiloOrder, seconds: int) -> SiloUsage:
+    """An order counts with its most before it starts; one that is asked for again, not again."""
+    update: dict[str, object] = {"day_seconds": usage.day_seconds + seconds}
+    if order.role != "client":
+        update["episodes"] = usage.episodes + order.episodes
+    elif order.round > usage.newest:
+        update |= {"rounds": usage.rounds + 1, "newest": order.round}
+        update["episodes"] = usage.episodes + order.episodes
+    return usage.model_copy(update=update)
+
+
+# -- letters and Jobs -------------------------------------------------------------------------
+
+
+def _greet(draft: _Draft, status: SiloStatus) -> SiloStatus:
+    """Say that one is there: at first, and when nothing was heard for long."""
+    current = status.current
+    if current and current.state in ("Resting", "Working", "Waiting"):
+        return status
+    last = max((m for m in (status.greeted_at, status.heard_at) if m), default=None)
+    due = deadline.ends_at(last, GREET_SECONDS)
+    if last and not deadline.is_over(due, draft.now):
+        draft.wake(due)
+        return status
+    status = status.model_copy(update={"greeted_at": draft.now})
+    return _owing(status, Letter(kind="hello"))
+
+
+def _leave(draft: _Draft, status: SiloStatus) -> SiloStatus:
+    """Say so, once; nothing runs any more."""
+    if not status.left:
+        status = status.model_copy(update={"owed": [Letter(kind="leave")], "left": True})
+    return _send(draft, status) if status.owed else status
+
+
+def _send(draft: _Draft, status: SiloStatus) -> SiloStatus:
+    """A courier that posts what is owed, or listens for the next order."""
+    task = SiloTask(
+        member=draft.silo.spec,
+        usage=status.usage,
+        sent=status.sent,
+        received=status.received,
+        post=status.owed,
+    )
+    courier = couriers.with_task(status.courier, fingerprint(task.to_json()))
+    draft.ask(
+        JobRequest(
+            name=_courier_name(draft, courier.attempt),
+            role="courier",
+            round=status.current.round if status.current else 0,
+            environment="",
+            attempt=courier.attempt,
+            assignment=task,
+        ),
+        courier.not_before,
+    )
+    return status.model_copy(update={"courier": courier})
+
+
+def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest:
+    role = current.role or "client"
+    name = draft.silo.metadata.name
+    usage = status.usage  # which counts this order already
+    if role == "evaluate":
+        usage = usage.model_copy(update={"episodes": usage.episodes - current.episodes})
+    return JobRequest(
+        name=names.silo_job(name, role, current.round, current.order.serial, current.attempt),
+        role=role,
+        round=current.round,
+        environment=draft.silo.spec.federation.environment,
+        attempt=current.attempt,
+        assignment=SiloWork(role=role, order=current.order, member=draft.silo.spec, usage=usage),
+    )
+
+
+def _courier_name(draft: _Draft, attempt: int) -> str:
+    return names.courier_job(draft.silo.metadata.name, attempt)
+
+
+def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
+    current = status.current
+    if silo.spec.suspend:
+        return "Suspended"
+    if silo.spec.leave:
+        return "Working" if status.owed else "Left"
+    if status.message:
+        return "Failed"
+    if current is None:
+        return "Idle"
+    phases: dict[str, SiloPhase] = {
+        "Waiting": "Waiting",
+        "Working": "Waiting" if current.waits_for else "Working",
+        "Refused": "Refusing",
+    }
+    return phases.get(current.state, "Idle")

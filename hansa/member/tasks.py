@@ -1,0 +1,100 @@
+"""What a silo's own programs are told: its courier, and the client that works on an order.
+
+The assignment itself is too large for a report, so the operator never sees it: the courier tells
+which order there is and what the silo's limits say of it, and the client reads the order itself.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hansa.base import Model
+from hansa.exchange.letters import Reference, Veto
+from hansa.manifest import Count
+from hansa.member.limits import Usage
+from hansa.member.spec import MemberSpec
+from hansa.member.status import Letter, SiloUsage
+from hansa.members import Head
+
+
+class SiloTask(Model):
+    """What a silo's courier does: post, listen for a newer order, judge it, and end."""
+
+    version: Literal[1] = 1
+    """Version of this document."""
+    role: Literal["courier"] = "courier"
+    """What it does."""
+    side: Literal["silo"] = "silo"
+    """Whose letters it posts."""
+    member: MemberSpec
+    """Whose courier it is, and what its owner allows."""
+    usage: SiloUsage
+    """What the silo has used so far."""
+    sent: Head
+    """Its newest letter."""
+    received: Head
+    """The newest order that was read."""
+    post: Annotated[list[Letter], Field(max_length=20)] = Field(default_factory=list)
+    """Letters to post, in order."""
+
+
+class SiloWork(Model):
+    """What a silo's client does: read the order, judge it again, and carry it out."""
+
+    version: Literal[1] = 1
+    """Version of this document."""
+    role: Literal["client", "evaluate"]
+    """What it does."""
+    order: Reference
+    """Which order."""
+    member: MemberSpec
+    """What the silo's owner says and allows; the order leaves all of that open."""
+    usage: SiloUsage
+    """What the silo has used before this order."""
+
+
+class NewestOrder(Model):
+    """The newest order, as far as a silo's operator needs it."""
+
+    order: Reference
+    """Which letter it is."""
+    kind: Literal["work", "rest"]
+    """Whether there is something to do."""
+    role: Literal["", "client", "evaluate"] = ""
+    """As what."""
+    round: Count = 0
+    """In which round."""
+    episodes: Count = 0
+    """Episodes that it asks for at most."""
+    round_seconds: Count = 0
+    """How long the round waits for all."""
+    veto: Veto | None = None
+    """Why the silo's limits do not allow it."""
+    path: Annotated[str, Field(max_length=100)] = ""
+    """Field that they do not allow."""
+    message: Annotated[str, Field(max_length=300)] = ""
+    """The sentence for the silo's own people; it names the limit, and is never posted."""
+
+
+class SiloReport(Model):
+    """What a silo's courier did and heard."""
+
+    kind: Literal["silo"] = "silo"
+    """Which report this is."""
+    sent: Head | None = None
+    """Its newest letter, where something was posted."""
+    posted: Count = 0
+    """How many of the letters to post are in the bucket."""
+    received: Head | None = None
+    """How far the orders were read, where that moved."""
+    newest: NewestOrder | None = None
+    """The newest order among them."""
+    faults: list[tuple[Annotated[str, Field(pattern=r"^[a-z-]{1,30}$")], Count]] = Field(
+        default_factory=list, max_length=20
+    )
+    """What else was in the log, and how often."""
+
+
+def used(usage: SiloUsage) -> Usage:
+    """What limits are asked with."""
+    return Usage(rounds=usage.rounds, newest=usage.newest, episodes=usage.episodes)

@@ -1,0 +1,62 @@
+"""The next courier after one that ended, and whether a running one knows what it has to."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from hansa.exits import facts
+from hansa.jobs import ObservedJob
+from hansa.members import CourierStatus
+from hansa.policy import retry
+
+RETRIES = 5
+"""Crashes of couriers, one after another, before a person is asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What follows from a courier that did not do its work."""
+
+    next: CourierStatus
+    """The next one, after a pause that grows."""
+    why: str
+    """What happened, as a sentence."""
+    again: bool
+    """Whether another can help; otherwise a person must."""
+
+
+def after_success(courier: CourierStatus) -> CourierStatus:
+    """The next one has a name of its own: each does its work once."""
+    update = {"attempt": courier.attempt + 1, "task": "", "failures": 0}
+    return courier.model_copy(update={**update, "not_before": None, "message": ""})
+
+
+def after_failure(courier: CourierStatus, job: ObservedJob, now: datetime) -> Ended:
+    """A dead store is asked without end, since it heals; a crash a few times."""
+    if job.state == "succeeded":
+        why, again = "its report was lost", True
+    else:
+        why = job.message or facts(job.exit_code).help
+        again = retry.after_failure(
+            exit_code=job.exit_code,
+            disrupted=job.reason == "Disrupted",
+            cannot_start=job.reason == "CannotStart",
+            failures=courier.failures,
+            retries=RETRIES,
+        ).again
+    pause = timedelta(seconds=retry.delay_seconds(courier.failures + 1))
+    update = {
+        "attempt": courier.attempt + 1,
+        "failures": courier.failures + 1,
+        "not_before": now + pause,
+        "task": "",
+        "message": why,
+    }
+    return Ended(next=courier.model_copy(update=update), why=f"courier: {why}", again=again)
+
+
+def with_task(courier: CourierStatus | None, digest: str) -> CourierStatus:
+    """The one that has this task: the present one, or the next where that was told another."""
+    courier = courier or CourierStatus()
+    if courier.task and courier.task != digest:
+        courier = courier.model_copy(update={"attempt": courier.attempt + 1})
+    return courier.model_copy(update={"task": digest})

@@ -1,0 +1,62 @@
+"""Which letter each silo that runs elsewhere should have next: to work, or that it may rest."""
+
+from typing import Literal
+
+from hansa.api import CONCLUDED
+from hansa.members import MemberStatus, Order
+from hansa.policy import apart
+from hansa.spec import FederationSpec
+from hansa.status import CurrentRound, FederationStatus
+
+
+def work(current: CurrentRound) -> Order:
+    """What a silo is told that takes part in a round, or evaluates the last adapter."""
+    role: Literal["client", "evaluate"] = "client" if current.kind == "round" else "evaluate"
+    return Order(kind="work", role=role, round=current.round)
+
+
+def works(member: MemberStatus) -> bool:
+    """Whether the last thing it was told is to work."""
+    return member.order is not None and member.order.kind == "work"
+
+
+def owed(spec: FederationSpec, status: FederationStatus, member: MemberStatus) -> Order | None:
+    """The letter that a silo should have next; none: it has what it needs."""
+    wanted = _wanted(spec, status, member)
+    if wanted is None or (member.order == wanted and member.word != "answer"):
+        return None
+    return wanted
+
+
+def _wanted(spec: FederationSpec, status: FederationStatus, member: MemberStatus) -> Order | None:
+    resting = _why_it_rests(spec, status, member.name)
+    if resting:
+        return resting if works(member) else None
+    current = status.current
+    if current is None or status.failed:
+        return None
+    line = next((e for e in current.environments if e.name == member.name), None)
+    return work(current) if line and line.state not in CONCLUDED else None
+
+
+def _why_it_rests(spec: FederationSpec, status: FederationStatus, name: str) -> Order | None:
+    if all(e.name != name for e in spec.environments):
+        return Order(kind="rest", why="removed")
+    if spec.suspend:
+        return Order(kind="rest", why="suspended")
+    if status.current is None and not status.failed and _is_finished(spec, status):
+        return Order(kind="rest", why="finished")
+    return None
+
+
+def _is_finished(spec: FederationSpec, status: FederationStatus) -> bool:
+    newest = apart.newest(status, spec.aggregation.strategy)
+    return status.completed >= spec.rounds and status.evaluated >= newest
+
+
+def is_closing(spec: FederationSpec, status: FederationStatus) -> bool:
+    """Whether a federation that stops has silos that do not know it yet."""
+    if not spec.suspend and (status.current or status.failed):
+        return False
+    letters = [owed(spec, status, member) for member in status.members]
+    return any(letter and letter.kind == "rest" for letter in letters)

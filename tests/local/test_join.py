@@ -1,0 +1,296 @@
+"""A silo on a machine of its own takes part by letters alone, and the result is the same."""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa import access, keys
+from hansa.local.objectstore import LocalStore
+from hansa.spec import FederationSpec
+from tests import small
+from tests.processes import until
+from tests.small import FILES, NAME, SPEC
+
+pytestmark = pytest.mark.slow
+REMOTE = "webshop"
+
+
+class Exchange(LocalStore):
+    """The store between the parties: each has what `hansa policy` prints for it, and no more."""
+
+    spec: FederationSpec
+
+    def _granted(self, name: str) -> list[access.Grant]:
+        if not hasattr(self, "spec"):
+            return super()._granted(name)
+        place = self.s3.model_copy(update={"prefix": NAME})
+        return access.grants(self.spec, name, storage=place)
+
+    def restart_with_grants(self) -> None:
+        """The same server, with the rights that the manifest gives."""
+        self._write_identities()
+        self.restart()
+
+
+class Join(small.Run):
+    """`hansa join` in a process group of its own."""
+
+    command = "join"
+
+
+class Parties:
+    """A coordinator with maze, and webshop on a machine of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.keys = {who: self._key(who) for who in ("coordinator", REMOTE)}
+        self.store = Exchange(folder / "exchange", list(small.ENVIRONMENTS), prefix=NAME)
+
+    def _key(self, who: str) -> tuple[Path, str]:
+        path = self.folder / f"{who}.key"
+        assert small.hansa("keys", "new", path).returncode == 0
+        shown = small.hansa("keys", "show", path, "-o", "json")
+        return path, json.loads(shown.stdout)["publicKey"]
+
+    def manifest(self, digests: dict[str, Any], **changes: Any) -> Path:
+        local = next(e for e in SPEC["environments"] if e["name"] != REMOTE)
+        document = {
+            "apiVersion": "hansa.dev/v1alpha1",
+            "kind": "Federation",
+            "metadata": {"name": NAME},
+            "spec": {
+                **SPEC,
+                **digests,
+                "storage": small.storage(self.store, self.store.s3.endpoint or "", NAME),
+                "exchange": {"publicKeys": [self.keys["coordinator"][1]], "pollSeconds": 2},
+                "environments": [
+                    local,
+                    {"name": REMOTE, "member": {"publicKeys": [self.keys[REMOTE][1]]}},
+                ],
+                **changes,
+            },
+        }
+        path = self.folder / "federation.yaml"
+        path.write_text(yaml.safe_dump(document))
+        self.store.spec = FederationSpec.model_validate(document["spec"])
+        return path
+
+    def credentials(self, *names: str) -> Path:
+        path = self.folder / f"{names[0]}.credentials.json"
+        path.write_text(json.dumps({name: self.store.environ(name) for name in names}))
+        return path
+
+    def member(self, manifest: Path, **changes: Any) -> Path:
+        """From the invitation to the silo's manifest, as its owner would make it."""
+        signing = self.keys["coordinator"][0]
+        invited = small.hansa("invite", REMOTE, "-f", manifest, "--key", signing)
+        assert invited.returncode == 0, invited.stderr
+        invitation = self.folder / "invitation.json"
+        invitation.write_text(invited.stdout)
+        key = self.keys[REMOTE][0]
+        made = small.hansa("member", invitation, "--key", key, "--world", REMOTE)
+        assert made.returncode == 0, made.stderr
+        document = yaml.safe_load(made.stdout)
+        own = next(e for e in SPEC["environments"] if e["name"] == REMOTE)
+        document["spec"] |= {"options": own["options"], "pollSeconds": 2, **changes}
+        path = self.folder / "member.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def coordinate(self, manifest: Path) -> small.Run:
+        return small.Run(
+            manifest,
+            self.folder / "coordinator",
+            "--credentials",
+            self.credentials("aggregator", "maze"),
+            "--signing-key",
+            self.keys["coordinator"][0],
+        )
+
+    def join(self, member: Path, *arguments: str) -> Join:
+        return Join(
+            member,
+            self.folder / "silo",
+            "--key",
+            self.keys[REMOTE][0],
+            "--credentials",
+            self.credentials(REMOTE),
+            *arguments,
+        )
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> Path:
+    """The same federation by `hansa run` in one place."""
+    folder = tmp_path_factory.mktemp("reference")
+    manifest = small.write_manifest(folder)
+    with small.Run(manifest, folder / "run") as run:
+        run.finish()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def digests(reference: Path) -> dict[str, Any]:
+    printed = small.hansa("model", "-f", reference / "federation.yaml", "-o", "json")
+    assert printed.returncode == 0, printed.stderr
+    spec = json.loads(printed.stdout)
+    return {
+        "model": {**SPEC["model"], **spec["model"]},
+        "adapter": {**SPEC.get("adapter", {}), **spec["adapter"]},
+    }
+
+
+@pytest.fixture
+def parties(tmp_path: Path, digests: dict[str, Any]):
+    made = Parties(tmp_path)
+    with made.store:
+        made.manifest(digests)
+        made.store.restart_with_grants()
+        yield made
+
+
+def test_the_page_names_the_commands_that_are_tried_here() -> None:
+    page = (Path(__file__).parents[2] / "docs/members.md").read_text()
+    typed = re.findall(r"^\$ hansa (\w+)(.*)$", page, re.MULTILINE)
+    here = Path(__file__).read_text()
+    for command, rest in typed:
+        assert f'"{command}"' in here or f'command = "{command}"' in here or command == "policy"
+        for option in re.findall(r"--[a-z-]+", rest):
+            assert f'"{option}"' in here, option
+    for command in dict.fromkeys(command for command, _ in typed):
+        options = re.findall(r"--[a-z-]+", " ".join(rest for c, rest in typed if c == command))
+        shown = small.hansa(command, "--help").stdout
+        assert all(option in shown for option in options), command
+
+
+def equal(out: Path, reference: Path) -> None:
+    for name in FILES:
+        ours, theirs = (each / "adapter" / name for each in (out, reference / "run"))
+        assert ours.read_bytes() == theirs.read_bytes(), name
+
+
+def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parties) -> None:
+    """The silo while it works and before it answers, and the coordinator while it waits."""
+    manifest = parties.folder / "federation.yaml"
+    member = parties.member(manifest)
+    for word in ("Working", "Done"):
+        with parties.coordinate(manifest) as coordinator, parties.join(member) as silo:
+            until(lambda silo=silo, word=word: word in state(silo), f"the silo to be {word}")
+            silo.kill()
+            coordinator.kill()
+    with parties.coordinate(manifest) as coordinator, parties.join(member) as silo:
+        coordinator.finish()
+    equal(coordinator.out, reference)
+    objects = parties.store.store()
+    everything = b"".join(objects.get(key) for key in objects.list(""))
+    assert b"webshop" in everything and b"Thought" not in everything
+    assert not any(key.startswith(keys.experience_root(NAME, REMOTE)) for key in objects.list(""))
+    mail = small.hansa(
+        *("mail", REMOTE, "-f", manifest),
+        *("--orders-key", parties.keys["coordinator"][1], "--answers-key", parties.keys[REMOTE][1]),
+        **parties.store.environ(REMOTE),
+    )
+    assert mail.returncode == 0, mail.stderr
+    last = json.loads(mail.stdout.splitlines()[-1])
+    assert last["letter"]["kind"] in ("rest", "answer"), last
+
+
+def state(silo: Join) -> str:
+    """What the silo's object says of its order."""
+    path = silo.out / "member.json"
+    try:
+        current = json.loads(path.read_text())["status"].get("current") or {}
+    except (OSError, ValueError, KeyError):
+        return ""
+    return str(current.get("state", ""))
+
+
+@pytest.mark.full
+def test_undisturbed_it_is_that_of_one_place_and_the_silo_ends_by_itself(
+    reference, parties
+) -> None:
+    manifest = parties.folder / "federation.yaml"
+    with parties.coordinate(manifest) as coordinator, parties.join(parties.member(manifest)):
+        coordinator.finish()
+    equal(coordinator.out, reference)
+
+
+@pytest.mark.parametrize(
+    "changes, arguments, sentence",
+    [
+        pytest.param({}, (), "--signing-key: got none", id="no key"),
+        pytest.param({}, ("--embedded-store",), "cannot reach the embedded store", id="embedded"),
+        pytest.param({"exchange": None}, (), "exchange: got nothing", id="no exchange"),
+    ],
+)
+def test_a_coordinator_that_could_not_write_letters_is_told_so_at_once(
+    changes, arguments, sentence, parties, digests
+) -> None:
+    manifest = parties.manifest(digests) if not changes else _without(parties, *changes)
+    done = small.hansa("run", manifest, "--out", parties.folder / "run", *arguments)
+    assert done.returncode == 2 and sentence in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _without(parties: Parties, field: str) -> Path:
+    path = parties.folder / "federation.yaml"
+    document = yaml.safe_load(path.read_text())
+    del document["spec"][field]
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_what_a_silo_cannot_use_is_told_before_anything_starts(parties) -> None:
+    manifest = parties.folder / "federation.yaml"
+    member = parties.member(manifest)
+    key, other = (parties.keys[who][0] for who in (REMOTE, "coordinator"))
+    changed = yaml.safe_load(member.read_text())
+    changed["spec"]["world"] = "mase"
+    wrong = parties.folder / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump(changed))
+    cases: dict[str, tuple[str | Path, ...]] = {
+        "did you mean maze?": ("join", wrong, "--key", key),
+        "kind: got 'Federation', expected FederationMember": ("join", manifest, "--key", key),
+        "cannot read": ("join", member, "--key", parties.folder / "none"),
+        "expected an invitation": ("member", member, "--key", key, "--world", "maze"),
+        "environment: got 'maze', expected webshop": (
+            *("invite", "maze", "-f", manifest),
+            *("--key", other),
+        ),
+        "expected one of spec.exchange.publicKeys": (
+            *("invite", REMOTE, "-f", manifest),
+            *("--key", key),
+        ),
+    }
+    for sentence, command in cases.items():
+        done = small.hansa(*command)
+        assert done.returncode in (2, 42) and sentence in done.stderr, (command, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+def test_an_invitation_that_was_changed_on_its_way_is_refused(parties) -> None:
+    parties.member(parties.folder / "federation.yaml")
+    invitation = parties.folder / "invitation.json"
+    document = json.loads(invitation.read_text())
+    payload = json.loads(base64.b64decode(document["payload"]))
+    payload["agreed"]["rounds"] = 9999
+    document["payload"] = base64.b64encode(json.dumps(payload).encode()).decode()
+    invitation.write_text(json.dumps(document))
+    key = parties.keys[REMOTE][0]
+    done = small.hansa("member", invitation, "--key", key, "--world", REMOTE)
+    assert done.returncode == 2 and "somebody changed it" in done.stderr
+
+
+def test_a_silo_that_asks_once_says_hello_and_ends(parties) -> None:
+    """As a cron job does: there is no order yet."""
+    member = parties.member(parties.folder / "federation.yaml")
+    with parties.join(member, "--once") as silo:
+        silo.finish()
+    assert (silo.out / "member.json").exists()
+    letters = [key for key in parties.store.store().list("") if "/answers/" in key]
+    assert len(letters) == 1

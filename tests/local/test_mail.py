@@ -1,0 +1,165 @@
+"""`hansa mail`: both logs of a silo, each letter verified, from a store and from a run's folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hansa import keys
+from hansa.cli import main as program
+from hansa.exchange.letters import ANSWERS, ORDERS, Reference, run_of
+from hansa.exchange.mailbox import Cursor
+from hansa.local.loop import embedded_spec, open_embedded
+from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.local.rundir import RunDir
+from hansa.spec import S3
+from hansa.store.base import ObjectStore
+from tests import mail
+from tests.builders import make_federation
+from tests.mail import COORDINATOR, SILO, THIEF
+
+KEYS = ("--orders-key", COORDINATOR.public, "--answers-key", SILO.public)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, Any, str]:
+    """Exit code, lines as data, and what was said."""
+    with pytest.raises(SystemExit) as stop:
+        program.main(["mail", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return stop.value.code, [json.loads(line) for line in captured.out.splitlines()], captured.err
+
+
+def correspond(store: ObjectStore, place: S3) -> None:
+    """An order, and two answers; all letters of the run that `make_federation` is."""
+    run = run_of(place, mail.assignment().identity())
+    fields = {"run": run, "prefix": place.prefix}
+    order = mail.work(storage={"bucket": place.bucket, "prefix": place.prefix})
+    box = mail.box(ORDERS, store, **fields)
+    posted = box.post(order.model_copy(update={"run": run}), Cursor(), COORDINATOR)
+    about = Reference(serial=1, digest=posted.cursor.digest or "")
+    answers, cursor = mail.box(ANSWERS, store, **fields), Cursor()
+    for letter in (mail.taken(about), mail.answer(about)):
+        cursor = answers.post(letter.model_copy(update={"run": run}), cursor, SILO).cursor
+
+
+@pytest.fixture
+def place(weed: LocalStore, fresh_prefix: str, monkeypatch: pytest.MonkeyPatch) -> S3:
+    for name, value in weed.environ(RUNNER).items():
+        monkeypatch.setenv(name, value)
+    return weed.s3.model_copy(update={"prefix": fresh_prefix})
+
+
+@pytest.fixture
+def manifest(place: S3, tmp_path: Path) -> Path:
+    federation = make_federation("maze", "wordle", storage={"s3": place.to_json()})
+    file = tmp_path / "federation.yaml"
+    document = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation"}
+    metadata = {"metadata": {"name": "fed"}, "spec": federation.spec.to_json()}
+    file.write_text(yaml.safe_dump({**document, **metadata}))
+    return file
+
+
+def shown(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    kind = ["fault", "letter"]
+    return [
+        (each["log"], each["serial"], each.get("fault") or each["letter"]["kind"])
+        for each in lines
+        if any(name in each for name in kind)
+    ]
+
+
+def test_both_logs_of_a_store_are_printed_as_lines(
+    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
+) -> None:
+    correspond(weed.store(), place)
+    code, lines, err = call(capsys, "maze", "-f", manifest, *KEYS)
+    assert (code, err) == (0, "")
+    assert shown(lines) == [
+        ("orders", 1, "work"),
+        ("answers", 1, "taken"),
+        ("answers", 2, "answer"),
+    ]
+    assert all(line["follows"] for line in lines)
+    assert lines[1]["letter"]["order"] == {"serial": 1, "digest": lines[0]["digest"]}
+
+
+def test_what_is_no_letter_is_named_with_its_meaning(
+    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
+) -> None:
+    correspond(weed.store(), place)
+    weed.store().put_if_absent(keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
+    code, lines, err = call(capsys, "maze", "-f", manifest, *KEYS)
+    assert code == 1
+    assert lines[-1] == {
+        "log": "answers",
+        "serial": 3,
+        "fault": "malformed",
+        "means": "the object is no letter that this version can read",
+    }
+    assert "1 of 4 objects are no letters, or break the chain" in err
+
+
+def test_letters_by_another_key_are_not_believed(
+    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
+) -> None:
+    correspond(weed.store(), place)
+    other = ("--orders-key", COORDINATOR.public, "--answers-key", THIEF.public)
+    code, lines, _ = call(capsys, "maze", "-f", manifest, *other)
+    assert code == 1
+    assert shown(lines)[1:] == [("answers", n, "unknown-key") for n in (1, 2)]
+
+
+def test_a_federation_without_letters_has_nothing_signed(
+    capsys: pytest.CaptureFixture[str], manifest: Path
+) -> None:
+    code, lines, err = call(capsys, "wordle", "-f", manifest, *KEYS)
+    assert (code, lines) == (0, [])
+    assert "nothing is signed here" in err
+
+
+def test_the_letters_of_a_run_are_read_from_its_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder, federation = RunDir(tmp_path / "run"), make_federation("maze", "wordle")
+    folder.prepare()
+    folder.save(federation)
+    spec = embedded_spec(federation)
+    assert spec.storage
+    with open_embedded(folder, spec) as store:
+        correspond(store.store(), spec.storage.s3)
+    code, lines, _ = call(capsys, "maze", "--out", folder.path, *KEYS)
+    assert code == 0
+    assert shown(lines)[0] == ("orders", 1, "work")
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        pytest.param(("maze", *KEYS), "got neither --file nor --out", id="no place"),
+        pytest.param(("maze", "-f", "x", "--out", "y", *KEYS), "got --file and --out", id="two"),
+        pytest.param(
+            ("maze", "--out", "y", "--endpoint", "http://z", *KEYS),
+            "--endpoint: got it",
+            id="a run",
+        ),
+        pytest.param(
+            ("maze", "-f", "x", *KEYS[:3], "ed25519:x"), "public key: got 'ed25519:x'", id="no key"
+        ),
+    ],
+)
+def test_a_command_line_that_does_not_fit_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], sentence: str
+) -> None:
+    code, lines, err = call(capsys, *arguments)
+    assert (code, lines) == (2, [])
+    assert sentence in err
+
+
+def test_a_silo_that_there_is_not_is_refused(
+    capsys: pytest.CaptureFixture[str], manifest: Path
+) -> None:
+    code, _, err = call(capsys, "mase", "-f", manifest, *KEYS)
+    assert code == 2
+    assert "ENVIRONMENT: got 'mase', expected maze or wordle" in err

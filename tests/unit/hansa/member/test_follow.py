@@ -1,0 +1,353 @@
+"""A silo follows orders as far as its owner allows, and says what becomes of them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hansa.assignment import ClientReport, EvaluateReport, EvaluationReport
+from hansa.exchange.letters import Reference
+from hansa.jobs import ObservedJob
+from hansa.manifest import Counts
+from hansa.member.follow import GREET_SECONDS, follow
+from hansa.member.status import FederationMember
+from hansa.member.tasks import NewestOrder, SiloReport
+from hansa.members import Head
+from hansa.spec import Metadata
+from tests.unit.hansa.member.members import member
+
+NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
+REPORT = ClientReport(
+    environment=0,
+    round=1,
+    trained=True,
+    manifest="a" * 64,
+    adapter="b" * 64,
+    counts=Counts(explored=10, succeeded=4, experience=14),
+)
+EVALUATED = EvaluateReport(
+    environment=0, evaluation=EvaluationReport(round=3, episodes=10, successes=5)
+)
+
+
+def digest(serial: int) -> str:
+    return f"{serial:064x}"
+
+
+class Clinic:
+    """A silo whose Jobs are a dictionary; `turn` plans until nothing changes."""
+
+    def __init__(self, **changes):
+        self.silo = FederationMember(metadata=Metadata(name="five"), spec=member(**changes))
+        self.jobs = {}
+        self.requests = {}
+        self.events = []
+        self.now = NOW
+        self.wake_at = None
+        self.serial = 0
+
+    @property
+    def status(self):
+        return self.silo.status
+
+    def turn(self):
+        for _ in range(20):
+            next_ = follow(self.silo, list(self.jobs.values()), self.now)
+            for name in next_.delete:
+                self.jobs.pop(name)
+            for request in next_.create:
+                assert request.name not in self.jobs
+                self.requests[request.name] = request
+                self.set(request.name, "starting")
+            self.events += next_.events
+            self.wake_at = next_.wake_at
+            is_new = next_.status != self.status
+            self.silo = self.silo.model_copy(update={"status": next_.status})
+            if not is_new and not next_.create and not next_.delete:
+                return self
+        raise AssertionError("the plan never comes to rest")
+
+    def set(self, name, state, **fields):
+        request = self.requests[name]
+        if state != "starting" and state != "queued":
+            fields.setdefault("started_at", self.now)
+        self.jobs[name] = ObservedJob(
+            name=name,
+            role=request.role,
+            round=request.round,
+            environment=request.environment,
+            attempt=request.attempt,
+            state=state,
+            created_at=fields.pop("created_at", self.now),
+            **fields,
+        )
+        return self
+
+    def active(self):
+        return sorted(name for name, job in self.jobs.items() if job.is_active)
+
+    @property
+    def courier(self):
+        return next((n for n in self.active() if "-mail-" in n), None)
+
+    @property
+    def job(self):
+        return next((n for n in self.active() if "-mail-" not in n), None)
+
+    def owed(self):
+        """What the running courier is to post."""
+        return [letter.kind for letter in self.requests[self.courier].assignment.post]
+
+    def report(self, **fields):
+        self.set(self.courier, "succeeded", report=SiloReport(**fields))
+        return self.turn()
+
+    def post(self):
+        """The courier has posted everything."""
+        count = len(self.owed())
+        head = Head(serial=self.status.sent.serial + count, digest=digest(7))
+        return self.report(sent=head, posted=count)
+
+    def order(self, **fields):
+        """The courier has read a newer order."""
+        self.serial += 1
+        fields = {"kind": "work", "role": "client", "round": 1, "episodes": 164, **fields}
+        newest = NewestOrder(
+            order=Reference(serial=self.serial, digest=digest(self.serial)),
+            round_seconds=3600,
+            **fields,
+        )
+        head = Head(serial=self.serial, digest=digest(self.serial))
+        count = len(self.owed())
+        return self.report(received=head, newest=newest, posted=count)
+
+    def reasons(self):
+        return [event.reason for event in self.events]
+
+
+def working(**changes):
+    """A silo that has taken round 1 on."""
+    return Clinic(**changes).turn().post().order()
+
+
+def test_it_says_that_it_is_there_and_then_listens() -> None:
+    clinic = Clinic().turn()
+    assert clinic.owed() == ["hello"]
+    clinic.post()
+    assert clinic.owed() == [] and clinic.status.phase == "Idle"
+
+
+def test_it_says_so_again_after_an_hour_of_silence_and_not_before() -> None:
+    clinic = Clinic().turn().post()
+    clinic.now += timedelta(seconds=GREET_SECONDS - 1)
+    assert clinic.turn().owed() == []
+    assert clinic.wake_at == NOW + timedelta(seconds=GREET_SECONDS)
+    clinic.now += timedelta(seconds=1)
+    assert clinic.turn().owed() == ["hello"]
+
+
+def test_an_order_that_is_allowed_is_taken_and_gets_a_job() -> None:
+    clinic = working()
+    assert clinic.owed() == ["taken"]
+    assert clinic.job == "five-r1-s1-a1"
+    assert clinic.status.phase == "Working"
+    assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 164
+    told = clinic.requests[clinic.job].assignment
+    assert (told.role, told.order.serial) == ("client", 1)
+
+
+def test_its_report_becomes_the_answer() -> None:
+    clinic = working().post()
+    clinic.set(clinic.job, "succeeded", report=REPORT).turn()
+    assert clinic.owed() == ["answer"]
+    letter = clinic.requests[clinic.courier].assignment.post[0]
+    assert (letter.report, letter.order.serial) == (REPORT, 1)
+    assert clinic.status.rounds[-1].outcome == "answered"
+    assert clinic.status.rounds[-1].explored == 10
+    assert clinic.post().status.phase == "Idle"
+
+
+def test_an_evaluation_is_charged_once_also_when_the_client_judges_it_again() -> None:
+    clinic = Clinic().turn().post().order(role="evaluate", round=3, episodes=100)
+    assert clinic.job == "five-e3-s1-a1"
+    assert clinic.status.usage.episodes == 100 and clinic.status.usage.rounds == 0
+    assert clinic.requests[clinic.job].assignment.usage.episodes == 0
+    clinic.set(clinic.job, "succeeded", report=EVALUATED).turn()
+    assert clinic.status.rounds[-1].role == "evaluate"
+
+
+def test_what_limits_do_not_allow_is_refused_and_starts_nothing() -> None:
+    clinic = Clinic().turn().post()
+    clinic.order(veto="most", path="settings.exploration.tasksPerRound", message="got 512")
+    assert clinic.owed() == ["refused"] and clinic.job is None
+    letter = clinic.requests[clinic.courier].assignment.post[0]
+    assert (letter.code, letter.path) == ("most", "settings.exploration.tasksPerRound")
+    assert clinic.status.phase == "Refusing"
+    assert clinic.status.usage.rounds == 0
+    assert "OrderRefused" in clinic.reasons()
+    assert clinic.status.rounds[-1].outcome == "refused"
+
+
+def test_the_newest_order_wins() -> None:
+    clinic = working()
+    first = clinic.job
+    clinic.order(round=2)
+    assert clinic.job == "five-r2-s2-a1" and first not in clinic.jobs
+    assert clinic.status.usage.rounds == 2
+
+
+def test_a_repeated_order_of_a_round_is_taken_without_being_charged() -> None:
+    clinic = working().order(round=1)
+    assert clinic.job == "five-r1-s2-a1"
+    assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 164
+
+
+def test_a_rest_stops_its_job() -> None:
+    clinic = working().order(kind="rest", role="", round=0, episodes=0)
+    assert clinic.job is None and clinic.status.phase == "Idle"
+    clinic.now += timedelta(days=1)
+    assert clinic.turn().owed() == [], "who rests is not lost"
+
+
+WINDOW = {"limits": {"windows": [{"from": "20:00", "to": "06:00"}]}}
+
+
+def test_outside_its_hours_it_says_once_that_it_waits_and_starts_by_itself() -> None:
+    clinic = working(**WINDOW)
+    assert clinic.owed() == ["waits"] and clinic.job is None
+    letter = clinic.requests[clinic.courier].assignment.post[0]
+    assert (letter.code, letter.seconds) == ("window", 36_000)
+    assert clinic.status.phase == "Waiting"
+    clinic.post().turn()
+    assert clinic.owed() == []
+    assert clinic.wake_at == datetime(2026, 11, 17, 20, tzinfo=UTC)
+    clinic.now = clinic.wake_at
+    clinic.turn()
+    assert clinic.job and clinic.owed() == ["taken"]
+
+
+def test_a_window_that_closes_does_not_stop_what_runs() -> None:
+    clinic = Clinic(**WINDOW)
+    clinic.now = datetime(2026, 11, 17, 20, tzinfo=UTC)
+    clinic.turn().post().order()
+    clinic.set(clinic.job, "running")
+    clinic.now = datetime(2026, 11, 18, 6, 30, tzinfo=UTC)
+    clinic.silo = clinic.silo.model_copy(
+        update={"spec": member(limits={**WINDOW["limits"], "jobSeconds": 86_400})}
+    )
+    assert clinic.turn().job
+
+
+def test_a_days_budget_is_kept_and_new_the_next_day() -> None:
+    limits = {"jobSeconds": 3600, "jobSecondsPerDay": 5400}
+    clinic = working(limits=limits).post()
+    clinic.set(clinic.job, "succeeded", report=REPORT).turn().post()
+    clinic.order(round=2)
+    assert clinic.owed() == ["waits"]
+    assert clinic.requests[clinic.courier].assignment.post[0].code == "budget"
+    assert clinic.wake_at == datetime(2026, 11, 18, tzinfo=UTC)
+    clinic.now = clinic.wake_at
+    assert clinic.turn().job
+
+
+def test_a_queue_of_its_own_is_told_and_so_is_its_end() -> None:
+    clinic = working().post()
+    clinic.set(clinic.job, "queued", message="waits in queue gpu").turn()
+    assert clinic.owed() == ["waits"]
+    clinic.post().turn()
+    assert clinic.owed() == [] and clinic.status.phase == "Waiting"
+    clinic.set(clinic.job, "running").turn()
+    assert clinic.owed() == ["taken"] and clinic.status.phase == "Working"
+
+
+@pytest.mark.parametrize("exit_code", [42, 46])
+def test_a_failure_that_would_come_again_is_told_at_once(exit_code) -> None:
+    clinic = working().post()
+    clinic.set(clinic.job, "failed", exit_code=exit_code).turn()
+    assert clinic.owed() == ["failed"]
+    letter = clinic.requests[clinic.courier].assignment.post[0]
+    assert (letter.exit, letter.attempts) == (exit_code, 1)
+    assert clinic.job is None
+    assert clinic.status.rounds[-1].outcome == "failed"
+
+
+def test_others_are_tried_again_as_often_as_the_owner_says() -> None:
+    clinic = working(retries=1).post()
+    clinic.set(clinic.job, "failed", exit_code=1).turn()
+    assert clinic.owed() == [] and clinic.job is None
+    clinic.now += timedelta(seconds=2)
+    assert clinic.turn().job == "five-r1-s1-a2"
+    clinic.set(clinic.job, "failed", exit_code=1, reason="CannotStart").turn()
+    assert clinic.owed() == ["failed"]
+
+
+def test_a_disruption_and_a_lost_report_do_not_count() -> None:
+    clinic = working(retries=0).post()
+    clinic.set(clinic.job, "failed", reason="Disrupted").turn()
+    clinic.now += timedelta(seconds=2)
+    clinic.turn().set(clinic.job, "succeeded", report=None).turn()
+    clinic.now += timedelta(seconds=5)
+    assert clinic.turn().job == "five-r1-s1-a3"
+
+
+def test_a_job_that_does_not_start_in_time_has_failed() -> None:
+    clinic = working(retries=0, startTimeoutSeconds=60).post()
+    assert clinic.wake_at == NOW + timedelta(seconds=60)
+    clinic.now += timedelta(seconds=60)
+    clinic.turn()
+    assert clinic.owed() == ["failed"]
+    assert "did not start within 60 s" in clinic.status.current.message
+
+
+def test_a_job_that_takes_longer_than_its_owner_allows_has_failed() -> None:
+    clinic = working(retries=0, limits={"jobSeconds": 100}).post()
+    clinic.set(clinic.job, "running").turn()
+    clinic.now += timedelta(seconds=100)
+    clinic.turn()
+    assert clinic.owed() == ["failed"] and clinic.job is None
+
+
+def edited(clinic, **changes):
+    clinic.silo = clinic.silo.model_copy(update={"spec": member(**changes)})
+    return clinic.turn()
+
+
+def test_a_suspended_silo_runs_nothing_and_goes_on_where_it_stood() -> None:
+    clinic = edited(working().post(), suspend=True)
+    assert clinic.active() == [] and clinic.status.phase == "Suspended"
+    assert edited(clinic).job == "five-r1-s1-a1"
+
+
+def test_who_leaves_says_so_once_and_is_back_when_the_owner_wants() -> None:
+    clinic = edited(working().post(), leave=True)
+    assert clinic.owed() == ["leave"] and clinic.job is None
+    clinic.post()
+    assert clinic.active() == [] and clinic.status.phase == "Left"
+    edited(clinic)
+    assert clinic.job and clinic.courier
+
+
+def test_a_courier_that_can_never_work_is_shown_and_tried_again() -> None:
+    clinic = Clinic().turn()
+    clinic.set(clinic.courier, "failed", exit_code=42, message="access denied").turn()
+    assert clinic.status.phase == "Failed"
+    assert clinic.status.message == "courier: access denied"
+    clinic.now += timedelta(seconds=60)
+    clinic.turn().post()
+    assert clinic.status.phase == "Idle"
+
+
+def test_a_store_that_does_not_answer_is_asked_again() -> None:
+    clinic = Clinic().turn()
+    clinic.set(clinic.courier, "failed", exit_code=44).turn()
+    assert clinic.status.phase == "Idle" and clinic.courier is None
+    clinic.now += timedelta(seconds=2)
+    assert clinic.turn().courier == "five-mail-a2"
+
+
+def test_objects_that_are_no_orders_are_told() -> None:
+    clinic = Clinic().turn().report(posted=1, faults=[("signature", 2), ("new", 1)])
+    told = [e.message for e in clinic.events if e.reason == "LetterRefused"]
+    assert told == [
+        "2 in the log of orders: the letter is not what the named key has signed",
+        "1 in the log of orders: new",
+    ]

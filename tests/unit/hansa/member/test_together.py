@@ -1,0 +1,295 @@
+"""A coordinator and its silos over one bucket, where every pass and courier may be lost."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hansa import keys
+from hansa.assignment import Assignment
+from hansa.exchange import courier as coordinators_courier
+from hansa.exchange.envelope import new_key
+from hansa.exchange.letters import ANSWERS, ORDERS, run_of
+from hansa.exchange.mailbox import Cursor, Mailbox
+from hansa.exchange.tasks import CourierTask
+from hansa.jobs import JobRequest, ObservedJob
+from hansa.manifest import sha256
+from hansa.member import courier as silos_courier
+from hansa.member.follow import follow
+from hansa.member.order import assignment_of
+from hansa.member.spec import MemberSpec
+from hansa.member.status import FederationMember
+from hansa.member.tasks import SiloTask, SiloWork
+from hansa.plan import plan
+from hansa.spec import S3, FederationSpec, Metadata
+from hansa.status import Federation, RoundSettings
+from tests.builders import make_report
+from tests.memory_store import MemoryStore
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+STORAGE = {"s3": {"bucket": "bucket", "prefix": "run"}}
+MODEL = {"source": "builtin:tiny", "sha256": "b" * 64}
+ADAPTER = {"shapes": "d" * 64}
+ROUNDS = 2
+KEYS = {name: new_key() for name in ("coordinator", "bank", "clinic")}
+SILOS = ("bank", "clinic")
+
+
+class NotYet(Exception):
+    """A courier that listens has heard nothing."""
+
+
+class Party:
+    """Jobs of one cluster; a pass may be lost after its Jobs were made, as by a kill."""
+
+    def __init__(self, world: "World", key: str) -> None:
+        self.world = world
+        self.key = KEYS[key]
+        self.jobs: dict[str, ObservedJob] = {}
+        self.requests: dict[str, JobRequest] = {}
+        self.made: list[str] = []
+        self.wake_at: datetime | None = BEGIN
+
+    def act(self, made, *, lost: bool) -> None:
+        for name in made.delete:
+            self.jobs.pop(name, None)
+        for request in made.create:
+            if request.name not in self.jobs:
+                self.requests[request.name] = request
+                self.made.append(request.name)
+                self.show(request, "starting")
+        if not lost:
+            self.wake_at = made.wake_at
+
+    def show(self, request: JobRequest, state: str, **fields) -> None:
+        now = self.world.now
+        if state != "starting":
+            fields.setdefault("started_at", now)
+        known = self.jobs.get(request.name)
+        self.jobs[request.name] = ObservedJob(
+            name=request.name,
+            role=request.role,
+            round=request.round,
+            environment=request.environment,
+            attempt=request.attempt,
+            state=state,  # type: ignore[arg-type]
+            created_at=known.created_at if known else now,
+            **fields,
+        )
+
+    def active(self) -> list[str]:
+        return sorted(name for name, job in self.jobs.items() if job.is_active)
+
+    def run(self, name: str, *, fault: str) -> None:
+        """One Job to its end; `fault`: it dies before it does anything, or its report is lost."""
+        request = self.requests[name]
+        if fault == "dies":
+            self.show(request, "failed", reason="Disrupted")
+            return
+        try:
+            report = self.world.report(self, request)
+        except NotYet:
+            self.show(request, "running")
+            return
+        self.show(request, "succeeded", report=None if fault == "loses" else report)
+
+
+class World:
+    """One coordinator with a silo of its own, two silos elsewhere, and the bucket between them."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.now = BEGIN
+        environments = [{"name": "maze", "world": "maze"}]
+        environments += [
+            {"name": name, "member": {"publicKeys": [KEYS[name].public]}} for name in SILOS
+        ]
+        spec = FederationSpec.model_validate(
+            {
+                "rounds": ROUNDS,
+                "model": MODEL,
+                "adapter": ADAPTER,
+                "storage": STORAGE,
+                "exchange": {"publicKeys": [KEYS["coordinator"].public]},
+                "environments": environments,
+            }
+        )
+        self.federation = Federation(metadata=Metadata(name="five"), spec=spec)
+        self.coordinator = Party(self, "coordinator")
+        run = run_of(S3.model_validate(STORAGE["s3"]), spec.identity())
+        self.run = run
+        self.silos = {name: self._silo(name, run, spec) for name in SILOS}
+        self.parties = {name: Party(self, name) for name in SILOS}
+
+    def _silo(self, name: str, run: str, spec: FederationSpec) -> FederationMember:
+        given = {
+            "federation": {
+                "name": "five",
+                "run": run,
+                "environment": name,
+                "publicKeys": [KEYS["coordinator"].public],
+            },
+            "storage": STORAGE,
+            "publicKeys": [KEYS[name].public],
+            "world": "maze",
+            "agreed": {
+                "seed": spec.seed,
+                "rounds": ROUNDS,
+                "model": MODEL,
+                "adapter": ADAPTER,
+                "settings": RoundSettings.of(spec).to_json(),
+            },
+        }
+        return FederationMember(
+            metadata=Metadata(name="five"), spec=MemberSpec.model_validate(given)
+        )
+
+    # -- what programs do ---------------------------------------------------------------------
+
+    def report(self, party: Party, request: JobRequest):
+        def sleep(seconds: float) -> None:
+            if seconds > coordinators_courier.SETTLE_SECONDS:
+                raise NotYet
+
+        told = request.assignment
+        if isinstance(told, CourierTask):
+            return coordinators_courier.carry(told, self.store, party.key, sleep=sleep)
+        if isinstance(told, SiloTask):
+            return silos_courier.carry(told, self.store, party.key, sleep=sleep)
+        if isinstance(told, SiloWork):
+            told = assignment_of(told, self.store)
+        return self.play(told, request)
+
+    def play(self, told: Assignment, request: JobRequest):
+        """A client or aggregator, which writes each object once."""
+        whole = JobRequest(
+            name=request.name,
+            role=request.role,
+            round=told.round,
+            environment=told.environment,
+            attempt=1,
+            assignment=told,
+        )
+        report = make_report(whole)
+        if told.role == "aggregator":
+            return report
+        if told.role == "client":
+            folder = keys.update_folder("run", told.environment, told.round)
+            manifest = f"{told.environment} {told.round} {told.start.sha256}".encode()
+            self.once(f"{folder}{keys.MANIFEST}", manifest)
+            report = report.model_copy(update={"manifest": sha256(manifest)})
+        if report.evaluation:
+            key = keys.evaluation("run", told.environment, told.start.round)
+            self.once(key, f"{told.environment} {told.start.round}".encode())
+        return report
+
+    def once(self, key: str, data: bytes) -> None:
+        assert self.store.objects.setdefault(key, data) == data, f"{key} has other bytes now"
+
+    # -- what parties do ----------------------------------------------------------------------
+
+    def plan(self, *, lost: bool = False) -> None:
+        made = plan(self.federation, list(self.coordinator.jobs.values()), self.now)
+        self.coordinator.act(made, lost=lost)
+        if not lost:
+            self.federation = self.federation.model_copy(update={"status": made.status})
+
+    def follow(self, name: str, *, lost: bool = False) -> None:
+        silo, party = self.silos[name], self.parties[name]
+        made = follow(silo, list(party.jobs.values()), self.now)
+        party.act(made, lost=lost)
+        if not lost:
+            self.silos[name] = silo.model_copy(update={"status": made.status})
+
+    @property
+    def all(self) -> list[Party]:
+        return [self.coordinator, *self.parties.values()]
+
+    def calm(self) -> None:
+        """Everybody works without a fault, until nothing is left to do."""
+        for _ in range(400):
+            self.plan()
+            for name in SILOS:
+                self.follow(name)
+            for party in self.all:
+                for name in party.active():
+                    party.run(name, fault="")
+            self.now += timedelta(seconds=5)
+            if self.is_over():
+                return
+        raise AssertionError(f"it never ends: {self.federation.status.conditions}")
+
+    def is_over(self) -> bool:
+        resting = [s.status.current and s.status.current.state for s in self.silos.values()]
+        return self.federation.status.phase in ("Succeeded", "Failed") and all(
+            state == "Resting" for state in resting
+        )
+
+    # -- what must hold -----------------------------------------------------------------------
+
+    def check(self) -> None:
+        status = self.federation.status
+        assert status.phase == "Succeeded", status.conditions
+        numbers = [entry.round for entry in status.history]
+        assert numbers == sorted(set(numbers)), "a round number was used twice"
+        for name in SILOS:
+            self.check_log(name, ORDERS, KEYS["coordinator"].public)
+            self.check_log(name, ANSWERS, KEYS[name].public)
+        for party in self.all:
+            assert len(set(party.made)) == len(party.made) or any(party.made)
+
+    def check_log(self, name: str, log, key: str) -> None:
+        box = Mailbox(
+            store=self.store,
+            prefix="run",
+            log=log,
+            run=self.run,
+            environment=name,
+            trusted=(key,),
+        )
+        reading = box.read(Cursor(), most=1000)
+        written = [k for k in self.store.objects if k.startswith(log.key("run", name, 0)[:-11])]
+        assert len(reading.entries) == len(written) and not reading.faults
+
+
+def test_undisturbed_both_kinds_of_silos_take_part_in_every_round() -> None:
+    world = World()
+    world.calm()
+    world.check()
+    done = [e for e in world.federation.status.history if e.outcome == "aggregated"]
+    assert [e.updates for e in done] == ["3/3"] * ROUNDS
+    for silo in world.silos.values():
+        assert [r.outcome for r in silo.status.rounds] == ["answered"] * (ROUNDS + 1)
+
+
+def disturbed(seed: int) -> World:
+    """A schedule of passes, Jobs, losses and waits at random; then everybody is calm."""
+    chance, world = random.Random(seed), World()
+    for _ in range(chance.randint(5, 120)):
+        who = chance.choice(["coordinator", *SILOS])
+        what = chance.random()
+        party = world.coordinator if who == "coordinator" else world.parties[who]
+        if what < 0.5:
+            lost = chance.random() < 0.2
+            world.plan(lost=lost) if who == "coordinator" else world.follow(who, lost=lost)
+        elif what < 0.9 and party.active():
+            fault = chance.choice(["", "", "", "", "dies", "loses"])
+            party.run(chance.choice(party.active()), fault=fault)
+        else:
+            world.now += timedelta(seconds=chance.choice([0.5, 2, 10, 60]))
+    world.calm()
+    return world
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_whatever_is_lost_every_round_ends_and_everybody_rests(part: int) -> None:
+    for seed in range(part * 25, part * 25 + 25):
+        world = disturbed(seed)
+        world.check()
+        assert world.federation.status.completed == ROUNDS
+
+
+@pytest.mark.full
+def test_whatever_is_lost_in_thousands_of_schedules() -> None:
+    for seed in range(1000, 6000):
+        disturbed(seed).check()
