@@ -44,6 +44,7 @@ OTHER = {
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
     "spec.aggregation.maxNormRatio": 2.0,
+    "spec.aggregation.maxWeightRatio": 2.0,
     "spec.model.sha256": "a" * 64,
     "spec.environments[].experienceStorage.s3.endpoint": "http://elsewhere",
 }
