@@ -52,6 +52,7 @@ Reason = Literal[
     "Finished",
     # Degraded
     "AllHealthy",
+    "ConsentMissing",
     "EnvironmentFailed",
     "NothingToLearn",
     "RolledBack",
