@@ -71,9 +71,9 @@ def delay(
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled.get("status") == "False":
         return _scheduler_delay(scheduled, cluster_autoscaler)
-    told = list(events)
-    waits = event_delay(told) or Delay(spare or "its Pod is being prepared")
-    return _without_consent(pod, told) or waits
+    all_events = list(events)
+    waits = event_delay(all_events) or Delay(spare or "its Pod is being prepared")
+    return _without_consent(pod, all_events) or waits
 
 
 def condition(thing: Data, *types: str) -> Data | None:
@@ -118,7 +118,7 @@ def _without_consent(pod: Data, events: Iterable[Data]) -> Delay | None:
     The kubelet looks for it again by itself, after two minutes at most, and says other things too.
     """
     words = [str(e.get("message") or "") for e in events if e.get("type") == "Warning"]
-    missed = next((found for each in words if (found := _NO_CONSENT.search(each))), None)
+    missed = next(filter(None, map(_NO_CONSENT.search, words)), None)
     if missed is None:
         return None
     metadata, volumes = pod.get("metadata") or {}, (pod.get("spec") or {}).get("volumes") or ()
