@@ -341,10 +341,11 @@ def _adapter(made: GlobalManifest) -> str:
     return made.files[keys.ADAPTER].sha256 if keys.ADAPTER in made.files else ""
 
 
-def _start(entry: AuditEntry) -> object:
-    """Round whose adapter an entry's round went on from."""
+def _start(entry: AuditEntry) -> int | None:
+    """Round whose adapter an entry's round went on from, as far as it names one."""
     start = entry.inputs.get("start")
-    return start.get("round") if isinstance(start, dict) else None
+    round_ = start.get("round") if isinstance(start, dict) else None
+    return round_ if isinstance(round_, int) else None
 
 
 def _is_whole(entry: AuditEntry) -> bool:

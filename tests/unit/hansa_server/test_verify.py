@@ -353,6 +353,13 @@ def test_an_adapter_without_an_entry_that_a_later_round_went_on_from_differs(tmp
     ]
 
 
+@pytest.mark.parametrize("start", [[], {"round": []}, {"round": {}}, None, "1"])
+def test_an_entry_that_names_no_start_ends_no_audit(start, tmp_path):
+    store = make_run(2)
+    rewrite(store, 2, inputs={"start": start}, fingerprint=manifest.fingerprint({"start": start}))
+    assert check(store, tmp_path)[2].verdict == "differs"
+
+
 def start_of(store: MemoryStore, round_: int) -> StartAdapter:
     """The adapter of a round, to go on from."""
     raw = store.objects[f"{keys.global_folder(PREFIX, round_)}{keys.MANIFEST}"]
