@@ -26,8 +26,9 @@ Strategy = Literal[
     "norm-balanced",
     "none",
 ]
-DEFAULT_NORM_RATIO = 10.0
-"""How much further than the median an update may move, where the spec says nothing."""
+DEFAULT_RATIOS = {"maxNormRatio": 10.0, "maxWeightRatio": 3.0}
+"""How much further than the median an update may move, and how much more it may count, where the
+spec says nothing."""
 Half = Literal["both", "A", "B"]
 """Which of LoRA's two matrices a round trains."""
 
@@ -52,6 +53,9 @@ class Aggregation(Model):
     longer the less the round's updates have in common (FedExP)."""
     weight_by: Literal["examples", "successes"] = "examples"
     """For `weighted-mean`: trajectories trained on, or successful episodes of the round."""
+    max_weight_ratio: Annotated[float, Field(ge=1)] = DEFAULT_RATIOS["maxWeightRatio"]
+    """For `weighted-mean`: how many times the median one member counts at most (of two members, the
+    lower), since numbers are its own word; 1e9 is no bound."""
     max_rank: Annotated[int, Field(ge=1, le=4096)] = 64
     """For `flora`, `fedex`, `regmean`: rank of the frozen part; beyond it, it is recompressed."""
     moments_rank: Annotated[int, Field(ge=1, le=4096)] = 64
@@ -70,7 +74,7 @@ class Aggregation(Model):
     """For `krum` and `multi-krum`: hostile members to withstand; needs 2 x faulty + 3 of them."""
     max_update_norm: Annotated[float, Field(gt=0)] | None = None
     """Refuses updates that moved further than this from the start adapter; absent: no bound."""
-    max_norm_ratio: Annotated[float, Field(ge=1)] = DEFAULT_NORM_RATIO
+    max_norm_ratio: Annotated[float, Field(ge=1)] = DEFAULT_RATIOS["maxNormRatio"]
     """Refuses updates that moved further than this times the median of the round's updates, from
     three of them on; 1e9 is no bound."""
     diagnostics: bool = True

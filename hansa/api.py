@@ -57,6 +57,7 @@ Reason = Literal[
     "Finished",
     # Degraded
     "AllHealthy",
+    "ConsentMissing",
     "EnvironmentFailed",
     "NothingToLearn",
     "RolledBack",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from hansa.aggregation import DEFAULT_NORM_RATIO
+from hansa.aggregation import DEFAULT_RATIOS
 from hansa.errors import PermanentError
 from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
@@ -118,8 +118,9 @@ class Assignment(Model):
         if self.role == "aggregator":
             if factor != 1.0:
                 inputs["stepFactor"] = factor
-            if settings["aggregation"]["maxNormRatio"] == DEFAULT_NORM_RATIO:
-                del settings["aggregation"]["maxNormRatio"]  # as before there was a default
+            for name, default in DEFAULT_RATIOS.items():  # as before there was one
+                if settings["aggregation"][name] == default:
+                    del settings["aggregation"][name]
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own

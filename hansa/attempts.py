@@ -4,6 +4,7 @@ A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 """
 
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from hansa import remote
 from hansa.api import ANSWERED, CONCLUDED
@@ -35,13 +36,22 @@ def step_all(
         if job and job.started_at:
             first = deadline.earliest(current.started_at, job.started_at)
             current = current.model_copy(update={"started_at": first})
-        environment = _step(draft, current, environment, job)
+        environment = with_block(_step(draft, current, environment, job), job)
         if job and job.report and environment.state in ANSWERED:
             status = _record(status, environment, job)
         if environment.remote and environment.state == "Failed":
             status = remote.note_absence(draft, status, environment)
         stepped.append(environment)
     return status, current.model_copy(update={"environments": stepped})
+
+
+_OF = TypeVar("_OF", bound=Attempts)
+
+
+def with_block(of: _OF, job: ObservedJob | None) -> _OF:
+    """The party with what only a person can change about its Job that waits to start."""
+    waits = job and job.state == "starting" and job.reason == "ConsentMissing"
+    return of.model_copy(update={"blocked": job.message if job and waits else ""})
 
 
 def _record(

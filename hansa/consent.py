@@ -47,11 +47,12 @@ def line(namespace: str, secret: str, keys: Iterable[str]) -> str:
 def lines(federations: Iterable[Federation]) -> list[str]:
     """A line for each Secret that manifests name, with the keys of all their parties.
 
-    A manifest without a namespace is applied to that of the caller, and so is its line.
+    A manifest that names no namespace is applied to that of the caller, and so is its line.
     """
     wanted: dict[tuple[str, str], list[str]] = {}
     for each in federations:
-        namespace = "" if each.metadata.namespace == "default" else each.metadata.namespace
+        is_named = "namespace" in each.metadata.model_fields_set
+        namespace = each.metadata.namespace if is_named else ""
         for party in ("", *(environment.name for environment in each.spec.environments)):
             for secret in secrets(each.spec, party):
                 keys = wanted.setdefault((namespace, secret), [])

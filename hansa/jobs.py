@@ -13,7 +13,7 @@ from hansa.status import FederationStatus
 
 JobState = Literal["queued", "starting", "running", "succeeded", "failed"]
 """`queued`: suspended by a queue, no clock runs. `starting`: its Pod waits for a node or image."""
-FailureReason = Literal["", "Disrupted", "CannotStart", "DeadlineExceeded"]
+FailureReason = Literal["", "Disrupted", "CannotStart", "ConsentMissing", "DeadlineExceeded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ObservedJob:
     exit_code: int | None = None
     """Exit code of its container, once it failed."""
     reason: FailureReason = ""
-    """Why it failed, where no exit code tells."""
+    """Why it failed, where no exit code tells, or cannot start yet."""
     message: str = ""
     """A sentence from the executor, for people."""
     report: AnyReport | None = None

@@ -225,11 +225,14 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
         update = attempts.next_attempt(draft, current.aggregator, counted=False)
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
     elif job is None or job.is_active:
+        waiting = attempts.with_block(current.aggregator, job)
         if deadline.is_over(end, draft.now):
-            why = f"round {current.round}: the aggregator did not finish in time"
+            what = f"the aggregator did not finish in time: {waiting.blocked}".removesuffix(": ")
+            why = f"round {current.round}: {what}"
             return _fail(draft, status, current, "AggregationFailed", why)
         draft.wake(end)
-        return status
+        waits = current.model_copy(update={"aggregator": waiting})
+        return status.model_copy(update={"current": waits})
     elif job.state == "succeeded":
         report = job.report
         if isinstance(report, AggregatorReport) and report.speaks_of(

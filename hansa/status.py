@@ -98,6 +98,8 @@ class Attempts(Model):
     """Failed attempts that count against participation.retries."""
     not_before: Time | None = None
     """When the present attempt may start."""
+    blocked: str = ""
+    """What a person has to do before it can start; it waits for that, and then goes on."""
 
 
 class RoundEnvironment(Attempts):

@@ -363,7 +363,21 @@ def _progress(
     return "Running", "True", "RoundOpen", f"round {current.round} waits for " + ", ".join(waiting)
 
 
+def _blocked(current: CurrentRound | None) -> list[str]:
+    """Whom a person keeps from starting, and by what."""
+    if current is None:
+        return []
+    parties = [(e.name, e.blocked) for e in current.environments]
+    return [
+        f"{who}: {why}"
+        for who, why in (*parties, ("aggregator", current.aggregator.blocked))
+        if why
+    ]
+
+
 def _degraded(status: FederationStatus) -> tuple[Reason, str]:
+    if blocked := _blocked(status.current):
+        return "ConsentMissing", f"{'; '.join(blocked)}; it goes on by itself then"
     failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
     if failing:
         return "EnvironmentFailed", "; ".join(failing)

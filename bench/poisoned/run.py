@@ -90,7 +90,8 @@ def manifest(
     spec["training"] |= {"maxSteps": 16 // silos}
     spec["evaluation"] |= {"tasks": tasks // silos, "everyRounds": 1000}
     aggregation = {"serverStep": 3.0, "diagnostics": False, **defences(clients)[defence]}
-    spec["aggregation"] |= aggregation | ({"maxNormRatio": NO_BOUND} if before else {})
+    unbounded = {"maxNormRatio": NO_BOUND, "maxWeightRatio": NO_BOUND}
+    spec["aggregation"] |= aggregation | (unbounded if before else {})
     spec["participation"] |= {"minimumUpdates": clients - len(SIZES[clients]), "retries": 1}
     spec["environments"] = environments(clients)
     return document

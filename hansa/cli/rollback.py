@@ -8,13 +8,16 @@ import typer
 
 from hansa.api import ANNOTATION_ROLLBACK
 from hansa.cli import target
+from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, readable
 from hansa.cli.common import say
 from hansa.cli.run import CredentialsFile, Parallel
-from hansa.errors import InputError
+from hansa.errors import InputError, Unreachable
 from hansa.exits import Exit
 
 if TYPE_CHECKING:
-    from hansa.status import FederationStatus
+    from hansa.cluster.federations import Federations
+    from hansa.status import Federation, FederationStatus, HistoryEntry
+    from hansa.store.base import ObjectStore
 
 Round = Annotated[
     int,
@@ -35,6 +38,7 @@ def rollback(
     out: target.OptionalFolder = None,
     parallel: Parallel = None,
     credentials: CredentialsFile = None,
+    endpoint: Endpoint = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
@@ -43,15 +47,18 @@ def rollback(
 
     They stay in the history, as `undone`, and in the store; what was explored in them stays
     experience. A federation on the cluster is asked to; a run on this machine (--out) goes on at
-    once, with the settings that it has. --parallel and --credentials are those of `hansa run`.
+    once, with the settings that it has. --parallel and --credentials are those of `hansa run`; for
+    a federation on the cluster, --credentials lets the store be asked first whether it has it.
     """
     target.one_of(name, out)
     if out:
+        if endpoint:
+            raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
         return _roll_back_run(out, to, parallel, credentials)
-    for option, value in (("--parallel", parallel), ("--credentials", credentials)):
-        if value:
-            raise InputError(f"{option}: got it without --out; it is for a run on this machine")
-    _roll_back_federation(name or "", to, namespace, context, kubeconfig)
+    if parallel:
+        raise InputError("--parallel: got it without --out; it is for a run on this machine")
+    federations = target.open_federations(namespace, context, kubeconfig)
+    _roll_back_federation(federations, name or "", to, credentials, endpoint)
     return int(Exit.DONE)
 
 
@@ -59,6 +66,7 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
     from hansa.cli.run import carry_out
     from hansa.local.credentials import read_credentials
     from hansa.local.loop import Options
+    from hansa.local.results import open_store, with_storage
     from hansa.local.rundir import RunDir
     from hansa.policy import rollback as policy
 
@@ -73,6 +81,8 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
     if lost is None and federation.status.phase == "Succeeded":
         print(f"run {out} unchanged (it ends with round {to} already)")
         return int(Exit.DONE)
+    with open_store(federation, folder, credentials) as store:
+        _check_there(with_storage(federation, folder), store, to)
     options = Options(
         embedded=folder.store.exists(),
         parallel=parallel,
@@ -88,12 +98,11 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
 
 
 def _roll_back_federation(
-    name: str, to: int, namespace: str | None, context: str | None, kubeconfig: str | None
+    federations: "Federations", name: str, to: int, credentials: Path | None, endpoint: str | None
 ) -> None:
     from hansa.cluster.state import condition, status
     from hansa.policy import rollback as policy
 
-    federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
     accepted = condition(federation, "Accepted")
     if accepted.get("status") == "False":
@@ -101,10 +110,19 @@ def _roll_back_federation(
             f"federation {name}: a rollback cannot fix it: {accepted.get('message')}",
             hint="set the named fields back with `hansa apply -f FILE`",
         )
-    lost = _lost(_parsed(name, status(federation)), to)
+    parsed = _parsed(name, status(federation))
+    lost = _lost(parsed, to)
     if lost is None:
         print(f"federation/{name} unchanged (it goes on from round {to} already)")
         return
+    if credentials or endpoint:
+        placed = at_endpoint(readable(federation), endpoint)
+        _ask_store(placed.model_copy(update={"status": parsed}), to, credentials)
+    elif to:
+        say(
+            f"note: the store was not asked whether it still has round {to}, which the operator "
+            "cannot see; --credentials FILE asks it before anything is changed"
+        )
     value = policy.request(to, target.now().isoformat())
     federations.change(name, {"metadata": {"annotations": {ANNOTATION_ROLLBACK: value}}})
     print(f"federation/{name} goes back to round {to}{lost}")
@@ -123,6 +141,62 @@ def _parsed(name: str, status: dict[str, Any]) -> "FederationStatus":
             f"federation {name}: its status is of another version of Hansa",
             hint="use the `hansa` of the operator's version",
         ) from None
+
+
+def _ask_store(federation: "Federation", to: int, credentials: Path | None) -> None:
+    """Look for the adapter in a cluster's store, as this machine reaches it."""
+    from hansa.local.credentials import of_reader, read_credentials
+    from hansa.local.loop import own_store
+
+    storage = federation.spec.storage
+    if storage is None:
+        raise InputError("spec.storage: got nothing, expected storage.s3")
+    check_name(storage.s3)
+    variables = of_reader(read_credentials(credentials)) if credentials else None
+    try:
+        _check_there(federation, own_store(federation.spec, variables), to)
+    except Unreachable as error:
+        raise Unreachable(error.message, hint=forward_hint(storage.s3)) from error
+
+
+def _check_there(federation: "Federation", store: "ObjectStore", to: int) -> None:
+    """Refuse a round whose adapter somebody, or a lifecycle rule, has removed from the store."""
+    from hansa.policy import rollback as policy
+
+    entry = policy.find(federation.status.history, str(to))
+    storage = federation.spec.storage
+    if not to or entry is None or storage is None:
+        return
+    why = _missing(store, storage.s3.prefix, entry)
+    if why:
+        raise InputError(
+            f"--to: got {to}, whose adapter the store no longer has ({why}), "
+            "expected a round that it still has"
+        )
+
+
+def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
+    """What of a round's adapter is not there as it was; empty: all of it is."""
+    from hansa import keys
+    from hansa.errors import Garbled, NotFound
+    from hansa.manifest import GlobalManifest
+    from hansa.store import documents
+
+    folder = keys.global_folder(prefix, entry.round)
+    key = folder + keys.MANIFEST
+    try:
+        files = documents.read(GlobalManifest, store, key).files
+        for name in sorted(files):
+            key = folder + name
+            store.size(key)
+    except NotFound:
+        return f"{key} is gone"
+    except Garbled as error:
+        return error.message
+    tensors = files.get(keys.ADAPTER)
+    if tensors is None or tensors.sha256 != entry.adapter:
+        return f"what is in {folder} is not the one that round {entry.round} made"
+    return ""
 
 
 def _lost(status: "FederationStatus", to: int) -> str | None:

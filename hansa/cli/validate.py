@@ -100,6 +100,7 @@ def notes(federation: "Federation") -> list[str]:
         *_unknown_experts(federation),
         *_storage_notes(federation),
         *_digest_notes(federation),
+        *_step_notes(federation),
         *encrypted.warnings(federation.spec),
     ]
 
@@ -116,6 +117,21 @@ def _unknown_experts(federation: "Federation") -> list[str]:
         f"to show {count(each.count, 'demonstration')}"
         for each in wanted(federation.spec)
         if each.world not in known
+    ]
+
+
+def _step_notes(federation: "Federation") -> list[str]:
+    """A step that no mean of updates can need."""
+    from hansa.words import count
+
+    spec = federation.spec
+    step, members = spec.aggregation.server_step, len(spec.environments)
+    if step == "auto" or step <= members or spec.aggregation.strategy == "none":
+        return []
+    return [
+        f"spec.aggregation.serverStep: {step:g} is more than the sum of what "
+        f"{count(members, 'environment')} {'change' if members > 1 else 'changes'}, which ruins "
+        "most agents; auto finds a step that fits, and spec.guard goes back where one did not"
     ]
 
 

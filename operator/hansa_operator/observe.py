@@ -193,7 +193,9 @@ def _delayed(delay_: Delay, created: datetime) -> _Observation:
         return _Observation(
             state="failed", created_at=created, reason="CannotStart", message=clip(delay_.why)
         )
-    return _Observation(state="starting", created_at=created, message=clip(delay_.why))
+    return _Observation(
+        state="starting", created_at=created, reason=delay_.reason, message=clip(delay_.why)
+    )
 
 
 # -- failures -------------------------------------------------------------------------------------

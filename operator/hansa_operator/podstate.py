@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hansa import consent
+from hansa.jobs import FailureReason
 from hansa.visible import visible
 
 Data = Mapping[str, Any]
@@ -22,7 +23,9 @@ class Delay(NamedTuple):
     why: str
     """A sentence."""
     forever: bool = False
-    """Whether only a person can change it."""
+    """Whether nothing but another Job can change it."""
+    reason: FailureReason = ""
+    """What a plan has to know about it."""
 
 
 IMAGE_REASONS = frozenset(
@@ -68,8 +71,9 @@ def delay(
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled.get("status") == "False":
         return _scheduler_delay(scheduled, cluster_autoscaler)
-    waits = event_delay(events) or Delay(spare or "its Pod is being prepared")
-    return _without_consent(pod, waits) or waits
+    all_events = list(events)
+    waits = event_delay(all_events) or Delay(spare or "its Pod is being prepared")
+    return _without_consent(pod, all_events) or waits
 
 
 def condition(thing: Data, *types: str) -> Data | None:
@@ -108,9 +112,13 @@ def event_delay(events: Iterable[Data]) -> Delay | None:
     return Delay(f"{newest.get('reason', 'Warning')}: {words}", bool(_NEVER.search(words)))
 
 
-def _without_consent(pod: Data, waits: Delay) -> Delay | None:
-    """Where the kubelet misses a Secret's consent: what its owner types to give it."""
-    missed = _NO_CONSENT.search(waits.why)
+def _without_consent(pod: Data, events: Iterable[Data]) -> Delay | None:
+    """Where the kubelet misses a Secret's consent: what its owner types to give it.
+
+    The kubelet looks for it again by itself, after two minutes at most, and says other things too.
+    """
+    words = [str(e.get("message") or "") for e in events if e.get("type") == "Warning"]
+    missed = next(filter(None, map(_NO_CONSENT.search, words)), None)
     if missed is None:
         return None
     metadata, volumes = pod.get("metadata") or {}, (pod.get("spec") or {}).get("volumes") or ()
@@ -126,7 +134,7 @@ def _without_consent(pod: Data, waits: Delay) -> Delay | None:
     ]
     named = " or ".join(sources)
     why = f"Secret {named} does not consent to this use; its owner consents by: {' ; '.join(lines)}"
-    return Delay(why, forever=True)
+    return Delay(why, reason="ConsentMissing")
 
 
 def _waiting(pod: Data) -> Iterator[tuple[str, Data]]:

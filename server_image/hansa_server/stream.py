@@ -37,8 +37,6 @@ PARALLEL = parallel(usable_cores())
 
 UNKNOWN_HEAD = 2 * 2**20
 """Bytes of a header at most while nobody knows the shapes: room for some 20,000 tensors."""
-MOST_WEIGHT = 10.0
-"""What one member counts at most, as a multiple of the median: the counts are its own word."""
 FEWEST_COMPARED = 3
 """Members from which on one may be too far from the median: of two, neither is the odd one."""
 
@@ -190,7 +188,19 @@ class Members:
 
     def updates(self) -> list[Update]:
         """What is merged, sorted by environment."""
-        weights = _weights(self._assignment.settings.aggregation, self.offers.values())
+        settings = self._assignment.settings.aggregation
+        weights = _weights(settings, self.offers.values())
+        for (name, offer), weight in zip(self.offers.items(), weights, strict=True):
+            claimed = _claim(settings, offer)
+            if settings.strategy == "weighted-mean" and weight < claimed:
+                self._log.warning(
+                    "weight_capped",
+                    environment=name,
+                    claimed=int(claimed),
+                    counted=round(weight),
+                    message="it says that it has far more than the others, and counts less; where "
+                    "you trust that, raise aggregation.maxWeightRatio",
+                )
         return [
             Update(
                 environment=name,
@@ -323,19 +333,21 @@ class Members:
         return keys.update_folder(prefix, environment, self._assignment.round)
 
 
+def _claim(settings: Aggregation, offer: Offer) -> float:
+    """What a member says that it has of what members are weighed by."""
+    counts = offer.manifest.counts
+    return float(counts.kept if settings.weight_by == "examples" else counts.succeeded)
+
+
 def _weights(settings: Aggregation, offers: Iterable[Offer]) -> list[float]:
     """What each member counts; when none has anything to weigh, all count alike.
 
-    Counts are what members say of themselves: one counts at most ten times the median of those
-    that have any (of two, the lower), so that no claim takes the whole mean.
+    Counts are what members say of themselves: one counts at most maxWeightRatio times the median
+    of those that have any (of two, the lower), so that no claim takes the whole mean.
     """
-    counts = [offer.manifest.counts for offer in offers]
-    if settings.strategy != "weighted-mean":
-        return [1.0] * len(counts)
-    by = settings.weight_by
-    weights = [float(c.kept if by == "examples" else c.succeeded) for c in counts]
-    known = [weight for weight in weights if weight]
-    if not known:
-        return [1.0] * len(counts)
-    most = MOST_WEIGHT * statistics.median_low(known)
-    return [min(weight, most) for weight in weights]
+    claims = [_claim(settings, offer) for offer in offers]
+    known = [claim for claim in claims if claim]
+    if settings.strategy != "weighted-mean" or not known:
+        return [1.0] * len(claims)
+    most = settings.max_weight_ratio * statistics.median_low(known)
+    return [min(claim, most) for claim in claims]

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from hansa import keys, manifest
 from hansa.audit import AuditEntry, CannotBe, Differs, find_rounds
 from hansa.errors import Corrupt, Denied, NotFound
-from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, UpdateManifest
+from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, Refusal, UpdateManifest
 from hansa.spec import S3, Model
 from hansa.store.documents import MOST_BYTES, parse
 from hansa.tensorfile import short
@@ -33,8 +33,8 @@ class Findings:
     """The round."""
     merged: list[str] = field(default_factory=list)
     """Environments whose updates were merged."""
-    refused: list[str] = field(default_factory=list)
-    """Updates that were not, with the reason."""
+    refused: list[Refusal] = field(default_factory=list)
+    """Updates that were not; names and reasons are fit for a terminal."""
     failed: bool = False
     """Whether too few updates passed the gate, so that nothing was merged."""
     wrong: list[str] = field(default_factory=list)
@@ -163,7 +163,9 @@ class Check:
     def _check_round(self, entry: AuditEntry, again: Again | None) -> None:
         findings = self._of(entry.round)
         findings.failed = entry.result is None
-        findings.refused = [f"{short(r.environment)} ({short(r.reason)})" for r in entry.refused]
+        findings.refused = [
+            Refusal(environment=short(r.environment), reason=short(r.reason)) for r in entry.refused
+        ]
         with self._noting(findings):
             self._check_owner(entry)
         made = self._check_result(entry, findings)
@@ -242,16 +244,24 @@ class Check:
         return {k: r for k, r in rounds.items() if r is not None and k.endswith(keys.MANIFEST)}
 
     def _check_rounds_without_entry(self) -> None:
-        """Those before the first entry may be older than the log, the last one may be open."""
+        """Those before the first entry may be older than the log, the last one may be open.
+
+        One between was not logged if its aggregator was ended before it could: by a rollback, say.
+        Nothing may have come of it then.
+        """
         first, last = min(self.log, default=0), max(self.log, default=0)
+        starts = {_start(link.entry) for link in self.log.values() if link.entry}
         for key, round_ in self._committed.items():
             if round_ in self.log:
                 continue
             findings = self._of(round_)
-            if first < round_ < last:
-                findings.wrong.append(f"{key}: no entry of the audit log names it")
+            why = f"{key}: no entry of the audit log names it"
+            if first < round_ < last and round_ in starts:
+                findings.wrong.append(why)
+            elif first < round_ < last and not findings.wrong:
+                findings.unknown.append(f"{why}, and no later round went on from it")
             elif not findings.wrong:
-                findings.unknown.append(f"{key}: no entry of the audit log names it")
+                findings.unknown.append(why)
 
     def _check_other_witnesses(self, only: int | None) -> None:
         """Updates that no entry names saw the log, too: late ones, and those of an open round.
@@ -329,6 +339,13 @@ class Check:
 def _adapter(made: GlobalManifest) -> str:
     """Digest of the adapter that a manifest names."""
     return made.files[keys.ADAPTER].sha256 if keys.ADAPTER in made.files else ""
+
+
+def _start(entry: AuditEntry) -> int | None:
+    """Round whose adapter an entry's round went on from, as far as it names one."""
+    start = entry.inputs.get("start")
+    round_ = start.get("round") if isinstance(start, dict) else None
+    return round_ if isinstance(round_, int) else None
 
 
 def _is_whole(entry: AuditEntry) -> bool:

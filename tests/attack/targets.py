@@ -222,7 +222,8 @@ def read_entry(data: bytes) -> str:
     findings = Check(ReadOnce(store, Path(_FOLDER.name)), storage).run()
     second = next(each for each in findings if each.round == 2)
     for each in findings:
-        assert all(text.isprintable() for text in (*each.wrong, *each.unknown, *each.refused))
+        refused = [text for r in each.refused for text in (r.environment, r.reason)]
+        assert all(text.isprintable() for text in (*each.wrong, *each.unknown, *refused))
     try:
         assignment_of(documents.parse(AuditEntry, key, data), storage)
     except (Corrupt, CannotBe):

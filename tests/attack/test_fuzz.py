@@ -15,6 +15,7 @@ from tests.attack.foreign import written
 from tests.attack.targets import TARGETS, Target
 
 MOST_SECONDS = 1.0
+TRIES = 3
 MOST_MEMORY = 64 * 2**20
 EVERY = pytest.mark.parametrize("name", TARGETS)
 fuzz = settings(
@@ -28,11 +29,16 @@ def sound(target: Target) -> bytes:
 
 
 def read_in_time(target: Target, data: bytes) -> str:
-    """Within a second of the processor's time, whatever else this machine does."""
-    began = time.thread_time()
-    answer = target.read(data)
-    assert time.thread_time() - began < MOST_SECONDS
-    return answer
+    """Within a second of the processor's time, whatever else this machine does.
+
+    Time that another machine took from this one counts as ours; what is slow is so again.
+    """
+    for _ in range(TRIES):
+        began = time.thread_time()
+        answer = target.read(data)
+        if time.thread_time() - began < MOST_SECONDS:
+            return answer
+    raise AssertionError(f"took more than {MOST_SECONDS} s each of {TRIES} times")
 
 
 @EVERY
@@ -60,7 +66,10 @@ def test_no_bytes_end_their_reader(name: str, data: st.DataObject) -> None:
 @settings(fuzz, max_examples=20_000)
 @given(data=st.data())
 def test_of_20000_files_none_ends_its_reader(name: str, data: st.DataObject) -> None:
-    try_bytes(name, data)
+    """Nor takes much memory, each of them by itself."""
+    target = TARGETS[name]
+    hostile = data.draw(target.hostile)
+    assert memory_of(lambda: read_in_time(target, hostile)) < MOST_MEMORY
 
 
 PIECES = ["0", "[]", "{}", '{"a":0}', '"%x":0', '"%x":[]', '"%x":[0,1]', '"%x":{"a":0}', "[" * 100]

@@ -83,12 +83,18 @@ def hansa(devkube: Cluster) -> Hansa:
 
 
 @pytest.fixture(scope="session")
-def local_adapter(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What `hansa run --embedded-store` makes of the same federation on this machine."""
+def local_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`hansa run --embedded-store` of the same federation on this machine."""
     folder = tmp_path_factory.mktemp("local")
     with small.Run(small.write_manifest(folder), folder / "run", "--embedded-store") as run:
         run.finish()
-    return small.adapter(folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def local_adapter(local_run: Path) -> dict[str, bytes]:
+    """What that makes."""
+    return small.adapter(local_run)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Jobs that cannot start fail at once and say why; Jobs that only have to wait, wait."""
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,11 +59,6 @@ NEVER: dict[str, tuple[dict[str, Any], str]] = {
         {"environments": [{**MAZE, "credentialsSecret": MISSING_KEYS}]},
         'secret "no-such-keys" not found',
     ),
-    "consent": (
-        {"environments": [{**MAZE, "credentialsSecret": {"name": "silent"}}]},
-        "its owner consents by: kubectl -n hansa-waits patch secret silent --type=merge -p "
-        """'{"stringData":{"hansa.consent.maze":"yes"}}'""",
-    ),
     "volume-secret": (
         {
             "environments": [
@@ -98,11 +94,6 @@ NEVER: dict[str, tuple[dict[str, Any], str]] = {
 def hopeless(silo: Hansa) -> Hansa:
     """One federation for each thing that is missing; their start timeout is an hour."""
     patient = {"startTimeoutSeconds": 3600, "retries": 3}
-    keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
-    metadata = {"name": "silent", "namespace": NAMESPACE}
-    silo.cluster.apply(
-        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": keys}
-    )
     silo.cluster.apply(
         *(make(name, participation=patient, **fields) for name, (fields, _) in NEVER.items())
     )
@@ -155,6 +146,31 @@ def test_a_pod_waits_for_a_gpu_and_goes_on_when_one_comes(silo: Hansa, many_gpus
     silo.cluster.until(lambda: "nodeName" in silo.pods("patient")[0]["spec"], "gets its GPUs")
     silo.wait("patient", lambda s: s["current"].get("startedAt"), "its round's clock runs")
     silo.delete("patient")
+
+
+def test_a_federation_goes_on_by_itself_once_its_secret_consents(silo: Hansa) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+    metadata = {"name": "silent", "namespace": NAMESPACE}
+    silo.cluster.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": keys}
+    )
+    named = [{**MAZE, "credentialsSecret": {"name": "silent"}}]
+    silo.apply(make("consent", environments=named))
+
+    def degraded() -> dict[str, Any]:
+        return silo.condition("consent", "Degraded")
+
+    silo.cluster.until(lambda: degraded().get("reason") == "ConsentMissing", "asks for consent")
+    line = degraded()["message"].partition("its owner consents by: ")[2].partition("; it goes")[0]
+    assert line == (
+        "kubectl -n hansa-waits patch secret silent --type=merge -p "
+        """'{"stringData":{"hansa.consent.maze":"yes"}}'"""
+    )
+    given = silo.cluster.kubectl(*shlex.split(line)[1:])
+    assert given.returncode == 0, given.stderr
+    status = silo.wait("consent", lambda s: s["current"].get("startedAt"), "goes on by itself")
+    assert status["environments"][0]["attempt"] == 1
+    silo.delete("consent")
 
 
 def test_a_quota_is_waited_for(hansa: Hansa) -> None:

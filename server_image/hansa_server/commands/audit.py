@@ -70,10 +70,10 @@ def audit(
     if round_ is not None and not findings:
         raise InputError(f"--round: got {round_}, which no entry of the audit log is about")
     if output is Format.TABLE:
-        _print_lines(findings, silo)
+        _print_lines(findings, silo, opened.undone)
     else:
         name = opened.federation.metadata.name
-        print_data({"federation": name, "rounds": _data(findings)}, output)
+        print_data({"federation": name, "rounds": _data(findings, opened.undone)}, output)
     return _tell(findings)
 
 
@@ -89,6 +89,8 @@ class Opened:
     """The exchange, as it is read from here."""
     adapters: dict[int, str] = field(default_factory=dict)
     """Digests of adapters by round, as far as the status still has them."""
+    undone: frozenset[int] = frozenset()
+    """Rounds that a person has gone back from, as far as the status still has them."""
     variables: dict[str, str] | None = None
     """Credentials that were given; None: the usual AWS chain's, or the run's own."""
 
@@ -126,32 +128,35 @@ def _retraining(opened: Opened, silo: str) -> Again:
     return again
 
 
-def _print_lines(findings: list[Findings], silo: str) -> None:
+def _print_lines(findings: list[Findings], silo: str, undone: frozenset[int]) -> None:
     for each in findings:
         first, *rest = [*each.wrong, *each.unknown] or [_in_words(each, silo)]
-        print(f"round {each.round}: {each.verdict}: {first}")
+        more = "; a rollback has undone it" if each.round in undone else ""
+        print(f"round {each.round}: {each.verdict}: {first}{more}")
         for more in rest:
             print(f"  {more}")
 
 
 def _in_words(each: Findings, silo: str) -> str:
     if silo:
-        is_member = silo in each.merged or any(r.startswith(f"{silo} (") for r in each.refused)
+        is_member = silo in each.merged or silo in {r.environment for r in each.refused}
         return f"the update of {silo}, trained again" if is_member else f"no update of {silo}"
     what = f"{count(len(each.merged), 'update')} merged"
     if each.failed:
         what = "too few updates passed the gate"
-    return f"{what}, refused: {', '.join(each.refused)}" if each.refused else what
+    refused = ", ".join(f"{r.environment} ({r.reason})" for r in each.refused)
+    return f"{what}, refused: {refused}" if refused else what
 
 
-def _data(findings: list[Findings]) -> list[dict[str, Any]]:
+def _data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, Any]]:
     return [
         {
             "round": each.round,
             "verdict": each.verdict,
             "differs": each.wrong,
             "cannotBe": each.unknown,
-            "refused": each.refused,
+            "refused": [refusal.to_json() for refusal in each.refused],
+            "undone": each.round in undone,
         }
         for each in findings
     ]
@@ -177,13 +182,12 @@ def _open_run(out: Path, credentials: Path | None, silo: str) -> Iterator[Opened
 
     folder = RunDir(out)
     federation = with_storage(folder.load(), folder)
-    adapters = {entry.round: entry.adapter for entry in federation.status.history if entry.adapter}
+    known = _known({"status": federation.status.to_json()})
     if not folder.store.exists():
-        yield replace(_own(federation, _variables(credentials, silo)), adapters=adapters)
+        yield replace(_own(federation, _variables(credentials, silo)), **known)
         return
     with open_store(folder.load(), folder) as store:
-        storage = _storage(federation)
-        yield Opened(federation=federation, storage=storage, store=store, adapters=adapters)
+        yield Opened(federation=federation, storage=_storage(federation), store=store, **known)
 
 
 @contextmanager
@@ -202,15 +206,18 @@ def _open_federation(
     check_name(storage)
     try:
         opened = _own(federation, _variables(credentials, silo))
-        yield replace(opened, adapters=_adapters(document))
+        yield replace(opened, **_known(document))
     except Unreachable as error:
         raise Unreachable(error.message, hint=forward_hint(storage)) from error
 
 
-def _adapters(document: dict[str, Any]) -> dict[int, str]:
+def _known(document: dict[str, Any]) -> dict[str, Any]:
     """What the status says of its rounds; a newer operator may say more than we know."""
     history = (document.get("status") or {}).get("history") or []
-    return {entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")}
+    return {
+        "adapters": {entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")},
+        "undone": frozenset(e["round"] for e in history if e.get("outcome") == "undone"),
+    }
 
 
 def _own(federation: Federation, variables: dict[str, str] | None) -> Opened:

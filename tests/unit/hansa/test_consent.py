@@ -43,6 +43,14 @@ def test_one_line_for_each_secret_gives_all_that_is_needed() -> None:
     assert consent.lines([elsewhere])[0].startswith("kubectl -n silos patch secret all ")
 
 
+def test_a_namespace_that_the_manifest_names_is_named_even_if_it_is_default() -> None:
+    federation = make_federation(storage=STORE, environments=[MAZE])
+    named = federation.model_copy(update={"metadata": Metadata(name="fed", namespace="default")})
+    unnamed = federation.model_copy(update={"metadata": Metadata(name="fed")})
+    assert consent.lines([named])[0].startswith("kubectl -n default patch secret all ")
+    assert consent.lines([unnamed])[0].startswith("kubectl patch secret all ")
+
+
 def test_a_line_can_be_pasted_whatever_the_names_are() -> None:
     line = consent.line("ns", "x'; touch /tmp/owned; '", ["hansa.fed.maze"])
     words = shlex.split(line)

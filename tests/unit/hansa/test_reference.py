@@ -46,6 +46,7 @@ OTHER = {
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
     "spec.aggregation.maxNormRatio": 2.0,
+    "spec.aggregation.maxWeightRatio": 2.0,
     "spec.model.sha256": "a" * 64,
     "spec.exchange.publicKeys": ["ed25519:" + "B" * 43],
     "spec.adapter.shapes": "a" * 64,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hansa.jobs import ObservedJob
 from hansa.plan import plan
 from hansa.reports import encode_report
 from hansa_operator.index import slim_pod
@@ -254,7 +255,14 @@ def test_events_tell_what_no_status_shows(uid: str, reason: str, message: str, s
     assert seen.message.startswith(f"{reason}: {message}") or uid == "another"
 
 
-def test_a_secret_that_does_not_consent_is_named_with_the_line_that_consents() -> None:
+MISSED = (
+    'MountVolume.SetUp failed for volume "hansa-consent" : '
+    "references non-existent secret key: hansa.fed.maze"
+)
+
+
+def without_consent(*events: dict[str, Any]) -> ObservedJob:
+    """What is seen of a Job whose Pod names two Secrets."""
     pod = live_pod(waiting("ContainerCreating"))
     sources = [
         {"secret": {"name": name, "items": [{"key": "hansa.fed.maze", "path": name}]}}
@@ -263,17 +271,26 @@ def test_a_secret_that_does_not_consent_is_named_with_the_line_that_consents() -
     volume = {"name": "hansa-consent", "projected": {"sources": sources}}
     pod["spec"] = {**(pod.get("spec") or {}), "volumes": [volume]}
     pod["metadata"]["namespace"] = "silos"
-    message = (
-        'MountVolume.SetUp failed for volume "hansa-consent" : '
-        "references non-existent secret key: hansa.fed.maze"
-    )
-    seen = see(live_job(), slim_pod(pod), events=[warning(POD_UID, "FailedMount", message)])
+    return see(live_job(), slim_pod(pod), events=list(events))
+
+
+def test_a_secret_that_does_not_consent_is_named_with_the_line_that_consents() -> None:
+    """The kubelet tries again by itself: the Job waits for it."""
+    seen = without_consent(warning(POD_UID, "FailedMount", MISSED))
     patch = """--type=merge -p '{"stringData":{"hansa.fed.maze":"yes"}}'"""
-    assert (seen.state, seen.reason) == ("failed", "CannotStart")
+    assert (seen.state, seen.reason) == ("starting", "ConsentMissing")
     assert seen.message == (
         "Secret db or tls does not consent to this use; its owner consents by: "
         f"kubectl -n silos patch secret db {patch} ; kubectl -n silos patch secret tls {patch}"
     )
+
+
+def test_a_later_word_of_the_kubelet_does_not_hide_a_missing_consent() -> None:
+    """Every two minutes it says in general that it waits for volumes."""
+    general = "Unable to attach or mount volumes: unmounted volumes=[hansa-consent]: timed out"
+    newer = {**warning(POD_UID, "FailedMount", general), "lastTimestamp": "2030-01-01T00:00:00Z"}
+    seen = without_consent(warning(POD_UID, "FailedMount", MISSED), newer)
+    assert (seen.state, seen.reason) == ("starting", "ConsentMissing")
 
 
 def test_a_running_container_is_a_running_job() -> None:

@@ -217,6 +217,9 @@ def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> No
     assert settings_refusals(Settings(server_pod_template=template)) == []
     bad = Settings(client_pod_template={"spec": {"hostNetwork": True}})
     assert settings_refusals(bad)[0].path == "HANSA_CLIENT_POD_TEMPLATE.spec.hostNetwork"
+    unnamed = client(envFrom=[{"configMapRef": {"name": "any"}}])
+    [refusal] = settings_refusals(Settings(client_pod_template={"spec": unnamed}))
+    assert refusal.path == "HANSA_CLIENT_POD_TEMPLATE.spec.containers[0].envFrom[0].prefix"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """`hansa audit`: a line for each round, and an exit code that a script can use."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,9 @@ import pytest
 from hansa import keys
 from hansa.cli.main import main as hansa
 from hansa.errors import Denied
+from hansa.manifest import Refusal
 from hansa_server.commands import audit
+from hansa_server.verify import Findings
 from tests.builders import make_federation
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_server.audited import flipped, forge_merge, make_run
@@ -21,11 +23,14 @@ from tests.unit.hansa_server.rounds import PREFIX, Round
 def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs the command on a store; exit code, lines and talk."""
 
-    def run(store: MemoryStore, *arguments: str) -> tuple[int, list[str], str]:
+    def run(
+        store: MemoryStore, *arguments: str, undone: Iterable[int] = ()
+    ) -> tuple[int, list[str], str]:
         @contextmanager
         def opened(*_: object) -> Iterator[audit.Opened]:
-            storage = Round().assignment().storage
-            yield audit.Opened(federation=make_federation(), store=store, storage=storage)
+            place = {"storage": Round().assignment().storage, "store": store}
+            federation = make_federation("maze", "wordle")
+            yield audit.Opened(federation=federation, undone=frozenset(undone), **place)
 
         monkeypatch.setattr(audit, "_open_run", opened)
         capsys.readouterr()  # what the run's own aggregators said
@@ -85,7 +90,11 @@ def test_one_round_can_be_asked_for(audited):
 def test_a_program_reads_it_as_json(audited):
     _, lines, _ = audited(make_run(1), "-o", "json")
     found = json.loads("\n".join(lines))["rounds"]
-    assert found == [{"round": 1, "verdict": "equal", "differs": [], "cannotBe": [], "refused": []}]
+    none: dict[str, Any] = {"differs": [], "cannotBe": [], "refused": [], "undone": False}
+    assert found == [{"round": 1, "verdict": "equal", **none}]
+    _, lines, _ = audited(make_run(2, refused=True), "-o", "json")
+    refused = json.loads("\n".join(lines))["rounds"][1]["refused"]
+    assert refused == [{"environment": "maze", "reason": "not-finite"}]
 
 
 def test_before_the_first_round_there_is_nothing_to_say(audited):
@@ -153,8 +162,9 @@ def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
 
 def test_what_the_status_says_of_its_rounds_is_compared():
     history = [{"round": 0, "adapter": ""}, {"round": 1, "adapter": "abc", "new": "field"}]
-    assert audit._adapters({"status": {"history": history}}) == {1: "abc"}
-    assert audit._adapters({}) == {}
+    document = {"status": {"history": [*history, {"round": 2, "outcome": "undone"}]}}
+    assert audit._known(document) == {"adapters": {1: "abc"}, "undone": frozenset({2})}
+    assert audit._known({}) == {"adapters": {}, "undone": frozenset()}
 
 
 def test_one_place_is_named(capsys):
@@ -162,3 +172,21 @@ def test_one_place_is_named(capsys):
         hansa(["audit"])
     assert ended.value.code == 2
     assert "expected one of them" in capsys.readouterr().err
+
+
+def test_a_silo_is_found_among_those_refused_by_its_name_and_not_by_a_text(audited, monkeypatch):
+    store = make_run(2, refused=True)
+    monkeypatch.setattr(audit, "_retraining", lambda *_: lambda entry, made: None)
+    _, lines, _ = audited(store, "--silo", "maze")
+    assert lines[1] == "round 2: equal: the update of maze, trained again"
+    stranger = [Refusal(environment="maze (2", reason="norm")]
+    found = Findings(round=1, merged=["babyai"], refused=stranger)
+    assert audit._in_words(found, "maze") == "no update of maze"
+    assert audit._in_words(found, "") == "1 update merged, refused: maze (2 (norm)"
+
+
+def test_rounds_that_a_rollback_has_undone_say_so(audited):
+    _, lines, _ = audited(make_run(2), undone=[2])
+    assert lines[1] == "round 2: equal: 3 updates merged; a rollback has undone it"
+    _, lines, _ = audited(make_run(2), "-o", "json", undone=[2])
+    assert [r["undone"] for r in json.loads("\n".join(lines))["rounds"]] == [False, True]

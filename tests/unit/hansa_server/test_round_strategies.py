@@ -169,23 +169,44 @@ def test_of_two_updates_neither_is_the_measure_of_the_other():
     assert round_.aggregate().refused == []
 
 
-def shares_by_claim(*claims: int) -> list[float]:
+def shares_by_claim(*claims: int, **settings: Any) -> list[float]:
     """What members count who say that they trained on so many episodes."""
     offers = [SimpleNamespace(manifest=SimpleNamespace(counts=Counts(kept=n))) for n in claims]
-    weights = _weights(Aggregation(strategy="weighted-mean"), offers)  # type: ignore[arg-type]
+    chosen = Aggregation(strategy="weighted-mean", **settings)
+    weights = _weights(chosen, offers)  # type: ignore[arg-type]
     return [weight / sum(weights) for weight in weights]
 
 
 @pytest.mark.parametrize("others", [1, 2, 4, 9])
 def test_no_claim_of_one_member_takes_the_mean(others):
     *honest, hostile = shares_by_claim(*[40] * others, 2**53)
-    assert hostile == pytest.approx(10 / (others + 10))
-    assert honest == [pytest.approx(1 / (others + 10))] * others
+    assert hostile == pytest.approx(3 / (others + 3))
+    assert honest == [pytest.approx(1 / (others + 3))] * others
 
 
-@pytest.mark.parametrize("claims", [[40, 50, 7], [3, 30], [0, 5, 0], [400, 40, 41]])
+@pytest.mark.parametrize("claims", [[40, 50, 7], [10, 30], [0, 5, 0], [120, 40, 41]])
 def test_claims_of_usual_sizes_count_as_they_are(claims):
     assert shares_by_claim(*claims) == [claim / sum(claims) for claim in claims]
+
+
+@pytest.mark.parametrize("claims", [[3, 30], [400, 40, 41], [5, 4000, 8]])
+def test_who_trusts_what_members_say_of_their_sizes_can_let_them_count(claims):
+    trusting = {"max_weight_ratio": 1e9}
+    assert shares_by_claim(*claims, **trusting) == [claim / sum(claims) for claim in claims]
+
+
+def test_who_counts_less_than_it_says_is_named_in_the_log(capsys, monkeypatch):
+    """So that an honest silo with far more experience than the others is no riddle."""
+    monkeypatch.setenv("HANSA_LOG", "json")
+    round_ = Round(aggregation={"strategy": "weighted-mean"})
+    for position, name in enumerate(ENVIRONMENTS):
+        counts = {"kept": 4000 if name == "maze" else 40}
+        round_.send(name, round_.trained(position), counts=counts)
+    assert round_.aggregate().refused == []
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "weight_capped" in line]
+    told = json.loads(line)
+    assert (told["environment"], told["claimed"], told["counted"]) == ("maze", 4000, 120)
+    assert "aggregation.maxWeightRatio" in told["message"]
 
 
 def test_who_did_not_move_makes_nobodys_step_too_long():

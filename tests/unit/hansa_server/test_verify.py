@@ -9,7 +9,7 @@ import pytest
 from hansa import keys, manifest
 from hansa.audit import AuditEntry
 from hansa.errors import Denied
-from hansa.manifest import AuditHead, GlobalManifest, Refusal
+from hansa.manifest import AuditHead, GlobalManifest, Refusal, StartAdapter
 from hansa_server import audit
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_server.audited import check, flipped, forge_merge, make_run, rewrite
@@ -49,7 +49,7 @@ def test_a_sound_run_is_equal_round_by_round(aggregation, tmp_path):
     found = check(store, tmp_path)
     assert {r: f.verdict for r, f in found.items()} == dict.fromkeys((1, 2, 3), "equal"), found
     assert [len(f.merged) for f in found.values()] == [3, 2, 3]
-    assert found[2].refused == ["maze (not-finite)"]
+    assert found[2].refused == [Refusal(environment="maze", reason="not-finite")]
 
 
 def test_an_audit_writes_nothing(tmp_path):
@@ -327,3 +327,41 @@ def test_fifty_rounds_take_less_than_ten_seconds(tmp_path):
     assert time.process_time() - began < 10
     assert {f.verdict for f in found.values()} == {"equal"}
     assert len(found) == 50
+
+
+def test_an_adapter_whose_merge_a_rollback_stopped_accuses_nobody(tmp_path):
+    """Its aggregator was ended between the manifest and the entry, and nothing went on from it."""
+    store = make_run(2)
+    del store.objects[keys.audit_entry(PREFIX, 2)]
+    again = full_round(number=3, start=start_of(store, 1), store=store)
+    again.aggregate()
+    found = check(store, tmp_path)
+    assert {r: f.verdict for r, f in found.items()} == {1: "equal", 2: "cannot be", 3: "equal"}
+    assert found[2].unknown == [
+        f"{PREFIX}/global/00002/manifest.json: no entry of the audit log names it, "
+        "and no later round went on from it"
+    ]
+
+
+def test_an_adapter_without_an_entry_that_a_later_round_went_on_from_differs(tmp_path):
+    store = make_run(2)
+    del store.objects[keys.audit_entry(PREFIX, 2)]
+    full_round(number=3, start=start_of(store, 2), store=store).aggregate()
+    found = check(store, tmp_path)
+    assert found[2].wrong == [
+        f"{PREFIX}/global/00002/manifest.json: no entry of the audit log names it"
+    ]
+
+
+@pytest.mark.parametrize("start", [[], {"round": []}, {"round": {}}, None, "1"])
+def test_an_entry_that_names_no_start_ends_no_audit(start, tmp_path):
+    store = make_run(2)
+    rewrite(store, 2, inputs={"start": start}, fingerprint=manifest.fingerprint({"start": start}))
+    assert check(store, tmp_path)[2].verdict == "differs"
+
+
+def start_of(store: MemoryStore, round_: int) -> StartAdapter:
+    """The adapter of a round, to go on from."""
+    raw = store.objects[f"{keys.global_folder(PREFIX, round_)}{keys.MANIFEST}"]
+    made = GlobalManifest.model_validate_json(raw)
+    return StartAdapter(round=round_, sha256=made.files[keys.ADAPTER].sha256)

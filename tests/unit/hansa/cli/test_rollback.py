@@ -6,18 +6,57 @@ from typing import Any
 
 import pytest
 
+from hansa import keys, manifest
 from hansa.api import ANNOTATION_ROLLBACK
 from hansa.cli import main as program
 from hansa.cluster.state import has_failed, has_succeeded
 from hansa.local.rundir import RunDir
+from hansa.manifest import FileEntry
 from hansa.status import Federation
+from tests.builders import with_status
+from tests.memory_store import MemoryStore
 from tests.unit.hansa.test_plan_guard import guarded, play
 from tests.unit.hansa.test_plan_unevaluated import FEW, fail
 
+PREFIX = "fed"
+STORAGE = {"s3": {"endpoint": "http://127.0.0.1:1", "bucket": "hansa", "prefix": PREFIX}}
+ADAPTER = b"tensors"
+
 
 def after(*successes: int, rounds: int = 4) -> Federation:
-    """A federation after some rounds, the next of which is open."""
-    return play(guarded(rounds, guard=None), *successes).federation
+    """A federation after some rounds, the next of which is open; all its adapters are alike."""
+    made = play(guarded(rounds, guard=None, storage=STORAGE), *successes).federation
+    history = [
+        entry.model_copy(update={"adapter": manifest.sha256(ADAPTER)}) if entry.adapter else entry
+        for entry in made.status.history
+    ]
+    status = made.status.model_copy(update={"history": history})
+    return with_status(made, status)
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """The store of every federation here, with the adapters of nine rounds."""
+    made = MemoryStore()
+    for round_ in range(1, 10):
+        folder = keys.global_folder(PREFIX, round_)
+        entry = FileEntry(sha256=manifest.sha256(ADAPTER), size=len(ADAPTER))
+        document = {
+            "kind": "global",
+            "program": "0",
+            "round": round_,
+            "fingerprint": manifest.fingerprint({}),
+            "inputs": {},
+            "baseModel": "b" * 64,
+            "start": {"round": 0, "sha256": ""},
+            "members": [],
+            "files": {keys.ADAPTER: entry.to_json()},
+        }
+        made.put_if_absent(folder + keys.ADAPTER, ADAPTER)
+        made.put_if_absent(folder + keys.MANIFEST, manifest.canonical(document))
+    for place in ("hansa.local.results.own_store", "hansa.local.loop.own_store"):
+        monkeypatch.setattr(place, lambda *_: made)
+    return made
 
 
 @pytest.fixture
@@ -175,3 +214,104 @@ def test_a_refused_spec_and_a_foreign_status_are_one_sentence_each(
     there.object["status"]["conditions"] = [refused]
     assert call("rollback", "fed", "--to", "1") == 2
     assert "a rollback cannot fix it: spec.seed: got 8" in capsys.readouterr().err
+
+
+GONE = {
+    "all of it": keys.MANIFEST,
+    "its tensors": keys.ADAPTER,
+}
+
+
+@pytest.mark.parametrize("what", GONE)
+def test_a_run_does_not_go_back_to_an_adapter_that_its_store_has_lost(
+    what: str,
+    folder: RunDir,
+    carried: list[Federation],
+    store: MemoryStore,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder.save(after(3, 6, 1))
+    before = folder.load()
+    key = keys.global_folder(PREFIX, 1) + GONE[what]
+    del store.objects[key]
+    assert call("rollback", "--out", folder.path, "--to", "1") == 2
+    assert capsys.readouterr().err.splitlines()[0] == (
+        f"error: --to: got 1, whose adapter the store no longer has ({key} is gone), "
+        "expected a round that it still has"
+    )
+    assert not carried
+    assert folder.load() == before
+
+
+def credentials(tmp_path: Path) -> Path:
+    pair = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "secret"}
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps({"default": pair}))
+    return path
+
+
+@pytest.mark.parametrize("what", GONE)
+def test_nor_does_a_federation_where_the_store_may_be_asked(
+    what: str,
+    store: MemoryStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = cluster(monkeypatch, after(3, 6, 1))
+    key = keys.global_folder(PREFIX, 1) + GONE[what]
+    del store.objects[key]
+    given = ("--credentials", credentials(tmp_path))
+    assert call("rollback", "fed", "--to", "1", *given) == 2
+    assert f"--to: got 1, whose adapter the store no longer has ({key}" in capsys.readouterr().err
+    assert not there.changes
+    assert call("rollback", "fed", "--to", "2", *given) == 0
+    assert "not asked" not in capsys.readouterr().err
+    assert there.changes
+
+
+def test_another_adapter_in_its_place_is_as_good_as_none(
+    store: MemoryStore,
+    folder: RunDir,
+    carried: list[Federation],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    federation = after(3, 6, 1)
+    history = [
+        entry.model_copy(update={"adapter": "c" * 64}) for entry in federation.status.history
+    ]
+    status = federation.status.model_copy(update={"history": history})
+    folder.save(with_status(federation, status))
+    assert call("rollback", "--out", folder.path, "--to", "1") == 2
+    assert "is not the one that round 1 made" in capsys.readouterr().err
+    assert not carried
+
+
+def test_the_base_is_in_no_store_and_can_always_be_gone_back_to(
+    store: MemoryStore, folder: RunDir, carried: list[Federation]
+) -> None:
+    folder.save(after(3, 6, 1))
+    store.objects.clear()
+    assert call("rollback", "--out", folder.path, "--to", "0") == 0
+    assert carried
+
+
+def test_who_gives_no_credentials_is_told_that_the_store_was_not_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster(monkeypatch, after(3, 6, 1))
+    assert call("rollback", "fed", "--to", "1") == 0
+    said = capsys.readouterr().err
+    assert "note: the store was not asked whether it still has round 1" in said
+    assert "--credentials" in said
+
+
+@pytest.mark.parametrize("option", ["--parallel", "--endpoint"])
+def test_options_of_the_other_place_are_refused(
+    option: str, folder: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.save(after(3, 6))
+    where = ("fed",) if option == "--parallel" else ("--out", folder.path)
+    value = "2" if option == "--parallel" else "http://127.0.0.1:9"
+    assert call("rollback", *where, "--to", "1", option, value) == 2
+    assert f"{option}: got it with" in capsys.readouterr().err
