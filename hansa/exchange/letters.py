@@ -62,7 +62,9 @@ def _paths(kind: type[Model], above: str) -> Iterator[str]:
 
 PATHS = frozenset(
     {
-        *("seed", "rounds", "episodes", "storage.bucket", "storage.prefix"),
+        *("seed", "rounds", "episodes", "aloneRounds"),
+        *("federation", "environment", "role", "storage.bucket", "storage.prefix"),
+        *("world", "options", "demonstrationsFrom", "experienceStorage"),
         *_paths(ModelSource, "model"),
         *_paths(Adapter, "adapter"),
         *_paths(RoundSettings, "settings"),

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from hansa.assignment import Assignment
+from hansa.exchange.letters import PATHS
 from hansa.member.limits import Usage, episodes, judge
 from hansa.schema import at, flat
 from tests.unit.hansa.member.members import AGREED, member, order
@@ -75,6 +76,7 @@ def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path
     refusal = judge(other, member(limits={"free": []}), FRESH)
     assert refusal is not None
     assert (refusal.code, refusal.path) == ("differs", ".".join(path))
+    assert refusal.path in PATHS, "a letter could not name it"
 
 
 def test_an_order_as_agreed_is_allowed() -> None:
@@ -139,6 +141,7 @@ def test_an_order_for_others_or_of_what_is_the_silos_own_affair_is_refused(chang
     refusal = judge(order(**change), member(), FRESH)
     assert refusal is not None
     assert (refusal.code, refusal.path) == ("place", path)
+    assert path in PATHS, "a letter could not name it"
 
 
 def test_a_shared_file_of_demonstrations_is_no_part_of_the_agreement() -> None:
@@ -165,6 +168,7 @@ def test_rounds_alone_are_bounded_as_well() -> None:
     refusal = judge(order(role="evaluate", round=3, alone_rounds=4), member(), FRESH)
     assert refusal is not None
     assert (refusal.code, refusal.path) == ("budget", "aloneRounds")
+    assert refusal.path in PATHS
 
 
 def test_an_order_is_charged_at_its_most_before_it_starts() -> None:
