@@ -161,7 +161,10 @@ def come_in_late(hansa: Hansa, job: Manifest, node: str) -> None:
     spec = {**job["spec"]["template"]["spec"], "nodeName": node}
     client = {**spec["containers"][0], "resources": {}}
     hansa.cluster.kubectl("delete", "pod", "comes-late", "--ignore-not-found")
-    kind = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "comes-late"}}
+    own = "app.kubernetes.io/managed-by"  # without it, the store's NetworkPolicy is in its way
+    labels = {own: job["spec"]["template"]["metadata"]["labels"][own]}
+    metadata = {"name": "comes-late", "labels": labels}
+    kind = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     hansa.cluster.apply({**kind, "spec": {**spec, "containers": [client]}})
     log = hansa.cluster.finished("comes-late")
     with closing(hansa.store(LATE)) as store:
