@@ -223,7 +223,9 @@ def test_a_work_order_keeps_what_its_result_follows_from() -> None:
     assert completed.inputs() == known.inputs()
 
 
-@pytest.mark.parametrize("path", ["", "spec.world", "adapter.rank ", "settings.exploration.x", "\x1b"])
+@pytest.mark.parametrize(
+    "path", ["", "spec.world", "adapter.rank ", "settings.exploration.x", "\x1b"]
+)
 def test_a_veto_is_about_a_field_that_orders_have(path: str) -> None:
     with pytest.raises(ValidationError, match="a path that no order has"):
         Refused(order=FIRST, code="differs", path=path, **FIELDS)
