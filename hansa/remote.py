@@ -202,6 +202,9 @@ def send(draft: Draft, status: FederationStatus) -> FederationStatus:
     if task is None:
         return status
     courier = couriers.with_task(status.courier, fingerprint(task.to_json()))
+    if courier != status.courier:  # stored before it is made: a name never has two tasks
+        draft.wake(draft.now)
+        return status.model_copy(update={"courier": courier})
     draft.ask(
         JobRequest(
             name=_name(draft, courier),
@@ -213,7 +216,7 @@ def send(draft: Draft, status: FederationStatus) -> FederationStatus:
         ),
         courier.not_before,
     )
-    return status.model_copy(update={"courier": courier})
+    return status
 
 
 def _name(draft: Draft, courier: CourierStatus) -> str:

@@ -84,7 +84,7 @@ def summary(federation: "Federation") -> str:
     from hansa.words import count
 
     spec = federation.spec
-    worlds = ", ".join(environment.world for environment in spec.environments[:8])
+    worlds = ", ".join(each.world or f"{each.name} elsewhere" for each in spec.environments[:8])
     more = ", …" if len(spec.environments) > 8 else ""
     return (
         f"{federation.metadata.name} has {count(len(spec.environments), 'environment')} "

@@ -343,6 +343,9 @@ def _send(draft: _Draft, status: SiloStatus) -> SiloStatus:
         post=status.owed,
     )
     courier = couriers.with_task(status.courier, fingerprint(task.to_json()))
+    if courier != status.courier:  # stored before it is made: a name never has two tasks
+        draft.wake(draft.now)
+        return status.model_copy(update={"courier": courier})
     draft.ask(
         JobRequest(
             name=_courier_name(draft, courier.attempt),
@@ -354,7 +357,7 @@ def _send(draft: _Draft, status: SiloStatus) -> SiloStatus:
         ),
         courier.not_before,
     )
-    return status.model_copy(update={"courier": courier})
+    return status
 
 
 def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest:
