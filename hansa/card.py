@@ -81,7 +81,9 @@ def _is_card(path: Path) -> bool:
 
 
 def _about(federation: Federation, round_: int, environment: str) -> str:
-    worlds = ", ".join(sorted({f"`{each.world or each.name}`" for each in federation.spec.environments}))
+    worlds = ", ".join(
+        sorted({f"`{each.world or each.name}`" for each in federation.spec.environments})
+    )
     whose = f", as environment `{environment}` serves it" if environment else ""
     return (
         f"# {federation.metadata.name}, round {round_}\n\n"
