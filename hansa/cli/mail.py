@@ -27,38 +27,47 @@ def mail(
     environment: Annotated[
         str, typer.Argument(metavar="ENVIRONMENT", help="The silo whose letters to print.")
     ],
-    orders_key: Annotated[
-        list[str],
-        typer.Option("--orders-key", help="Public key of the coordinator; may be given again."),
-    ],
-    answers_key: Annotated[
-        list[str],
-        typer.Option("--answers-key", help="Public key of the silo; may be given again."),
-    ],
     file: Annotated[
         Path | None, typer.Option("-f", "--file", help="Manifest, or - for stdin.")
     ] = None,
     out: OptionalFolder = None,
+    orders_key: Annotated[
+        list[str] | None,
+        typer.Option("--orders-key", help="Public key of the coordinator, not the manifest's."),
+    ] = None,
+    answers_key: Annotated[
+        list[str] | None,
+        typer.Option("--answers-key", help="Public key of the silo, not the manifest's."),
+    ] = None,
     credentials: Credentials = None,
     endpoint: Endpoint = None,
 ) -> None:
     """Print the letters between the coordinator and a silo as JSON lines, each verified.
 
-    Only what the given keys have signed is believed. Exit code 1 when an object is no letter, or
-    names another letter before it than there is.
+    Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
+    object is no letter, or names another letter before it than there is.
     """
     from hansa.exchange import envelope
     from hansa.exchange.letters import ANSWERS, ORDERS
 
-    for key in (*orders_key, *answers_key):
+    for key in (*(orders_key or ()), *(answers_key or ())):
         envelope.raw(key)
     lines = wrong = 0
     with _opened(file, out, credentials, endpoint) as (federation, store):
         known = [each.name for each in federation.spec.environments]
         if environment not in known:
             raise InputError(f"ENVIRONMENT: got '{environment}', expected {' or '.join(known)}")
-        logs = {"orders": (ORDERS, orders_key), "answers": (ANSWERS, answers_key)}
+        exchange, silo = federation.spec.exchange, federation.spec.environment(environment).member
+        logs = {
+            "orders": (ORDERS, orders_key or (exchange.public_keys if exchange else [])),
+            "answers": (ANSWERS, answers_key or (silo.public_keys if silo else [])),
+        }
         for name, (log, keys) in logs.items():
+            if not keys:
+                raise InputError(
+                    f"--{name}-key: got none, and the manifest names no publicKeys for "
+                    f"{environment}, expected a public key"
+                )
             for line in _lines(_box(federation, store, environment, log, tuple(keys))):
                 print(json.dumps({"log": name, **line}))
                 lines += 1
@@ -105,33 +114,18 @@ def _opened(
 def _box(
     federation: "Federation", store: "ObjectStore", name: str, log: Any, trusted: tuple[str, ...]
 ) -> "Mailbox":
-    from hansa.assignment import Assignment
     from hansa.exchange.letters import run_of
     from hansa.exchange.mailbox import Mailbox
-    from hansa.manifest import StartAdapter
-    from hansa.status import RoundSettings
 
     spec = federation.spec
     if spec.storage is None:
         raise InputError("spec.storage: got nothing, expected storage.s3")
     place = spec.storage.s3
-    identity = Assignment(
-        role="client",
-        federation=federation.metadata.name,
-        seed=spec.seed,
-        model=spec.model,
-        adapter=spec.adapter,
-        round=0,
-        start=StartAdapter(),
-        settings=RoundSettings(),
-        storage=place,
-        environments=[],
-    ).identity()
     return Mailbox(
         store=store,
         prefix=place.prefix,
         log=log,
-        run=run_of(place, identity),
+        run=run_of(place, spec.identity()),
         environment=name,
         trusted=trusted,
     )

@@ -19,9 +19,11 @@ from hansa.cli.target import (
     open_federations,
 )
 from hansa.errors import InputError
+from hansa.visible import visible
 
 if TYPE_CHECKING:
     from hansa.cluster.federations import Federations
+    from hansa.local.rundir import RunDir
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 Credentials = Annotated[
@@ -93,9 +95,13 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
+    from hansa.local.join import is_silo
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
+    if is_silo(folder):
+        _show_silo(folder, output)
+        return
     federation = folder.load()
     if all_:
         from hansa.local.results import whole_history
@@ -108,3 +114,15 @@ def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> 
     from hansa.cli.screen import show
 
     show(run_screen(federation))
+
+
+def _show_silo(folder: "RunDir", output: Wide) -> None:
+    """The page of a silo that takes part in somebody else's federation."""
+    from hansa.local.join import load, page
+
+    silo = load(folder)
+    if output in (Wide.JSON, Wide.YAML):
+        print_data(silo.to_json(), Format(output.value))
+        return
+    for line in page(silo):
+        print(visible(line))

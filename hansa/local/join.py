@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from hansa import keys
 from hansa.errors import InputError
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.jobs import Event
@@ -139,16 +140,48 @@ def in_one_line(silo: FederationMember) -> str:
     return f"{name}: {status.phase}: {what}: {current.state}{why}"
 
 
-def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
-    """The new spec over the old status; another run or another name is another folder."""
+def is_silo(folder: RunDir) -> bool:
+    """Whether a folder is that of a silo, and not of a run."""
+    return (folder.path / OBJECT).exists() and not folder.object.exists()
+
+
+def load(folder: RunDir) -> FederationMember:
+    """The silo as last saved."""
     path = folder.path / OBJECT
-    if not path.exists():
-        return FederationMember(metadata=wanted.metadata, spec=wanted.spec)
     try:
-        old = FederationMember.model_validate_json(path.read_bytes())
+        return FederationMember.model_validate_json(path.read_bytes())
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         why = first_misfit(error) if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{path}: cannot be read ({why})") from None
+
+
+def page(silo: FederationMember) -> list[str]:
+    """What the silo's owner asks: what it does, what it has used, and what leaves it."""
+    spec, status = silo.spec, silo.status
+    usage, limits = status.usage, spec.limits
+    most = limits.most.get("rounds", spec.agreed.rounds)
+    exchange, name = spec.storage.s3, spec.federation.environment
+    of_all = f" of {limits.episodes}" if limits.episodes else ""
+    return [
+        in_one_line(silo),
+        f"rounds     {usage.rounds} of {most:g}",
+        f"episodes   {usage.episodes}{of_all} at most",
+        *(
+            f"round {each.round:<5}{each.role}: {each.outcome}, "
+            f"{each.succeeded} of {each.explored} explored succeeded"
+            for each in status.rounds[-10:]
+        ),
+        f"leaves     s3://{exchange.bucket}/{keys.update_root(exchange.prefix, name)}",
+        f"           s3://{exchange.bucket}/{keys.evaluation_root(exchange.prefix, name)}",
+        f"           s3://{exchange.bucket}/{keys.answer_root(exchange.prefix, name)}",
+    ]
+
+
+def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
+    """The new spec over the old status; another run or another name is another folder."""
+    if not (folder.path / OBJECT).exists():
+        return FederationMember(metadata=wanted.metadata, spec=wanted.spec)
+    old = load(folder)
     for field in ("run", "environment"):
         before, after = (getattr(each.spec.federation, field) for each in (old, wanted))
         if before != after:

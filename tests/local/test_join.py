@@ -190,14 +190,15 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     everything = b"".join(objects.get(key) for key in objects.list(""))
     assert b"webshop" in everything and b"Thought" not in everything
     assert not any(key.startswith(keys.experience_root(NAME, REMOTE)) for key in objects.list(""))
-    mail = small.hansa(
-        *("mail", REMOTE, "-f", manifest),
-        *("--orders-key", parties.keys["coordinator"][1], "--answers-key", parties.keys[REMOTE][1]),
-        **parties.store.environ(REMOTE),
-    )
+    mail = small.hansa("mail", REMOTE, "-f", manifest, **parties.store.environ(REMOTE))
     assert mail.returncode == 0, mail.stderr
-    last = json.loads(mail.stdout.splitlines()[-1])
-    assert last["letter"]["kind"] in ("rest", "answer"), last
+    letters = [json.loads(line) for line in mail.stdout.splitlines()]
+    assert all(each["follows"] for each in letters)
+    assert [each["letter"]["kind"] for each in letters if each["log"] == "orders"][-1] == "rest"
+    page = small.hansa("status", "--out", silo.out)
+    assert page.returncode == 0, page.stderr
+    for text in ("small/webshop", "rounds", "2 of 2", "updates/webshop/", "answers/webshop/"):
+        assert text in page.stdout, text
 
 
 def state(silo: Join) -> str:

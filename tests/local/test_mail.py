@@ -163,3 +163,11 @@ def test_a_silo_that_there_is_not_is_refused(
     code, _, err = call(capsys, "mase", "-f", manifest, *KEYS)
     assert code == 2
     assert "ENVIRONMENT: got 'mase', expected maze or wordle" in err
+
+
+def test_without_a_key_nothing_is_believed_and_the_sentence_says_which_is_missing(
+    capsys: pytest.CaptureFixture[str], manifest: Path
+) -> None:
+    code, lines, err = call(capsys, "maze", "-f", manifest)
+    assert (code, lines) == (2, [])
+    assert "--orders-key: got none, and the manifest names no publicKeys for maze" in err
