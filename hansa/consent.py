@@ -14,6 +14,7 @@ from hansa.refusals import (
     credentials_secret,
     experience_ca_secret,
     experience_secret,
+    signing_secret,
 )
 from hansa.spec import FederationSpec
 from hansa.status import Federation
@@ -29,10 +30,11 @@ def key(federation: str, party: str) -> str:
     return f"{PREFIX}{federation}.{party or AGGREGATOR}"
 
 
-def secrets(spec: FederationSpec, party: str) -> list[str]:
-    """Secrets that a party's Jobs use because the spec names them."""
+def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[str]:
+    """Secrets that a party's Jobs use because the spec names them; `signs`: its couriers do."""
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))
-    keys = (credentials_secret(spec, party), experience_secret(spec, party))
+    signing = signing_secret(spec) if signs else ""
+    keys = (credentials_secret(spec, party), experience_secret(spec, party), signing)
     names = (*keys, *(authority.name for authority in authorities if authority))
     return list(dict.fromkeys(name for name in names if name))
 
@@ -53,8 +55,9 @@ def lines(federations: Iterable[Federation]) -> list[str]:
     for each in federations:
         is_named = "namespace" in each.metadata.model_fields_set
         namespace = each.metadata.namespace if is_named else ""
-        for party in ("", *(environment.name for environment in each.spec.environments)):
-            for secret in secrets(each.spec, party):
+        here = [environment for environment in each.spec.environments if not environment.member]
+        for party in ("", *(environment.name for environment in here)):
+            for secret in secrets(each.spec, party, signs=not party):
                 keys = wanted.setdefault((namespace, secret), [])
                 keys.append(key(each.metadata.name, party))
     return [line(*place, keys) for place, keys in wanted.items()]

@@ -46,8 +46,10 @@ def too_long(request: JobRequest, spec: FederationSpec) -> Refusal | None:
     if len(text.encode()) <= VARIABLE_LIMIT:
         return None
     names = [e.name for e in spec.environments]
+    is_of_one = request.environment in names
+    where = f"[{names.index(request.environment)}].options" if is_of_one else ""
     return Refusal(
-        path=f"spec.environments[{names.index(request.environment)}].options",
+        path=f"spec.environments{where}",
         got=f"an assignment of {len(text.encode())} bytes",
         expected=f"at most {VARIABLE_LIMIT}",
         environment=request.environment,
@@ -58,14 +60,37 @@ def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
     """Everything in a federation that no Job can be made from, in the order of the manifest."""
     permit = _default_permit(spec, allowed)
     refusals = _certificate(spec.storage.s3.ca_secret if spec.storage else None, "spec.storage.s3")
+    refusals += _signing_key(spec)
     refusals += check(spec.pod_template, permit, "spec.podTemplate")
     for index, environment in enumerate(spec.environments):
         path = f"spec.environments[{index}]"
+        if environment.member:
+            continue  # its Jobs are made elsewhere
         refusals += _own_keys(spec, environment, path)
         refusals += _private_certificate(environment, path)
         mine = _permit(spec, environment, permit)
         refusals += check(environment.pod_template, mine, f"{path}.podTemplate")
     return refusals
+
+
+def _signing_key(spec: FederationSpec) -> list[Refusal]:
+    """Orders are signed by a key in a Secret, which only couriers get."""
+    if not any(e.member for e in spec.environments) or signing_secret(spec):
+        return []
+    return [
+        Refusal(
+            path="spec.exchange.signingSecret",
+            got="nothing",
+            expected="a Secret with the coordinator's key, as `hansa keys show FILE -o secret` "
+            "prints it",
+        )
+    ]
+
+
+def signing_secret(spec: FederationSpec) -> str:
+    """Secret with the key that signs orders; empty: there is none."""
+    secret = spec.exchange.signing_secret if spec.exchange else None
+    return secret.name if secret else ""
 
 
 def stops(refusals: Iterable[Refusal], environment: str) -> list[Refusal]:

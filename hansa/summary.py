@@ -381,6 +381,8 @@ def _degraded(status: FederationStatus) -> tuple[Reason, str]:
     failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
     if failing:
         return "EnvironmentFailed", "; ".join(failing)
+    if status.courier and status.courier.message:
+        return "ExchangeFailed", f"courier: {status.courier.message}"
     away = [f"{m.name}: {m.state}" for m in status.members if m.state in ("Away", "Left")]
     if away:
         return "MemberAway", "; ".join(away)

@@ -12,6 +12,8 @@ from hansa.assignment import (
     TERMINATION_LOG,
 )
 from hansa.errors import PermanentError
+from hansa.exchange.courier import LONGEST_SECONDS
+from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
 from hansa.logs import ENV_LOG
@@ -22,6 +24,7 @@ from hansa.refusals import (
     credentials_secret,
     experience_ca_secret,
     experience_secret,
+    signing_secret,
     stops,
     too_long,
 )
@@ -32,8 +35,13 @@ from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
 
-CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER}
-COMMANDS = {CLIENT: ["hansa-client"], SERVER: ["hansa-server"]}
+CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER, "courier": SERVER}
+COMMANDS = {
+    "client": ["hansa-client"],
+    "evaluate": ["hansa-client"],
+    "aggregator": ["hansa-server"],
+    "courier": ["hansa-courier"],
+}
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 SCRATCH = "/tmp"  # noqa: S108  # the Pod's own
 SCRATCH_VOLUME = "hansa-scratch"
@@ -43,6 +51,9 @@ CA_FILE = "ca.crt"
 EXPERIENCE_CA_VOLUME = "hansa-experience-ca"
 EXPERIENCE_CA_FOLDER = "/etc/hansa/experience-ca"
 CONSENT_FOLDER = "/etc/hansa/consent"
+SIGNING_VOLUME = "hansa-signing"
+SIGNING_FOLDER = "/etc/hansa/signing"
+SIGNING_KEY = "signing.key"
 CACHE_VOLUME = "model-cache"
 """A volume of this name, the user's or the operator's, keeps base models between Jobs."""
 CACHE_FOLDER = "/var/cache/hansa"
@@ -66,8 +77,8 @@ def build(request: JobRequest, federation: Federation, settings: Settings) -> Da
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
     refused = stops(refusals(federation, settings), request.environment)
-    if request.role == "aggregator":
-        refused = [r for r in refused if r.path.startswith("spec.storage")]
+    if CONTAINERS[request.role] == SERVER:
+        refused = [r for r in refused if r.path.startswith(("spec.storage", "spec.exchange"))]
     if refused:
         raise Refused(refused)
     labels = _labels(request, federation)
@@ -135,6 +146,8 @@ def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
     """
     current = federation.status.current
     rules: Participation = federation.spec.participation
+    if request.role == "courier":
+        return rules.start_timeout_seconds + 2 * int(LONGEST_SECONDS)
     if current and current.round == request.round:
         rules = current.participation
     return rules.start_timeout_seconds + rules.round_timeout_seconds
@@ -174,8 +187,13 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     volumes += [each.source() for each in _authorities(request, federation)]
-    if _consents(request, federation, settings):
-        volumes.append(_consent_volume(request, federation))
+    if request.role == "courier":
+        items = [{"key": SIGNING_KEY, "path": SIGNING_KEY}]
+        secret = {"secretName": signing_secret(federation.spec), "items": items}
+        volumes.append({"name": SIGNING_VOLUME, "secret": secret})
+    consents = _consents(request, federation, settings)
+    if consents:
+        volumes.append(_consent_volume(consents, request, federation))
     if settings.model_cache_claim and container == CLIENT:
         claim = {"claimName": settings.model_cache_claim}
         volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": claim})
@@ -194,6 +212,8 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
     container = CONTAINERS[request.role]
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
     mounts += [each.mount() for each in _authorities(request, federation)]
+    if request.role == "courier":
+        mounts.append({"name": SIGNING_VOLUME, "mountPath": SIGNING_FOLDER, "readOnly": True})
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -201,7 +221,7 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
         "name": container,
         "image": settings.client_image if container == CLIENT else settings.server_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": COMMANDS[container],
+        "command": COMMANDS[request.role],
         "env": _variables(request, federation, settings),
         "securityContext": {"readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
@@ -217,6 +237,8 @@ def _variables(request: JobRequest, federation: Federation, settings: Settings) 
         {"name": "HOME", "value": SCRATCH},
         {"name": "USER", "value": "hansa"},  # some libraries ask who runs them; no passwd knows
     ]
+    if request.role == "courier":
+        variables.append({"name": ENV_SIGNING_KEY, "value": f"{SIGNING_FOLDER}/{SIGNING_KEY}"})
     if settings.job_log != "text":
         variables.append({"name": ENV_LOG, "value": settings.job_log})
     if settings.world_modules and request.environment:
@@ -287,15 +309,16 @@ def _consents(request: JobRequest, federation: Federation, settings: Settings) -
     """Secrets whose consent the kubelet has to find before it starts anything."""
     if settings.secret_consent == "off":  # noqa: S105  # no password
         return []
-    return consent.secrets(federation.spec, request.environment)
+    signs = request.role == "courier"
+    return consent.secrets(federation.spec, request.environment, signs=signs)
 
 
-def _consent_volume(request: JobRequest, federation: Federation) -> Data:
+def _consent_volume(secrets: list[str], request: JobRequest, federation: Federation) -> Data:
     """A volume and no variable: all volumes are there before any container, sidecars included."""
     key = consent.key(federation.metadata.name, request.environment)
     sources = [
         {"secret": {"name": name, "items": [{"key": key, "path": str(index)}]}}
-        for index, name in enumerate(consent.secrets(federation.spec, request.environment))
+        for index, name in enumerate(secrets)
     ]
     return {"name": CONSENT_VOLUME, "projected": {"sources": sources}}
 

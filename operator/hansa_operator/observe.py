@@ -22,7 +22,10 @@ from hansa_operator.podstate import (
 )
 
 OWN_WORDS = frozenset(
-    {Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN, Exit.TRAINING_DIVERGED}
+    {
+        *(Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN, Exit.TRAINING_DIVERGED),
+        *(Exit.REFUSED, Exit.UNTRUSTED),
+    }
 )
 """Exits whose last log line is a sentence of Hansa's; a crash's could quote a trajectory."""
 SIGNALS = 128

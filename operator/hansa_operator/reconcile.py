@@ -236,7 +236,7 @@ def read(thing: Data) -> Federation:
     """
     document = {name: value for name, value in thing.items() if value is not None}
     try:
-        return _served(Federation.model_validate(document))
+        return Federation.model_validate(document)
     except ValidationError as error:
         rest = {name: value for name, value in document.items() if name != "status"}
         load.fit(Federation, rest)  # tells what is wrong with all but the status
@@ -244,17 +244,6 @@ def read(thing: Data) -> Federation:
             f"{sentences.first_misfit(error)}; expected what the operator wrote: fix it, or "
             "delete the federation and apply it again"
         ) from None
-
-
-def _served(federation: Federation) -> Federation:
-    """Silos elsewhere have only `hansa run` as their coordinator, so far."""
-    for index, environment in enumerate(federation.spec.environments):
-        if environment.member:
-            raise InputError(
-                f"spec.environments[{index}].member: got a silo that runs elsewhere, expected "
-                "none: the operator does not coordinate these yet, `hansa run` does"
-            )
-    return federation
 
 
 def _cannot_start(request: JobRequest, why: str, now: datetime) -> ObservedJob:

@@ -34,13 +34,15 @@ FEDERATIONS: list[dict[str, Any]] = [
         "modelSource": "s3://models/qwen/",
     },
     {"name": "third", "prefix": "a/b", "environments": ["x"], "modelSource": "s3://hansa/m"},
+    {"name": "letters", "environments": ["maze"], "members": ["bank", "clinic"]},
 ]
+KEY = "ed25519:" + "A" * 43
 LONGEST: dict[str, Any] = {"name": "f" * 40, "environments": ["e" * 30]}
 
 
 @pytest.fixture(scope="module")
 def made() -> Objects:
-    """A store for three federations, and one with the longest names."""
+    """A store for four federations, and one with the longest names."""
     return render(minio={"enabled": True, "federations": [*FEDERATIONS, LONGEST]})
 
 
@@ -51,15 +53,25 @@ def manifest(federation: dict[str, Any]) -> dict[str, Any]:
         "bucket": federation.get("bucket", "hansa"),
         "prefix": federation.get("prefix", federation["name"]),
     }
+    elsewhere = federation.get("members", [])
+    here = [{"name": name, "world": "maze"} for name in federation["environments"]]
     return {
         "apiVersion": "hansa.dev/v1alpha1",
         "kind": "Federation",
         "metadata": {"name": federation["name"]},
         "spec": {
             "rounds": 1,
-            "model": {"source": federation.get("modelSource", "builtin:tiny")},
+            "model": {
+                "source": federation.get("modelSource", "builtin:tiny"),
+                "sha256": "b" * 64,
+            },
+            "adapter": {"shapes": "d" * 64},
             "storage": {"s3": storage},
-            "environments": [{"name": n, "world": "maze"} for n in federation["environments"]],
+            "exchange": {"publicKeys": [KEY]},
+            "environments": [
+                *here,
+                *({"name": name, "member": {"publicKeys": [KEY]}} for name in elsewhere),
+            ],
         },
     }
 
@@ -74,7 +86,7 @@ def test_policies_are_those_that_hansa_policy_prints(
     file = tmp_path / "federation.yaml"
     file.write_text(yaml.safe_dump(manifest(federation)))
     data = made.one("ConfigMap", "hansa-minio-provision")["data"]
-    for party in ("aggregator", *federation["environments"]):
+    for party in ("aggregator", *federation["environments"], *federation.get("members", [])):
         policy(party, file, minio=True, output=Format.JSON)
         rendered = json.loads(data[f"{federation['name']}-{party}.json"])
         assert rendered == json.loads(capsys.readouterr().out), party
@@ -92,6 +104,10 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         "other-maze": "team-b",
         "third-aggregator": NAMESPACE,
         "third-x": NAMESPACE,
+        "letters-aggregator": NAMESPACE,
+        "letters-maze": NAMESPACE,
+        "letters-bank": NAMESPACE,
+        "letters-clinic": NAMESPACE,
         f"{LONGEST['name']}-aggregator": NAMESPACE,
         f"{LONGEST['name']}-{LONGEST['environments'][0]}": NAMESPACE,
     }
@@ -103,7 +119,7 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         assert set(data) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", agreed}
         assert base64.b64decode(data["AWS_ACCESS_KEY_ID"]).decode() == name
         assert data["AWS_SECRET_ACCESS_KEY"] == users[name]
-    assert len(set(users.values())) == len(users) == 9
+    assert len(set(users.values())) == len(users) == 13
 
 
 @pytest.mark.parametrize(

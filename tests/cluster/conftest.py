@@ -17,7 +17,7 @@ from tests.cluster.cli import Typist
 from tests.cluster.installed import Hansa, build_images, install
 from tests.cluster.kube import GIVEN, PROBE, SCRIPT, Cluster, Manifest
 
-FEDERATIONS = ("evolves", "disturbed", "rules", "rules2", "other")
+FEDERATIONS = ("evolves", "disturbed", "rules", "rules2", "other", "joined")
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""
 
 

@@ -25,6 +25,8 @@ RELEASE = "hansa"
 OPERATOR = f"{RELEASE}-operator"
 BUCKET = "hansa"
 WORLDS = ("maze", "webshop")
+ELSEWHERE = {"joined": ("webshop",)}
+"""Silos of a federation that run outside the cluster."""
 LONG_SECONDS = 420.0
 """A bound against hanging tests: a federation of two rounds takes one to two minutes."""
 SETTINGS = {
@@ -216,7 +218,7 @@ def values(federations: tuple[str, ...], **more: Any) -> dict[str, Any]:
     is an option, is on, so that every federation of these tests shows that it passes.
     """
     local = {"repository": "hansa-minio", "tag": _tag(), "pullPolicy": "Never"}
-    users = [{"name": name, "environments": list(WORLDS)} for name in federations]
+    users = [_users(name) for name in federations]
     minio = {"enabled": True, "image": local, "mcImage": local, "federations": users}
     return {
         "images": {"pullPolicy": "Never"},
@@ -225,6 +227,12 @@ def values(federations: tuple[str, ...], **more: Any) -> dict[str, Any]:
         "admissionPolicy": {"enabled": True},
         **more,
     }
+
+
+def _users(federation: str) -> dict[str, Any]:
+    elsewhere = ELSEWHERE.get(federation, ())
+    here = [world for world in WORLDS if world not in elsewhere]
+    return {"name": federation, "environments": here, "members": list(elsewhere)}
 
 
 def _tag() -> str:

@@ -21,7 +21,7 @@
 {{- end -}}
 
 {{/*
-Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model}].
+Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere}].
 The user's name is also that of its Secret and, in MinIO after "hansa-", of its policy.
 */}}
 {{- define "hansa.store.users" -}}
@@ -29,10 +29,10 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $seen := dict -}}
 {{- $store := include "hansa.store" . -}}
 {{- range $index, $federation := (get .Values $store).federations -}}
-{{- if has "aggregator" $federation.environments -}}
+{{- if has "aggregator" (concat $federation.environments ($federation.members | default list)) -}}
 {{- fail (printf "%s.federations[%d].environments: got aggregator, expected names of environments (the aggregator gets a user of its own)" $store $index) -}}
 {{- end -}}
-{{- range $party := prepend $federation.environments "aggregator" -}}
+{{- range $party := concat (list "aggregator") $federation.environments ($federation.members | default list) -}}
 {{- $user := printf "%s-%s" $federation.name $party -}}
 {{- if hasKey $seen $user -}}
 {{- fail (printf "%s.federations[%d]: got a second Secret %s, expected names that stay different when federation and environment are joined by -" $store $index $user) -}}
@@ -47,7 +47,9 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
   "namespace" ($federation.namespace | default $.Release.Namespace)
   "bucket" ($federation.bucket | default "hansa")
   "prefix" $prefix
-  "model" ($federation.modelSource | default ""))
+  "model" ($federation.modelSource | default "")
+  "isElsewhere" (has $party ($federation.members | default list))
+  "hasElsewhere" (not (empty $federation.members)))
 -}}
 {{- end -}}
 {{- end -}}
@@ -63,11 +65,18 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- if eq .party "aggregator" -}}
 {{- $write = $read -}}
 {{- $read = append $read (print $under "updates/*") -}}
+{{- if .hasElsewhere -}}
+{{- $write = append $write (print $under "orders/*") -}}
+{{- $read = concat $read (list (print $under "orders/*") (print $under "answers/*")) -}}
+{{- end -}}
 {{- else -}}
-{{- range list "updates" "evaluations" "experience" -}}
+{{- range ternary (list "updates" "evaluations" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
 {{- $write = append $write (printf "%s%s/%s/*" $under . $.party) -}}
 {{- end -}}
 {{- $read = concat $read $write -}}
+{{- if .isElsewhere -}}
+{{- $read = append $read (printf "%sorders/%s/*" $under .party) -}}
+{{- end -}}
 {{- if .model -}}
 {{- $source := trimPrefix "s3://" .model | splitn "/" 2 -}}
 {{- $path := printf "%s/*" (trimSuffix "/" $source._1) -}}

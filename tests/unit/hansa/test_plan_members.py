@@ -324,6 +324,26 @@ def test_a_courier_that_cannot_reach_the_store_is_tried_again_without_end() -> N
     assert cluster.status.courier.message == ""
 
 
+def test_why_a_courier_does_not_start_is_shown_until_it_runs() -> None:
+    cluster = opened("clinic")
+    cluster.set("fed-mail-a2", "starting", message="Secret hansa-signing does not consent").turn()
+    degraded = cluster.condition("Degraded")
+    assert (degraded.status, degraded.reason) == ("True", "ExchangeFailed")
+    assert degraded.message == "courier: Secret hansa-signing does not consent"
+    cluster.set("fed-mail-a2", "running").turn()
+    assert cluster.condition("Degraded").reason == "AllHealthy"
+
+
+def test_what_the_last_courier_failed_of_is_shown_until_one_does_well() -> None:
+    cluster = opened("clinic")
+    cluster.set("fed-mail-a2", "failed", exit_code=44).turn()
+    cluster.now = later(10)
+    cluster.turn().set("fed-mail-a3", "running").turn()
+    assert "did not answer" in cluster.condition("Degraded").message
+    cluster.deliver()
+    assert cluster.condition("Degraded").reason == "AllHealthy"
+
+
 def test_a_lost_report_costs_one_more_courier() -> None:
     cluster = opened("clinic")
     cluster.set("fed-mail-a2", "succeeded", report=None).turn()

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from hansa.assignment import decode_assignment
+from hansa.exchange.tasks import CourierTask
 from hansa.refusals import VARIABLE_LIMIT
 from hansa.spec import Participation
 from hansa_operator.jobs import Refused, build
@@ -239,6 +240,41 @@ def test_a_job_is_exactly_its_golden_file(name: str) -> None:
     if os.environ.get("HANSA_UPDATE_GOLDEN") == "1":
         file.write_text(yaml.safe_dump(job, sort_keys=False, width=100))
     assert job == yaml.safe_load(file.read_text())
+
+
+KEY = "ed25519:" + "A" * 43
+ELSEWHERE = make_federation(
+    MAZE,
+    {"name": "clinic", "member": {"publicKeys": [KEY]}},
+    storage=STORE,
+    exchange={"publicKeys": [KEY], "signingSecret": {"name": "hansa-signing"}},
+    model={"sha256": "b" * 64},
+    adapter={"shapes": "d" * 64},
+)
+
+
+def test_a_courier_has_the_signing_key_and_no_other_job_does() -> None:
+    images = {"client_image": "hansa-client:golden", "server_image": "hansa-server:golden"}
+    job = build_job(ELSEWHERE, replace(ADMIN, **images), "courier")
+    variable = container(job)["env"][0]
+    task = CourierTask.model_validate_json(variable["value"])
+    assert task == make_request(ELSEWHERE, "courier").assignment
+    variable["value"] = "<the assignment>"
+    file = GOLDEN / "courier.yaml"
+    if os.environ.get("HANSA_UPDATE_GOLDEN") == "1":
+        file.write_text(yaml.safe_dump(job, sort_keys=False, width=100))
+    assert job == yaml.safe_load(file.read_text())
+    assert consent_of(job)["hansa-signing"] == "hansa.fed.aggregator"
+    for role in ("client", "aggregator"):
+        assert "hansa-signing" not in json.dumps(build_job(FULL, ADMIN, role))
+
+
+def test_without_a_signing_secret_no_courier_is_made() -> None:
+    unsigned = ELSEWHERE.spec.exchange.model_copy(update={"signing_secret": None})
+    spec = ELSEWHERE.spec.model_copy(update={"exchange": unsigned})
+    ready, request = advance(ELSEWHERE.model_copy(update={"spec": spec}), "courier")
+    with pytest.raises(Refused, match=r"spec.exchange.signingSecret: got nothing"):
+        build(request, ready, ADMIN)
 
 
 @pytest.mark.parametrize("name", CASES)

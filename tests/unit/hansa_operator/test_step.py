@@ -93,16 +93,3 @@ def test_an_object_that_cannot_be_read_is_told_by_its_field(
     with pytest.raises(InputError) as refused:
         read(thing)
     assert refused.value.message.startswith(field)
-
-
-def test_silos_elsewhere_are_refused_in_a_sentence_that_says_who_coordinates_them() -> None:
-    key = "ed25519:" + "A" * 43
-    thing = make_federation(
-        {"name": "maze", "world": "maze"},
-        {"name": "clinic", "member": {"publicKeys": [key]}},
-        exchange={"publicKeys": [key]},
-        model={"sha256": "b" * 64},
-        adapter={"shapes": "d" * 64},
-    ).to_json()
-    with pytest.raises(InputError, match=r"spec.environments\[1\].member: .*`hansa run` does"):
-        read(thing)
