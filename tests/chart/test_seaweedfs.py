@@ -58,7 +58,7 @@ def test_identities_are_those_of_the_embedded_store_with_what_hansa_policy_print
     for federation in FEDERATIONS:
         file = tmp_path / "federation.yaml"
         file.write_text(yaml.safe_dump(manifest(federation)))
-        for party in ("aggregator", *federation["environments"]):
+        for party in ("aggregator", *federation["environments"], *federation.get("members", [])):
             name = f"{federation['name']}-{party}"
             assert policies[name] == documents(load(file, here=False).spec, party)[0]
             [mine] = [each for each in users if each["name"] == name]
@@ -68,7 +68,7 @@ def test_identities_are_those_of_the_embedded_store_with_what_hansa_policy_print
     who = pair(made, ROOT)
     assert owner["credentials"] == [{"accessKey": who.access_key, "secretKey": who.secret_key}]
     assert "_" in who.access_key, "no user of a federation can have this name"
-    assert len(users) == len(policies) == 9
+    assert len(users) == len(policies) == 13
 
 
 ADMIN = Credentials(access_key="r", secret_key="r")
@@ -76,7 +76,7 @@ ADMIN = Credentials(access_key="r", secret_key="r")
 
 def test_each_party_gets_a_secret_that_consents_where_its_federation_is(made: Objects) -> None:
     secrets = [each for each in made.of("Secret") if "hansa.dev/federation" in labels(each)]
-    assert len(secrets) == 9
+    assert len(secrets) == 13
     for each in secrets:
         federation, name = labels(each)["hansa.dev/federation"], each["metadata"]["name"]
         party = name.removeprefix(f"{federation}-")
