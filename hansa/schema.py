@@ -70,8 +70,17 @@ def at(schema: Schema, path: tuple[PathPart, ...]) -> Schema:
         if isinstance(part, int):
             schema = _list_of(schema).get("items", {})
         else:
-            schema = schema.get("properties", {}).get(part, {})
+            schema = _field(schema, part)
     return schema
+
+
+def _field(schema: Schema, name: str) -> Schema:
+    """A field by its name, or what all entries of a mapping are."""
+    patterns = list(schema.get("patternProperties", {}).values())
+    entries = patterns[0] if patterns else schema.get("additionalProperties")
+    spare = entries if isinstance(entries, dict) else {}
+    field: Schema = schema.get("properties", {}).get(name, spare)
+    return field
 
 
 def _list_of(schema: Schema) -> Schema:

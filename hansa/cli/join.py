@@ -21,7 +21,6 @@ def join(
     parallel: Parallel = None,
 ) -> int:
     """Follow the coordinator's orders as far as the manifest allows; run it again to go on."""
-    from hansa.exchange.courier import load_key
     from hansa.load import load_member
     from hansa.local.credentials import read_credentials
     from hansa.local.join import Joining, environ_of, own_environ
@@ -29,7 +28,6 @@ def join(
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
 
     member = load_member(file)
-    load_key(str(key))  # a wrong file is said before anything starts
     name = member.spec.federation.environment
     folder = RunDir(out or DEFAULT_ROOT / f"{member.metadata.name}-{name}")
     given = environ_of(read_credentials(credentials), name) if credentials else own_environ()

@@ -13,9 +13,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from hansa import keys
-from hansa.errors import InputError
+from hansa.errors import HansaError, InputError, PermanentError, Untrusted
+from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
-from hansa.jobs import Event
+from hansa.exits import Exit
+from hansa.jobs import Event, ObservedJob
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
@@ -51,8 +53,11 @@ Tell = Callable[[str], None]
 
 def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> FederationMember:
     """Take part until the silo has left, or with `once` until there is nothing to do."""
+    public = load_key(str(joining.key)).public
+    if public not in wanted.spec.public_keys:
+        raise InputError(f"--key: got the key {public}, expected one of spec.publicKeys")
     folder.prepare()
-    with folder.lock(), ExitStack() as stack:
+    with folder.lock("hansa join"), ExitStack() as stack:
         silo = _adopt(wanted, folder)
         _save(silo, folder)
         spec = silo.spec
@@ -116,9 +121,18 @@ def _loop(
         if (line := in_one_line(silo)) != shown:
             tell(shown := line)
         has_listened |= any(job.role == "courier" and job.state == "succeeded" for job in jobs)
+        if silo.status.phase == "Failed":
+            raise _failure(silo.status.message, jobs)
         if silo.status.phase == "Left" or (joining.once and has_listened and _is_idle(silo)):
             return silo
         executor.wait(seconds_until(made.wake_at, TICK_SECONDS))
+
+
+def _failure(message: str, jobs: list[ObservedJob]) -> HansaError:
+    """What no further try can fix ends the command; the same one goes on once it is fixed."""
+    last = max((j for j in jobs if j.role == "courier"), key=lambda j: j.attempt, default=None)
+    is_untrusted = last is not None and last.exit_code == Exit.UNTRUSTED
+    return (Untrusted if is_untrusted else PermanentError)(message)
 
 
 def _is_idle(silo: FederationMember) -> bool:
@@ -133,6 +147,8 @@ def in_one_line(silo: FederationMember) -> str:
     name = f"{silo.spec.federation.name}/{silo.spec.federation.environment}"
     if status.message:
         return f"{name}: {status.phase}: {status.message}"
+    if status.left:
+        return f"{name}: {status.phase}: takes no further part"
     if current is None or current.kind == "rest":
         return f"{name}: {status.phase}: waits for an order"
     what = f"order {current.order.serial}, round {current.round}"

@@ -67,7 +67,7 @@ class RunDir:
         return shutil.disk_usage(self.path).free < LEAST_FREE_BYTES
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, command: str = "hansa run") -> Iterator[None]:
         """Hold the run; a second runner would fight over the same store."""
         try:
             file = self._lock.open("w")
@@ -78,7 +78,7 @@ class RunDir:
             while not _holds(file, fcntl.LOCK_EX):
                 if time.monotonic() > deadline:
                     raise InputError(
-                        f"--out: got {self.path}, where another `hansa run` is at work",
+                        f"--out: got {self.path}, where another `{command}` is at work",
                         hint="wait for it, or choose another --out",
                     )
                 time.sleep(0.01)

@@ -20,7 +20,7 @@ DOCKERFILES = {
 }
 TOOLS = {"build", "audit"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
-WITH_PIP = [*DOCKERFILES, "torch", *TOOLS]
+WITH_PIP = [*DOCKERFILES, "torch", *sorted(TOOLS)]
 PLATFORMS = [
     {
         "sys_platform": "linux",

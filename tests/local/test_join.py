@@ -262,6 +262,7 @@ def test_what_a_silo_cannot_use_is_told_before_anything_starts(parties) -> None:
         "did you mean maze?": ("join", wrong, "--key", key),
         "kind: got 'Federation', expected FederationMember": ("join", manifest, "--key", key),
         "cannot read": ("join", member, "--key", parties.folder / "none"),
+        "--key: got the key": ("join", member, "--key", other),
         "expected an invitation": ("member", member, "--key", key, "--world", "maze"),
         "environment: got 'maze', expected webshop": (
             *("invite", "maze", "-f", manifest),
@@ -276,6 +277,19 @@ def test_what_a_silo_cannot_use_is_told_before_anything_starts(parties) -> None:
         done = small.hansa(*command)
         assert done.returncode in (2, 42) and sentence in done.stderr, (command, done.stderr)
         assert "Traceback" not in done.stderr
+
+
+def test_keys_that_the_store_does_not_know_end_it_with_the_stores_own_sentence(parties) -> None:
+    member = parties.member(parties.folder / "federation.yaml")
+    unknown = parties.folder / "unknown.json"
+    pair = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing"}
+    unknown.write_text(json.dumps({REMOTE: pair}))
+    key = parties.keys[REMOTE][0]
+    out = parties.folder / "silo"
+    done = small.hansa("join", member, "--key", key, "--credentials", unknown, "--out", out)
+    assert done.returncode == 42, done.stderr
+    assert "the access key is not known there" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_invitation_that_was_changed_on_its_way_is_refused(parties) -> None:

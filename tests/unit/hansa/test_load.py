@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hansa import sentences, yamltext
 from hansa.errors import InputError
-from hansa.load import build, check_demonstrations, check_model, load
+from hansa.load import build, check_demonstrations, check_model, fit, load
 from hansa.schema import Schema, at, flat
 from hansa.status import Federation, FederationStatus
 
@@ -274,3 +274,10 @@ def test_an_error_of_pydantic_is_told_by_its_first_field(text: str, sentence: st
     shown = sentences.first_misfit(refused.value, "the line")
     assert shown.startswith(sentence)
     assert shown.isprintable()
+
+
+def test_a_wrong_value_in_a_mapping_of_numbers_says_that_a_number_fits() -> None:
+    from hansa.member.spec import Limits
+
+    with pytest.raises(InputError, match=r"most.rounds: got 'many', expected a number"):
+        fit(Limits, {"most": {"rounds": "many"}})
