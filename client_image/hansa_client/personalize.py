@@ -33,6 +33,7 @@ from hansa.manifest import (
     FileEntry,
     GlobalManifest,
     PersonalManifest,
+    StartAdapter,
     UpdateManifest,
     canonical,
     check_same_run,
@@ -192,19 +193,28 @@ def _own(silo: Silo) -> Tensors | None:
         return None
     if not update.trained:
         return None
-    trained = adapter.decode(store.get(folder + keys.ADAPTER))
-    return adapter.join(_frozen(silo, update.start.round), trained)
+    named = update.files.get(keys.ADAPTER)
+    trained = _same(store, folder + keys.ADAPTER, named.sha256 if named else "")
+    return adapter.join(_frozen(silo, update.start), trained)
 
 
-def _frozen(silo: Silo, round_: int) -> Tensors:
+def _same(store: ObjectStore, key: str, digest: str) -> Tensors:
+    """Tensors that the bucket still has as they were; whoever holds it could exchange them."""
+    data = store.get(key)
+    if sha256(data) != digest:
+        raise Corrupt(f"{key}: got {sha256(data)}, expected {digest}: it was changed since")
+    return adapter.decode(data)
+
+
+def _frozen(silo: Silo, start: StartAdapter) -> Tensors:
     """The frozen part that the update was trained on top of; most strategies have none."""
-    if not round_:
+    if not start.round:
         return {}
-    folder = keys.global_folder(silo.assignment.storage.prefix, round_)
+    folder = keys.global_folder(silo.assignment.storage.prefix, start.round)
     manifest = GlobalManifest.model_validate_json(silo.exchange.get(folder + keys.MANIFEST))
     if not manifest.frozen_rank:
         return {}
-    whole = adapter.decode(silo.exchange.get(folder + keys.ADAPTER))
+    whole = _same(silo.exchange, folder + keys.ADAPTER, start.sha256)
     return adapter.split(whole, silo.assignment.adapter.rank).frozen
 
 

@@ -15,6 +15,7 @@ from hansa.cli.target import OptionalFolder
 from hansa.errors import InputError
 
 if TYPE_CHECKING:
+    from hansa.exchange.letters import Log
     from hansa.exchange.mailbox import Mailbox
     from hansa.status import Federation
     from hansa.store.base import ObjectStore
@@ -39,6 +40,10 @@ def mail(
         list[str] | None,
         typer.Option("--answers-key", help="Public key of the silo, not the manifest's."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare what letters name with the bytes in the bucket."),
+    ] = False,
     credentials: Credentials = None,
     endpoint: Endpoint = None,
 ) -> None:
@@ -48,35 +53,69 @@ def mail(
     object is no letter, or names another letter before it than there is.
     """
     from hansa.exchange import envelope
-    from hansa.exchange.letters import ANSWERS, ORDERS
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         envelope.raw(key)
     lines = wrong = 0
     with _opened(file, out, credentials, endpoint) as (federation, store):
-        known = [each.name for each in federation.spec.environments]
-        if environment not in known:
-            raise InputError(f"ENVIRONMENT: got '{environment}', expected {' or '.join(known)}")
-        exchange, silo = federation.spec.exchange, federation.spec.environment(environment).member
-        logs = {
-            "orders": (ORDERS, orders_key or (exchange.public_keys if exchange else [])),
-            "answers": (ANSWERS, answers_key or (silo.public_keys if silo else [])),
-        }
+        logs = _logs(federation, environment, orders_key, answers_key)
         for name, (log, keys) in logs.items():
-            if not keys:
-                raise InputError(
-                    f"--{name}-key: got none, and the manifest names no publicKeys for "
-                    f"{environment}, expected a public key"
-                )
             for line in _lines(_box(federation, store, environment, log, tuple(keys))):
                 print(json.dumps({"log": name, **line}))
                 lines += 1
                 wrong += not line.get("follows", False)
+        differ = _contradictions(federation, store, environment, logs) if check else []
     if not lines:
         say(f"there are no letters to or of {environment}: nothing is signed here")
+    for sentence in differ:
+        say(sentence)
+    if check and not differ:
+        say("every object that a letter names is there as it says")
     if wrong:
         say(f"{wrong} of {lines} objects are no letters, or break the chain")
+    if wrong or differ:
         raise typer.Exit(DIFFERS)
+
+
+def _logs(
+    federation: "Federation", silo: str, orders: list[str] | None, answers: list[str] | None
+) -> dict[str, tuple["Log", list[str]]]:
+    """Both logs with the keys that are believed: those given, or the manifest's."""
+    from hansa.exchange.letters import ANSWERS, ORDERS
+
+    known = [each.name for each in federation.spec.environments]
+    if silo not in known:
+        raise InputError(f"ENVIRONMENT: got '{silo}', expected {' or '.join(known)}")
+    exchange, member = federation.spec.exchange, federation.spec.environment(silo).member
+    logs = {
+        "orders": (ORDERS, orders or (exchange.public_keys if exchange else [])),
+        "answers": (ANSWERS, answers or (member.public_keys if member else [])),
+    }
+    for name, (_, keys) in logs.items():
+        if not keys:
+            raise InputError(
+                f"--{name}-key: got none, and the manifest names no publicKeys for {silo}, "
+                "expected a public key"
+            )
+    return logs
+
+
+def _contradictions(
+    federation: "Federation", store: "ObjectStore", name: str, logs: dict[str, Any]
+) -> list[str]:
+    """What is not in the bucket as a verified letter names it."""
+    from hansa.exchange.evidence import contradictions
+    from hansa.exchange.mailbox import Cursor
+
+    wrong: list[str] = []
+    for log, keys in logs.values():
+        box, cursor, more = _box(federation, store, name, log, tuple(keys)), Cursor(), True
+        while more:
+            reading = box.read(cursor)
+            letters = [entry.letter for entry in reading.entries]
+            wrong += contradictions(store, box.prefix, name, letters)
+            cursor, more = reading.cursor, reading.more
+    return wrong
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hansa import access, keys
-from hansa.local.objectstore import LocalStore
+from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.spec import FederationSpec
 from tests import small
 from tests.processes import until
@@ -194,8 +194,10 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     everything = b"".join(objects.get(key) for key in objects.list(""))
     assert b"webshop" in everything and b"Thought" not in everything
     assert not any(key.startswith(keys.experience_root(NAME, REMOTE)) for key in objects.list(""))
-    mail = small.hansa("mail", REMOTE, "-f", manifest, **parties.store.environ(REMOTE))
+    owner = parties.store.environ(RUNNER)
+    mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", **owner)
     assert mail.returncode == 0, mail.stderr
+    assert "every object that a letter names is there as it says" in mail.stderr
     letters = [json.loads(line) for line in mail.stdout.splitlines()]
     assert all(each["follows"] for each in letters)
     assert [each["letter"]["kind"] for each in letters if each["log"] == "orders"][-1] == "rest"

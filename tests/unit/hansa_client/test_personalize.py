@@ -10,7 +10,7 @@ import pytest
 from hansa import adapter, keys, logs
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment, EvaluateReport
-from hansa.errors import Diverged
+from hansa.errors import Corrupt, Diverged
 from hansa.manifest import PersonalManifest, sha256
 from hansa_client import learners, personalize
 from hansa_client.agent import Agent
@@ -92,6 +92,19 @@ def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     assert set(stores[0].objects) - before == {keys.evaluation("run", "maze", 1)}
     assert set(made.files) == {keys.ADAPTER, keys.CONFIG}
     assert sha256(stores[1].objects[FOLDER + keys.ADAPTER]) == made.files[keys.ADAPTER].sha256
+
+
+@pytest.mark.slow
+def test_an_update_of_its_own_that_was_changed_in_the_bucket_is_not_served(
+    assign: Assign, trained: dict[str, Any]
+) -> None:
+    stores, own = after_round(assign, trained)
+    share(stores, own)
+    changed = {name: 2 * array for name, array in adapter.decode(own).items()}
+    folder = keys.update_folder("run", "maze", 1)
+    stores[0].objects[folder + keys.ADAPTER] = adapter.encode(changed)
+    with pytest.raises(Corrupt, match="it was changed since"):
+        play(last(assign, own), stores)
 
 
 @pytest.mark.slow
