@@ -56,3 +56,22 @@ def test_a_line_can_be_pasted_whatever_the_names_are() -> None:
     words = shlex.split(line)
     assert words[:6] == ["kubectl", "-n", "ns", "patch", "secret", "x'; touch /tmp/owned; '"]
     assert json.loads(words[-1]) == {"stringData": {"hansa.fed.maze": "yes"}}
+
+
+def test_the_key_that_signs_orders_consents_and_silos_elsewhere_need_nothing() -> (
+    None
+):
+    key = "ed25519:" + "A" * 43
+    federation = make_federation(
+        environments=[
+            {"name": "maze", "world": "maze"},
+            {"name": "clinic", "member": {"publicKeys": [key]}},
+        ],
+        exchange={"publicKeys": [key], "signingSecret": {"name": "hansa-signing"}},
+        model={"sha256": "b" * 64},
+        adapter={"shapes": "d" * 64},
+    )
+    [line] = consent.lines([federation])
+    assert "hansa-signing" in line and "hansa.fed.aggregator" in line and "clinic" not in line
+    assert consent.secrets(federation.spec, "") == []
+    assert consent.secrets(federation.spec, "", signs=True) == ["hansa-signing"]
