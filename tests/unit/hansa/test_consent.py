@@ -58,9 +58,7 @@ def test_a_line_can_be_pasted_whatever_the_names_are() -> None:
     assert json.loads(words[-1]) == {"stringData": {"hansa.fed.maze": "yes"}}
 
 
-def test_the_key_that_signs_orders_consents_and_silos_elsewhere_need_nothing() -> (
-    None
-):
+def test_the_key_that_signs_orders_consents_and_silos_elsewhere_need_nothing() -> None:
     key = "ed25519:" + "A" * 43
     federation = make_federation(
         environments=[
