@@ -108,7 +108,7 @@ def _structural(node: Schema, path: tuple[str, ...]) -> Schema:
         made["enum"] = [made.pop("const")]
     _move_exclusive_bounds(made)
     if made.get("type") == "array":
-        made["items"] = _structural(node.get("items", {}), path)
+        made["items"] = _structural(node.get("items", {}), (*path, "[]"))
         _key_list(made, path)
     elif made.get("type") == "object":
         _structure_object(made, node, path)

@@ -89,6 +89,7 @@ def test_every_command_for_a_cluster_is_on_the_page() -> None:
     local |= {"worlds", "play", "demonstrate", "evaluate", "aggregate", "inspect", "compare"}
     local |= {"audit"}  # of a whole run: tests/local/test_audit.py
     local |= {"mail"}  # tests/local/test_mail.py
+    local |= {"invite", "member", "join"}  # tests/local/test_join.py
     for name in COMMANDS.keys() - local:
         assert f"| `hansa {name}" in PAGE or f", `hansa {name}" in PAGE
         assert any(command.split()[1] == name for command, _ in typed())
