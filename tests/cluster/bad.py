@@ -39,7 +39,7 @@ REFUSED: dict[str, Case] = {
     "environments as a mapping": ({"environments": {"maze": MAZE}}, "spec.environments"),
     "an environment without a world": (
         {"environments": [{"name": "maze"}]},
-        "spec.environments[0].world: Required value",
+        "spec.environments.world: expected the world that it plays",
     ),
     "two environments of one name": (
         {"environments": [MAZE, {"name": "maze", "world": "wordle"}]},

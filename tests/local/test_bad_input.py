@@ -97,12 +97,12 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "environment is text": (
         setter("spec.environments.1", "wordle"),
         "spec.environments[1]: got 'wordle'",
-        "a mapping with name, world",
+        "a mapping with name",
     ),
     "environment without world": (
         remover("spec.environments.1.world"),
         "spec.environments[1].world: got nothing",
-        "lower-case letters",
+        "the world that it plays",
     ),
     "environment without name": (
         remover("spec.environments.0.name"),
