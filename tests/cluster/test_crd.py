@@ -51,7 +51,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an empty list of environments": ({"environments": []}, "spec.environments"),
     "an environment without a world": (
         {"environments": [{"name": "maze"}]},
-        "spec.environments[0].world: Required value",
+        "spec.environments.world: expected the world that it plays",
     ),
     "two environments of one name": (
         {"environments": [MAZE, {"name": "maze", "world": "wordle"}]},
