@@ -55,6 +55,10 @@ class Ended:
     err: str
 
 
+WITHOUT_CLUSTER = ("keys", "model")
+"""Commands of the page that ask no cluster."""
+
+
 @dataclass(kw_only=True)
 class Typist:
     """Types `hansa ...` in one namespace of a cluster."""
@@ -76,9 +80,10 @@ class Typist:
         return {**os.environ, **known, **more}
 
     def hansa(self, *words: str, stdin: str = "", **variables: str) -> Ended:
-        """Run a command in the test's namespace to its end."""
+        """Run a command to its end, in the test's namespace where it knows of such."""
+        place = () if words[0] in WITHOUT_CLUSTER else ("-n", self.cluster.namespace)
         done = subprocess.run(
-            self.words(*words, "-n", self.cluster.namespace),
+            self.words(*words, *place),
             env=self.environment(**variables),
             cwd=self.folder,
             input=stdin,
