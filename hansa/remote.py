@@ -33,7 +33,12 @@ WAITS = {
 
 def receive(draft: Draft, status: FederationStatus) -> tuple[FederationStatus, str]:
     """The status with what an ended courier brought; and why nobody can go on, if so."""
-    status = _with_lines(status, draft.federation.spec)
+    # First: a report speaks of the silos that its courier was told of, and these are stored.
+    status, why = _heed_courier(draft, status)
+    return _with_lines(status, draft.federation.spec), why
+
+
+def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationStatus, str]:
     courier = status.courier
     job = draft.observed(_name(draft, courier)) if courier else None
     if courier is None or job is None:
@@ -75,7 +80,7 @@ def _apply_report(
 ) -> FederationStatus:
     members = list(status.members)
     for moved in report.posted:
-        members[moved.box] = _posted(draft, status, members[moved.box], moved)
+        members[moved.box] = _posted(draft, members[moved.box], moved)
     for moved in report.read:
         head = Head(serial=moved.serial, digest=moved.digest)
         members[moved.box] = members[moved.box].model_copy(update={"received": head})
@@ -89,14 +94,13 @@ def _apply_report(
     return status.model_copy(update={"members": members})
 
 
-def _posted(
-    draft: Draft, status: FederationStatus, member: MemberStatus, moved: Moved
-) -> MemberStatus:
-    """What was owed to a silo is in the bucket; its clock runs from now on."""
-    order = orders.owed(draft.federation.spec, status, member) if moved.done else None
-    news = {"order": order, "word": "", "posted_at": draft.now, "taken_at": None, "message": ""}
-    head = Head(serial=moved.serial, digest=moved.digest)
-    return member.model_copy(update={"sent": head, **(news if order else {})})
+def _posted(draft: Draft, member: MemberStatus, moved: Moved) -> MemberStatus:
+    """A letter is in the bucket: what it says counts, and not what is owed by now."""
+    update: dict[str, object] = {"sent": Head(serial=moved.serial, digest=moved.digest)}
+    if moved.order:
+        update |= {"order": moved.order, "word": "", "message": ""}
+        update |= {"posted_at": draft.now, "taken_at": None}
+    return member.model_copy(update=update)
 
 
 def _apply_letter(draft: Draft, member: MemberStatus, news: News) -> MemberStatus:
@@ -292,5 +296,5 @@ def _box(draft: Draft, status: FederationStatus, member: MemberStatus, order: Or
         sent=member.sent,
         received=member.received,
         work=work,
-        rest=order.why if order and order.kind == "rest" else "",
+        order=order,
     )

@@ -44,7 +44,7 @@ def carry(
     clock: Callable[[], float] = time.monotonic,
 ) -> CourierReport:
     """Post what is to be posted; else listen until there is news or an hour is over."""
-    if any(box.work or box.rest for box in task.boxes):
+    if any(box.order for box in task.boxes):
         return _read_all(task, store, _post_all(task, store, key))
     if not task.listens:
         return CourierReport()
@@ -80,7 +80,8 @@ def _post_all(task: CourierTask, store: ObjectStore, key: SigningKey) -> Courier
         letter = _letter(task, box)
         if letter is None:
             continue
-        if not _fits(_with(report, posted=[Moved(box=index, serial=2**53, digest="0" * 64)])):
+        widest = Moved(box=index, serial=2**53, digest="0" * 64, order=box.order)
+        if not _fits(_with(report, posted=[widest])):
             break
         log = Mailbox(
             store=store,
@@ -92,18 +93,22 @@ def _post_all(task: CourierTask, store: ObjectStore, key: SigningKey) -> Courier
         )
         posted = log.post(letter, _cursor(box.sent), key)
         moved = Moved(
-            box=index, serial=posted.cursor.serial, digest=posted.cursor.digest, done=posted.done
+            box=index,
+            serial=posted.cursor.serial,
+            digest=posted.cursor.digest,
+            order=box.order if posted.done else None,
         )
         report = _with(report, posted=[moved])
     return report
 
 
 def _letter(task: CourierTask, box: Box) -> Work | Rest | None:
-    if box.rest:
-        return Rest(run=task.run, environment=box.environment, why=box.rest, adapter=task.adapter)
-    if box.work is None:
+    if box.order is None:
         return None
-    if task.template is None:
+    if box.order.why:
+        why, name = box.order.why, box.environment
+        return Rest(run=task.run, environment=name, why=why, adapter=task.adapter)
+    if task.template is None or box.work is None:
         raise PermanentError("template: got nothing, expected what all orders have")
     own = {
         "environment": box.environment,

@@ -11,7 +11,7 @@ from pydantic import Field
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.base import Model
 from hansa.manifest import Count, Sha256, StartAdapter
-from hansa.members import Head, PollSeconds, PublicKeys
+from hansa.members import Head, Order, PollSeconds, PublicKeys
 from hansa.spec import S3, DnsName, FederationName, Seconds
 
 ENV_SIGNING_KEY = "HANSA_SIGNING_KEY"
@@ -41,9 +41,14 @@ class Box(Model):
     received: Head = Field(default_factory=Head)
     """Its newest letter that was read."""
     work: WorkOrder | None = None
-    """An order to post."""
-    rest: Literal["", "suspended", "finished", "removed"] = ""
-    """Or that there is nothing to do, and why."""
+    """What the order has, where it is one to work."""
+    order: Order | None = None
+    """What to post, as the status will remember it; none: nothing."""
+
+    @property
+    def rest(self) -> str:
+        """Why there is nothing to do, where that is to be posted."""
+        return self.order.why if self.order else ""
 
 
 class CourierTask(Model):
@@ -88,8 +93,8 @@ class Moved(Model):
     """The last place."""
     digest: Sha256 | Literal[""] = ""
     """Digest of the last letter there, or before it."""
-    done: bool = True
-    """Whether the letter was posted; not where too much garbage lies in its way."""
+    order: Order | None = None
+    """What was posted there; none where too much garbage lies in its way, or where was read."""
 
 
 class News(Model):

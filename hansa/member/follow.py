@@ -1,4 +1,4 @@
-"""What a silo does next, from its owner's wishes, the newest order and what is newest of its Jobs.
+"""What a silo does next, from its owner's wishes, the newest order and what is seen of its Jobs.
 
 `follow()` is to a FederationMember what `plan()` is to a Federation, and as pure: no I/O, no clock,
 no randomness. The newest order wins; nothing is done that the owner's limits do not allow.
@@ -94,7 +94,9 @@ def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetim
     if silo.spec.leave:
         return draft.finish(_leave(draft, status))
     if status.left:  # the owner thought better of it
-        status = status.model_copy(update={"left": False, "greeted_at": None, "heard_at": None})
+        owed = [letter for letter in status.owed if letter.kind != "leave"]
+        anew = {"left": False, "owed": owed, "greeted_at": None, "heard_at": None}
+        status = status.model_copy(update=anew)
     status = _work(draft, status)
     return draft.finish(_send(draft, _greet(draft, status)))
 

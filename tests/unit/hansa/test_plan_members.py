@@ -53,7 +53,12 @@ class Letters(Cluster):
         """The courier has posted what it was to post."""
         boxes = self.courier.boxes
         posted = [
-            Moved(box=index, serial=box.sent.serial + 1, digest=digest(box.sent.serial + 1))
+            Moved(
+                box=index,
+                serial=box.sent.serial + 1,
+                digest=digest(box.sent.serial + 1),
+                order=box.order,
+            )
             for index, box in enumerate(boxes)
             if box.work or box.rest
         ]
@@ -432,6 +437,29 @@ def test_a_silo_of_this_cluster_cannot_become_one_elsewhere_under_its_name() -> 
     cluster.federation = with_spec(cluster.federation, environments=environments)
     cluster.turn()
     assert cluster.condition("Accepted").reason == "ImmutableFieldChanged"
+
+
+def test_a_report_is_about_the_silos_that_its_courier_was_told_of() -> None:
+    """Though somebody joined the spec before it was read, and stands before them in the list."""
+    cluster = opened("clinic")
+    name = next(n for n in cluster.active() if "-mail-" in n)
+    posted = [Moved(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
+    cluster.set(name, "succeeded", report=CourierReport(posted=posted))
+    environments = [*cluster.federation.spec.to_json()["environments"], {"name": "bank", **REMOTE}]
+    cluster.federation = with_spec(cluster.federation, environments=environments)
+    cluster.turn()
+    assert [(m.name, m.sent.serial) for m in cluster.status.members] == [("bank", 0), ("clinic", 1)]
+    assert cluster.state("clinic") == "Starting"
+
+
+def test_an_order_that_was_posted_while_somebody_suspends_is_taken_back() -> None:
+    cluster = opened("clinic")
+    name = next(n for n in cluster.active() if "-mail-" in n)
+    posted = [Moved(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
+    cluster.set(name, "succeeded", report=CourierReport(posted=posted))
+    cluster.federation = with_spec(cluster.federation, suspend=True)
+    cluster.turn()
+    assert cluster.courier.boxes[0].rest == "suspended"
 
 
 # -- resting ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hansa.exchange.letters import ANSWERS, ORDERS, Answer, Failed, Hello, Refus
 from hansa.exchange.mailbox import Cursor, Mailbox
 from hansa.exchange.tasks import Box, CourierReport, CourierTask, WorkOrder
 from hansa.manifest import Counts, Figures, StartAdapter
-from hansa.members import Head
+from hansa.members import Head, Order
 from hansa.reports import encode_report
 from hansa.spec import S3
 from tests.memory_store import MemoryStore
@@ -39,11 +39,15 @@ def task(*boxes: Box, **fields) -> CourierTask:
     )
 
 
-def box(name: str = "clinic", **fields) -> Box:
-    return Box(environment=name, public_keys=[SILO.public], **fields)
+def box(name: str = "clinic", rest: str = "", **fields) -> Box:
+    order = Order(kind="work", role="client", round=1) if fields.get("work") else None
+    order = Order(kind="rest", why=rest) if rest else order
+    return Box(environment=name, public_keys=[SILO.public], order=order, **fields)
 
 
 WORK = WorkOrder(start=StartAdapter())
+POSTED: dict[str, None] = {"work": None, "order": None}
+"""What a box no longer has once its letter is in the bucket."""
 
 
 class Silo:
@@ -93,7 +97,7 @@ def run(told: CourierTask, store: MemoryStore, clock: Clock | None = None) -> Co
 def test_an_order_is_posted_at_its_place_and_reported_at_once() -> None:
     store = MemoryStore()
     report = run(task(box(work=WORK), box("other")), store)
-    assert [(m.box, m.serial, m.done) for m in report.posted] == [(0, 1, True)]
+    assert [(m.box, m.serial, m.order.round) for m in report.posted] == [(0, 1, 1)]
     letter = Silo(store).newest().letter
     assert letter.assignment.environment == "clinic"
     assert letter.assignment.start == StartAdapter()
@@ -202,7 +206,9 @@ def test_many_answers_at_once_take_several_couriers_and_none_is_lost() -> None:
     couriers = 0
     while len(heads) < len(boxes):
         left = [
-            b.model_copy(update={"sent": heads[i], "work": None}) if i in heads else b
+            b.model_copy(update={"sent": heads[i], "work": None, "order": None})
+            if i in heads
+            else b
             for i, b in enumerate(boxes)
         ]
         report = run(task(*left, template=all_orders), store)
@@ -216,7 +222,12 @@ def test_many_answers_at_once_take_several_couriers_and_none_is_lost() -> None:
     while len(heard) < len(boxes):
         left = [
             b.model_copy(
-                update={"sent": heads[i], "work": None, "received": received.get(i, Head())}
+                update={
+                    "sent": heads[i],
+                    "work": None,
+                    "order": None,
+                    "received": received.get(i, Head()),
+                }
             )
             for i, b in enumerate(boxes)
         ]
@@ -248,7 +259,7 @@ def test_an_order_that_garbage_keeps_from_being_posted_is_said_not_to_be() -> No
     for serial in range(1, 40):
         store.objects[f"run/orders/clinic/{serial:06d}.json"] = b"garbage"
     report = run(task(box(work=WORK)), store)
-    assert [(m.serial, m.done) for m in report.posted] == [(16, False)]
+    assert [(m.serial, m.order) for m in report.posted] == [(16, None)]
 
 
 def test_a_key_that_is_not_the_coordinators_own_posts_nothing() -> None:

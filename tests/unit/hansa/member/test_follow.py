@@ -326,6 +326,14 @@ def test_who_leaves_says_so_once_and_is_back_when_the_owner_wants() -> None:
     assert clinic.job and clinic.courier
 
 
+def test_who_thinks_better_of_it_before_it_was_said_does_not_say_it() -> None:
+    clinic = edited(working().post(), leave=True)
+    assert clinic.owed() == ["leave"]
+    edited(clinic)
+    assert clinic.owed() == ["hello"] or clinic.owed() == []
+    assert all(letter.kind != "leave" for letter in clinic.status.owed)
+
+
 def test_a_courier_that_can_never_work_is_shown_and_tried_again() -> None:
     clinic = Clinic().turn()
     clinic.set(clinic.courier, "failed", exit_code=42, message="access denied").turn()
