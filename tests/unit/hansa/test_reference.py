@@ -56,7 +56,7 @@ OTHER = {
 
 
 ELSEWHERE = "spec.environments[].member"
-"""What no silo of this cluster has; tests/unit/hansa/test_plan_members.py changes it."""
+"""What no silo of this cluster has; tests/unit/hansa/test_plan_courier.py changes it."""
 
 
 def leaves() -> list[Entry]:
