@@ -13,11 +13,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from hansa import keys
+from hansa.access import AGGREGATOR
 from hansa.errors import HansaError, InputError, PermanentError, Untrusted
 from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob
+from hansa.local.credentials import of_exchange
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
@@ -70,7 +72,8 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
         executor = stack.enter_context(
             LocalExecutor(
                 folder.jobs,
-                lambda _: variables,
+                # No courier sees what opens the private store: only the client needs it.
+                lambda name: of_exchange(variables) if name == AGGREGATOR else variables,
                 capacity,
                 own_credentials=True,
                 of_courier={ENV_SIGNING_KEY: str(joining.key.absolute())},
@@ -211,7 +214,9 @@ def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
             f"spec.world: got {wanted.spec.world}, expected {old.spec.world} "
             "(it cannot change after the first order)"
         )
-    return FederationMember(metadata=wanted.metadata, spec=wanted.spec, status=old.status)
+    # Who runs it again has fixed what it failed of, or hears of it again.
+    status = old.status.model_copy(update={"message": ""})
+    return FederationMember(metadata=wanted.metadata, spec=wanted.spec, status=status)
 
 
 def _save(silo: FederationMember, folder: RunDir) -> None:

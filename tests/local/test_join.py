@@ -292,6 +292,8 @@ def test_keys_that_the_store_does_not_know_end_it_with_the_stores_own_sentence(p
     assert done.returncode == 42, done.stderr
     assert "the access key is not known there" in done.stderr
     assert "Traceback" not in done.stderr
+    with parties.join(member, "--once") as fixed:  # the same command, with other keys
+        fixed.finish()
 
 
 def test_an_invitation_that_was_changed_on_its_way_is_refused(parties) -> None:
