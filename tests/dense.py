@@ -144,11 +144,9 @@ def moments(own: Tensors, layer: str) -> Array:
 def regmean(
     updates: Sequence[Tensors], own: Sequence[Tensors], module: str, ridge: float = 1e-3
 ) -> Array:
-    """Sum of B·A·G·(sum of all G)⁻¹ of one layer, none of the G larger than the median one."""
+    """Sum of B·A·G·(sum of all G)⁻¹ of one layer, each G divided by its trace."""
     layer = module.removeprefix("base_model.model.")
-    matrices = [moments(each, layer) for each in own]
-    length = sorted(np.trace(matrix) for matrix in matrices)[(len(own) - 1) // 2]
-    matrices = [matrix * min(1.0, length / np.trace(matrix)) for matrix in matrices]
+    matrices = [matrix / np.trace(matrix) for matrix in (moments(each, layer) for each in own)]
     width = len(matrices[0])
     flat = ridge * sum(np.trace(matrix) for matrix in matrices) / width / len(own) * np.eye(width)
     inverse = np.linalg.inv(sum(matrix + flat for matrix in matrices))

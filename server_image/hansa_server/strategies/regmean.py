@@ -7,7 +7,6 @@ mean of `flora`, and silos whose inputs have nothing in common each keep their o
 The sum joins the frozen part as by `flora`, and training starts afresh.
 """
 
-import statistics
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -123,16 +122,12 @@ def _columns(rows: Array, begin: int, end: int, _: object) -> Array:
 
 
 def balanced(own: Sequence[Moments]) -> list[Moments]:
-    """As they are but for those longer than the median one: nobody counts more by claiming more.
+    """All of one length: nobody counts more by claiming more, nor less for having shorter inputs.
 
-    Of an even number it is the lower one of the two in the middle.
+    The gate lets none pass that is zero.
     """
-    length = statistics.median_low([each.trace for each in own])
-    factors = [min(1.0, length / each.trace) / length for each in own]
-    return [
-        replace(each, values=each.values * factor, rest=each.rest * factor)
-        for each, factor in zip(own, factors, strict=True)
-    ]
+    shares = [(each, 1.0 / each.trace) for each in own]
+    return [replace(each, values=each.values * s, rest=each.rest * s) for each, s in shares]
 
 
 def projected(rows: Sequence[Array], own: Sequence[Moments]) -> list[Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hansa import adapter, moments
+from hansa import adapter
 from hansa.adapter import Tensors
 from hansa_server.moments import Moments
 from hansa_server.strategies.regmean import Room, projected
@@ -100,27 +100,15 @@ def test_the_order_of_the_members_changes_no_bit(shapes) -> None:
 
 
 @every_shape
-@pytest.mark.parametrize("claim", [1e6, 1e30])
-def test_nobody_counts_more_by_claiming_larger_inputs(shapes, claim: float) -> None:
+@pytest.mark.parametrize("claim", [1e-6, 1e6, 1e30])
+def test_nobody_counts_more_or_less_for_the_size_of_what_it_claims(shapes, claim: float) -> None:
     start, updates = untrained(shapes), [draw(i, shapes) for i in range(4)]
     own = [draw_moments(i, shapes) for i in range(4)]
-    honest: Tensors = {}
-    for layer in moments.widths(shapes):
-        honest |= _lengthened(own[3], layer, sorted(_traces(own[:3], layer))[1])
-    loud = run(start, updates, own=[*own[:3], scaled(honest, claim)], strategy="regmean")
-    quiet = run(start, updates, own=[*own[:3], honest], strategy="regmean")
+    loud = run(start, updates, own=[*own[:3], scaled(own[3], claim)], strategy="regmean")
+    honest = run(start, updates, own=own, strategy="regmean")
     for module in dense.modules(start):
-        made, expected = (dense.product(each.frozen, module) for each in (loud, quiet))
+        made, expected = (dense.product(each.frozen, module) for each in (loud, honest))
         assert apart(made, expected) < 1e-5
-
-
-def _traces(own: list[Tensors], layer: str) -> list[float]:
-    return [float(np.trace(dense.moments(each, layer))) for each in own]
-
-
-def _lengthened(own: Tensors, layer: str, length: float) -> Tensors:
-    named = {n: a for n, a in own.items() if n.startswith(f"{layer}.")}
-    return scaled(named, length / float(np.trace(dense.moments(named, layer))))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -130,11 +118,11 @@ def test_one_direction_alone_moves_what_others_put_out_no_further_than_its_updat
     made = []
     for _ in range(honest):
         inputs = random.standard_normal((80, width)) * np.exp(random.standard_normal(width))
-        made.append(inputs.T @ inputs / 80)
-    lengths = [np.trace(matrix) for matrix in made]
+        matrix = inputs.T @ inputs
+        made.append(matrix / np.trace(matrix))
     direction = random.standard_normal(width)
     direction /= np.linalg.norm(direction)
-    hostile = np.outer(direction, direction) * sorted(lengths)[1]
+    hostile = np.outer(direction, direction)
     rows = [random.standard_normal((3, width)) for _ in range(honest + 1)]
     without = sum(projected(rows[:honest], [_as_moments(matrix) for matrix in made]))
     together = [_as_moments(matrix) for matrix in (*made, hostile)]
