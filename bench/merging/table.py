@@ -2,10 +2,12 @@
 
 python bench/merging/table.py merging > docs/results/compare-smollm2-merging.json
 python bench/merging/table.py merging-related > docs/results/compare-smollm2-merging-related.json
+python bench/merging/table.py scale     # the table of more and more silos in bench/README.md
 """
 
 import argparse
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,13 @@ FILES = {
     },
     "merging-related": {
         "regmean": "related-regmean",
+        "fed-se+auto": "related-auto",
         "fedit+regmean": "related-fedit-regmean",
         "local-evolution": "related-alone",
     },
 }
 """Which results belong to which method, by comparison."""
+MERGES = ("mean", "auto", "regmean")
 
 
 def result(run: Run, name: str) -> Result:
@@ -71,11 +75,34 @@ def _tallies(success: float, tasks: int) -> dict[str, list[int]]:
     return {str(task): [int(task < round(success * tasks)), 1] for task in range(tasks)}
 
 
+def scale() -> str:
+    """Success by merge and number of silos, mean over seeds, sampled and greedy; each seed's."""
+    runs: dict[tuple[str, int], list[list[float]]] = {}
+    for path in sorted((RESULTS / "scale").glob("*.json")):
+        merge, silos, _ = path.stem.split("-")
+        last = json.loads(path.read_text())["evaluations"][-2:]
+        success = [100 * statistics.mean(each["success"].values()) for each in last]
+        runs.setdefault((merge, int(silos)), []).append(success)
+    lines = ["| silos | " + " | ".join(MERGES) + " |", "|---|" + "---|" * len(MERGES)]
+    for silos in sorted({silos for _, silos in runs}):
+        cells = [_cell(runs[merge, silos]) for merge in MERGES]
+        lines.append(f"| {silos} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(seeds: list[list[float]]) -> str:
+    sampled, greedy = (statistics.mean(each) for each in zip(*seeds, strict=True))
+    return f"{sampled:.1f} ({', '.join(f'{each[0]:.1f}' for each in seeds)}; greedy {greedy:.1f})"
+
+
 def main() -> None:
-    """Print the comparison's data."""
+    """Print the comparison's data, or the table of more and more silos."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("comparison", choices=tuple(FILES), help="a file of examples/04-real-model")
+    parser.add_argument("comparison", choices=(*FILES, "scale"), help="which table")
     name = parser.parse_args().comparison
+    if name == "scale":
+        print(scale())
+        return
     wanted, files = comparison.read(EXAMPLES / f"{name}.yaml", here=False), FILES[name]
     made = {run.id: result(run, files[run.method]) for run in wanted.runs}
     data = table.to_data(table.build(wanted, made))

@@ -40,6 +40,7 @@ DEMO = '{% set r = results("compare-demo") %}'
 TINY = '{% set r = results("compare-tiny") %}'
 SMOLLM2 = '{% set r = results("compare-smollm2") %}'
 MERGING = '{% set r = results("compare-smollm2-merging") %}'
+SIX = '{% set r = results("compare-six") %}'
 RELATED = '{% set r = results("compare-related") %}'
 SMOLLM2_MAZES = '{% set r = results("compare-smollm2-related") %}'
 MERGED_MAZES = '{% set r = results("compare-smollm2-merging-related") %}'
@@ -49,10 +50,12 @@ QUOTED = {
         '| {{ r.success("auto") }} | {{ r.success("alone") }} |',
         f'{RELATED}| five silos with a maze each, tiny model | {{{{ r.success("fed-se") }}}} '
         '| {{ r.success("fed-se+auto+cool") }} | {{ r.success("local-evolution+cool") }} |',
+        f'{SIX}| six silos of three kinds of world, tiny model | {{{{ r.success("fed-se") }}}} '
+        '| {{ r.success("fed-se+auto+cool") }} | {{ r.success("local-evolution+cool") }} |',
         f'{SMOLLM2}| five different worlds, SmolLM2-135M | {{{{ r.success("fed-se") }}}} '
         f'{MERGING}| {{{{ r.success("regmean") }}}} | {{{{ r.success("local-evolution") }}}} |',
         SMOLLM2_MAZES + '| five silos with a maze each, SmolLM2-135M | {{ r.success("fed-se") }} '
-        f'{MERGED_MAZES}| {{{{ r.success("regmean") }}}} '
+        f'{MERGED_MAZES}| {{{{ r.success("fed-se+auto") }}}} '
         '| {{ r.success("local-evolution") }} |',
     ],
     "docs/aggregation.md": [
