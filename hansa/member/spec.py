@@ -14,6 +14,7 @@ from hansa.members import PollSeconds, PublicKeys
 from hansa.schema import at, flat
 from hansa.spec import (
     MAX_SECONDS,
+    RESERVED_ENVIRONMENT_NAMES,
     Adapter,
     DnsName,
     FederationName,
@@ -159,6 +160,11 @@ class MemberSpec(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.federation.environment in RESERVED_ENVIRONMENT_NAMES:
+            raise ValueError(
+                f"federation.environment: got '{self.federation.environment}', which Hansa keeps "
+                "for itself"
+            )
         digests = {
             "model.sha256": self.agreed.model.sha256,
             "adapter.shapes": self.agreed.adapter.shapes,
