@@ -106,6 +106,7 @@ MemberReason = Literal[
     # of several
     "Suspended",
     "Left",
+    "OperatorError",
 ]
 
 EventReason = Literal[
