@@ -387,4 +387,4 @@ def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest
 
 
 def _courier_name(draft: _Draft, attempt: int) -> str:
-    return names.courier_job(draft.silo.metadata.name, attempt)
+    return names.silo_courier_job(draft.silo.metadata.name, attempt)

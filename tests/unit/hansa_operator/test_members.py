@@ -28,7 +28,7 @@ REPORT = ClientReport(
     adapter="b" * 64,
     counts=Counts(explored=10, succeeded=4, experience=14),
 )
-COURIER, CLIENT = "five-mail-a1", "five-r1-s1-a1"
+COURIER, CLIENT = "five-silo-mail-a1", "five-silo-r1-s1-a1"
 
 
 def at_work(**spec: Any) -> Clinic:
