@@ -68,6 +68,11 @@ Reason = Literal[
     "AllRoundsDone",
 ]
 
+Trouble = Literal[
+    "Unreachable", "Denied", "ClockSkewed", "LogReplaced", "Untrusted", "CourierFailed"
+]
+"""Why a silo's letters can be neither posted nor read."""
+
 EventReason = Literal[
     "RoundOpened",
     "JobRetried",
@@ -90,6 +95,7 @@ EventReason = Literal[
     "MemberLeft",
     "OrderRefused",
     "LetterRefused",
+    "Twin",
     "Suspended",
     "Resumed",
     "Succeeded",
