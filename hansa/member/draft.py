@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from hansa.jobs import Event, JobRequest, ObservedJob
-from hansa.member.status import FederationMember, SiloPhase, SiloStatus
+from hansa.member.conditions import conclude
+from hansa.member.status import FederationMember, SiloStatus
 from hansa.policy import deadline, retention
 
 
@@ -57,27 +58,9 @@ class Draft:
         """The plan: what is not wanted any more is deleted."""
         round_ = status.current.round if status.current else 0
         return SiloPlan(
-            status=status.model_copy(update={"phase": _phase(self.silo, status)}),
+            status=conclude(self.silo, status, self.now),
             create=self.create,
             delete=retention.to_delete(self.jobs.values(), self.wanted, round_),
             events=self.events,
             wake_at=self.wake_at,
         )
-
-
-def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
-    current = status.current
-    if silo.spec.suspend:
-        return "Suspended"
-    if silo.spec.leave:
-        return "Working" if status.owed else "Left"
-    if status.message:
-        return "Failed"
-    if current is None:
-        return "Idle"
-    phases: dict[str, SiloPhase] = {
-        "Waiting": "Waiting",
-        "Working": "Waiting" if current.waits_for else "Working",
-        "Refused": "Refusing",
-    }
-    return phases.get(current.state, "Idle")

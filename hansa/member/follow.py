@@ -245,16 +245,21 @@ def _owing(status: SiloStatus, letter: Letter) -> SiloStatus:
 
 def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: str) -> SiloStatus:
     """An order that needs nothing more, with its line in the list."""
-    counts = letter.report.counts if isinstance(letter.report, ClientReport) else None
+    report = letter.report
+    counts = report.counts if isinstance(report, ClientReport) else None
+    ratio = report.evaluation.ratio if report and report.evaluation else None
+    success = f"{ratio:.3f}" if ratio is not None else ""
     line = SiloRound(
         round=order.round,
         role=order.role or "client",
         outcome=outcome,  # type: ignore[arg-type]  # one of its three words
         explored=counts.explored if counts else 0,
         succeeded=counts.succeeded if counts else 0,
+        success=success,
     )
     lines = [*status.rounds, line][-MOST_ROUNDS:]
-    return _owing(status, letter).model_copy(update={"rounds": lines})
+    update = {"rounds": lines, "success": success or status.success}
+    return _owing(status, letter).model_copy(update=update)
 
 
 def _today(usage: SiloUsage, now: datetime) -> SiloUsage:
