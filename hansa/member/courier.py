@@ -14,7 +14,7 @@ from hansa.exchange import letters
 from hansa.exchange.courier import LONGEST_SECONDS
 from hansa.exchange.envelope import SigningKey
 from hansa.exchange.letters import ANSWERS, Reference, Rest, Work
-from hansa.exchange.mailbox import Cursor, Entry, Mailbox
+from hansa.exchange.mailbox import Entry, Mailbox
 from hansa.manifest import sha256
 from hansa.member.limits import episodes, judge
 from hansa.member.order import orders_of
@@ -64,7 +64,7 @@ def _check_log(log: Mailbox, received: Head) -> None:
 
 def _read(task: SiloTask, log: Mailbox) -> SiloReport:
     """The newest order: whoever was away long does not work for rounds that are closed."""
-    cursor = start = Cursor(serial=task.received.serial, digest=task.received.digest)
+    cursor = start = task.received
     newest: Entry | None = None
     faults: Counter[str] = Counter()
     while True:
@@ -77,7 +77,7 @@ def _read(task: SiloTask, log: Mailbox) -> SiloReport:
     if cursor == start:
         return SiloReport()
     return SiloReport(
-        received=Head(serial=cursor.serial, digest=cursor.digest),
+        received=cursor,
         newest=_newest(task, newest) if newest else None,
         faults=_faults(faults),
     )
@@ -124,7 +124,7 @@ def _post_all(
         environment=member.federation.environment,
         trusted=tuple(member.public_keys),
     )
-    cursor = Cursor(serial=task.sent.serial, digest=task.sent.digest)
+    cursor = task.sent
     faults: Counter[str] = Counter()
     count = 0
     for letter in task.post:
@@ -134,7 +134,7 @@ def _post_all(
         if not posted.done:
             break
         count += 1
-    return Head(serial=cursor.serial, digest=cursor.digest), count, faults
+    return cursor, count, faults
 
 
 def _letter(member: MemberSpec, letter: Letter, store: ObjectStore) -> letters.Letter:
