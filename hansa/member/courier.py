@@ -14,7 +14,7 @@ from hansa.exchange import letters
 from hansa.exchange.courier import LONGEST_SECONDS
 from hansa.exchange.envelope import SigningKey
 from hansa.exchange.letters import ANSWERS, Reference, Rest, Work
-from hansa.exchange.mailbox import Cursor, Entry, Mailbox
+from hansa.exchange.mailbox import Entry, Mailbox
 from hansa.manifest import sha256
 from hansa.member import trouble
 from hansa.member.limits import episodes, judge
@@ -78,7 +78,7 @@ def _check_log(log: Mailbox, received: Head, order: Reference | None) -> None:
 
 def _read(task: SiloTask, log: Mailbox) -> SiloReport:
     """The newest order: whoever was away long does not work for rounds that are closed."""
-    cursor = start = Cursor(serial=task.received.serial, digest=task.received.digest)
+    cursor = start = task.received
     newest: Entry | None = None
     faults: Counter[str] = Counter()
     while True:
@@ -91,7 +91,7 @@ def _read(task: SiloTask, log: Mailbox) -> SiloReport:
     if cursor == start:
         return SiloReport()
     return SiloReport(
-        received=Head(serial=cursor.serial, digest=cursor.digest),
+        received=cursor,
         newest=_newest(task, newest) if newest else None,
         missed=newest is not None and getattr(newest.letter, "why", "") == "missed",
         faults=_faults(faults),
@@ -137,7 +137,7 @@ def _post_all(task: SiloTask, store: ObjectStore, key: SigningKey) -> SiloReport
         environment=member.federation.environment,
         trusted=tuple(member.public_keys),
     )
-    cursor = Cursor(serial=task.sent.serial, digest=task.sent.digest)
+    cursor = task.sent
     faults: Counter[str] = Counter()
     count, ahead = 0, False
     for letter in task.post:
@@ -147,8 +147,7 @@ def _post_all(task: SiloTask, store: ObjectStore, key: SigningKey) -> SiloReport
         if not posted.done:
             break
         count += 1
-    sent = Head(serial=cursor.serial, digest=cursor.digest)
-    return SiloReport(sent=sent, posted=count, ahead=ahead, faults=_faults(faults))
+    return SiloReport(sent=cursor, posted=count, ahead=ahead, faults=_faults(faults))
 
 
 def _letter(member: MemberSpec, letter: Letter, store: ObjectStore) -> letters.Letter:
