@@ -131,6 +131,7 @@ EventReason = Literal[
     "MemberLeft",
     "OrderRefused",
     "LetterRefused",
+    "Twin",
     "Suspended",
     "Resumed",
     "Succeeded",
