@@ -132,6 +132,7 @@ EventReason = Literal[
     "MemberLeft",
     "OrderRefused",
     "LetterRefused",
+    "Twin",
     "Suspended",
     "Resumed",
     "Succeeded",

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hansa.base import Model
+from hansa.base import Model, Sha256
 from hansa.members import PollSeconds, PublicKeys
 from hansa.schema import at, flat
 from hansa.spec import (
@@ -28,7 +28,6 @@ from hansa.spec import (
 )
 from hansa.status import RoundSettings
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -334,24 +334,6 @@ def test_who_thinks_better_of_it_before_it_was_said_does_not_say_it() -> None:
     assert all(letter.kind != "leave" for letter in clinic.status.owed)
 
 
-def test_a_courier_that_can_never_work_is_shown_and_tried_again() -> None:
-    clinic = Clinic().turn()
-    clinic.set(clinic.courier, "failed", exit_code=42, message="access denied").turn()
-    assert clinic.status.phase == "Failed"
-    assert clinic.status.message == "courier: access denied"
-    clinic.now += timedelta(seconds=60)
-    clinic.turn().post()
-    assert clinic.status.phase == "Idle"
-
-
-def test_a_store_that_does_not_answer_is_asked_again() -> None:
-    clinic = Clinic().turn()
-    clinic.set(clinic.courier, "failed", exit_code=44).turn()
-    assert clinic.status.phase == "Idle" and clinic.courier is None
-    clinic.now += timedelta(seconds=2)
-    assert clinic.turn().courier == "five-silo-mail-a2"
-
-
 def test_objects_that_are_no_orders_are_told() -> None:
     clinic = Clinic().turn().report(posted=1, faults=[("signature", 2), ("new", 1)])
     told = [e.message for e in clinic.events if e.reason == "LetterRefused"]
