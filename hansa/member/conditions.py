@@ -92,7 +92,8 @@ def _connected(silo: FederationMember, status: SiloStatus) -> _Verdict:
         why = (status.courier.message if status.courier else "") or status.message
         return "False", status.trouble, f"{why}; {REMEDIES[status.trouble]}"
     if not status.sent.serial and not status.received.serial:
-        return "Unknown", "NotYet", "no letter was posted or read yet"
+        why = status.courier.message if status.courier else ""
+        return "Unknown", "NotYet", why or "no letter was posted or read yet"
     read, posted = status.received.serial, status.sent.serial
     return "True", "Listening", f"orders are read up to {read}, letters are posted up to {posted}"
 
