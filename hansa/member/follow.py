@@ -14,12 +14,12 @@ from hansa.exchange.letters import FAULTS
 from hansa.exits import Exit, facts
 from hansa.jobs import Event, JobRequest, ObservedJob
 from hansa.manifest import fingerprint
+from hansa.member.conditions import conclude
 from hansa.member.status import (
     MOST_ROUNDS,
     FederationMember,
     Letter,
     SiloOrder,
-    SiloPhase,
     SiloRound,
     SiloStatus,
     SiloUsage,
@@ -77,7 +77,7 @@ class _Draft:
     def finish(self, status: SiloStatus) -> SiloPlan:
         round_ = status.current.round if status.current else 0
         return SiloPlan(
-            status=status.model_copy(update={"phase": _phase(self.silo, status)}),
+            status=conclude(self.silo, status, self.now),
             create=self.create,
             delete=retention.to_delete(self.jobs.values(), self.wanted, round_),
             events=self.events,
@@ -283,16 +283,21 @@ def _owing(status: SiloStatus, letter: Letter) -> SiloStatus:
 
 def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: str) -> SiloStatus:
     """An order that needs nothing more, with its line in the list."""
-    counts = letter.report.counts if isinstance(letter.report, ClientReport) else None
+    report = letter.report
+    counts = report.counts if isinstance(report, ClientReport) else None
+    ratio = report.evaluation.ratio if report and report.evaluation else None
+    success = f"{ratio:.3f}" if ratio is not None else ""
     line = SiloRound(
         round=order.round,
         role=order.role or "client",
         outcome=outcome,  # type: ignore[arg-type]  # one of its three words
         explored=counts.explored if counts else 0,
         succeeded=counts.succeeded if counts else 0,
+        success=success,
     )
     lines = [*status.rounds, line][-MOST_ROUNDS:]
-    return _owing(status, letter).model_copy(update={"rounds": lines})
+    update = {"rounds": lines, "success": success or status.success}
+    return _owing(status, letter).model_copy(update=update)
 
 
 def _today(usage: SiloUsage, now: datetime) -> SiloUsage:
@@ -380,21 +385,3 @@ def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest
 
 def _courier_name(draft: _Draft, attempt: int) -> str:
     return names.courier_job(draft.silo.metadata.name, attempt)
-
-
-def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
-    current = status.current
-    if silo.spec.suspend:
-        return "Suspended"
-    if silo.spec.leave:
-        return "Working" if status.owed else "Left"
-    if status.message:
-        return "Failed"
-    if current is None:
-        return "Idle"
-    phases: dict[str, SiloPhase] = {
-        "Waiting": "Waiting",
-        "Working": "Waiting" if current.waits_for else "Working",
-        "Refused": "Refusing",
-    }
-    return phases.get(current.state, "Idle")
