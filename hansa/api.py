@@ -107,6 +107,7 @@ MemberReason = Literal[
     "Suspended",
     "Left",
     "OperatorError",
+    "OperatorError",
 ]
 
 EventReason = Literal[
@@ -131,6 +132,7 @@ EventReason = Literal[
     "MemberLeft",
     "OrderRefused",
     "LetterRefused",
+    "Twin",
     "Suspended",
     "Resumed",
     "Succeeded",

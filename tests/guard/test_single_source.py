@@ -27,6 +27,7 @@ PURE = [
     "hansa/summary.py",
     "hansa/remote.py",
     "hansa/member/conditions.py",
+    "hansa/member/draft.py",
     "hansa/member/follow.py",
     "hansa/member/limits.py",
     "hansa/member/windows.py",
