@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hansa.member.view import as_federation, refusals
+from jsonschema import Draft4Validator
 
+from hansa import consent
 from hansa.cli.common import Format, print_data
 from hansa.load import load, load_member
 from hansa.local.ports import claim_ports
 from hansa.member.invitation import invite, member_of, opened
+from hansa.member.spec import Member
+from hansa.podshapes import Allowed
 from tests.mail import COORDINATOR, SILO
 from tests.processes import PATIENCE_SECONDS, until
 from tests.small import hansa
@@ -178,6 +183,39 @@ def test_the_examples_member_is_made_by_hansa_member(capsys: pytest.CaptureFixtu
     made = "".join(line for line in text.splitlines(True) if not line.startswith("#"))
     assert made == capsys.readouterr().out + own[1]
     assert load_member(EXAMPLE / "member.yaml").spec.options == yaml.safe_load(own[1])["options"]
+
+
+def cluster_member() -> Member:
+    """The example's silo with what the page adds to it on a cluster."""
+    _, _, section = PAGE.partition("\n## On two clusters\n")
+    added = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+    assert added
+    document = yaml.safe_load((EXAMPLE / "member.yaml").read_text())
+    more = yaml.safe_load(added[1])["spec"]
+    document["spec"]["storage"]["s3"] |= more.pop("storage")["s3"]
+    document["spec"] |= more
+    crd = yaml.safe_load((ROOT / "crds/federationmember.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    Draft4Validator(schema).validate(document)  # whose bounds are as OpenAPI 3.0 writes them
+    return Member.model_validate(document)
+
+
+def test_what_the_page_adds_on_a_cluster_is_all_that_the_operator_wants() -> None:
+    assert refusals(
+        Member.model_validate(yaml.safe_load((EXAMPLE / "member.yaml").read_text())), Allowed()
+    )
+    assert refusals(cluster_member(), Allowed()) == []
+
+
+def test_the_page_has_the_lines_by_which_a_silos_secrets_consent() -> None:
+    silo = cluster_member()
+    name, spec = silo.metadata.name, as_federation(silo).spec
+    wanted: dict[str, list[str]] = {}
+    for party, signs in (("", True), (spec.environments[0].name, False)):
+        for secret in consent.secrets(spec, party, signs=signs):
+            wanted.setdefault(secret, []).append(consent.member_key(name, signs=signs))
+    for secret, keys in wanted.items():
+        assert f"$ {consent.line('silo', secret, keys)}\n" in PAGE
 
 
 def test_no_note_says_of_a_silo_elsewhere_that_its_trajectories_are_in_the_bucket() -> None:
