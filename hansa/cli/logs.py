@@ -1,12 +1,14 @@
 """`hansa logs`: what the Jobs of a federation said."""
 
 import json
+import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa import names
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.errors import InputError
@@ -16,16 +18,17 @@ if TYPE_CHECKING:
     from hansa.cluster.federations import Federations
     from hansa.cluster.podlogs import Choice, Line
 
-_ORDER = ("client", "aggregator", "evaluate")
+_ORDER = ("client", "aggregator", "evaluate", "courier")
 """How the Jobs of a round follow one another."""
 
 
 def logs(
     name: target.OptionalName = None,
+    member: target.MemberName = None,
     out: target.OptionalFolder = None,
     environment: Annotated[
         str | None,
-        typer.Option("--environment", "-e", help="Only this environment, or aggregator."),
+        typer.Option("--environment", "-e", help="Only this environment, aggregator or courier."),
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
@@ -35,24 +38,26 @@ def logs(
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
 ) -> None:
-    """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first."""
-    target.one_of(name, out)
+    """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first.
+
+    With --member: of a silo's part in somebody else's federation.
+    """
+    target.one_of(name or member, out)
     if out:
         _show_run(out, environment, round_, follow)
         return
     from hansa.cluster.podlogs import Choice
 
-    federations = target.open_federations(namespace, context, kubeconfig)
+    things, chosen = target.federation_or_member(name, member, namespace, context, kubeconfig)
     choice = Choice(environment=environment, round=round_)
-    _show_pods(federations, name or "", choice, follow)
+    _show_pods(things, chosen, choice, follow)
 
 
 def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: bool) -> None:
     from hansa.cluster.podlogs import Follower, has_started, in_order, job_of, read
     from hansa.cluster.view import pod_state
 
-    federation = federations.get(name)
-    _check_environment(federation["spec"], choice.environment)
+    _check_environment(federations.get(name)["spec"], choice.environment)
     if follow:
         for line in Follower(federations, name, choice).run():
             _print_line(line)
@@ -60,7 +65,7 @@ def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: 
     pods = in_order(federations.pods(name, choice.labels()))
     if not pods:
         raise InputError(
-            f"federation {name}: no Pod fits",
+            f"{federations.word} {name}: no Pod fits",
             hint=f"`hansa status {federations.call(name)}` shows what there is now",
         )
     for pod in pods:
@@ -72,14 +77,18 @@ def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: 
 
 
 def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
-    listed = spec.get("environments")
+    """Of a federation, what it lists; of a member, the silo itself."""
+    from hansa.cluster.podlogs import SERVERS
+
+    listed, ours = spec.get("environments"), spec.get("federation")
     names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
-    if wanted not in (None, "aggregator", *names):
+    names = [str(ours.get("environment"))] if isinstance(ours, dict) else names
+    if wanted not in (None, *SERVERS, *names):
         from hansa.cluster.errors import offer
 
         raise InputError(
             f"--environment: got {wanted}, which is not in spec.environments",
-            hint=offer(str(wanted), [*names, "aggregator"]),
+            hint=offer(str(wanted), [*names, *SERVERS]),
         )
 
 
@@ -88,10 +97,11 @@ def _print_line(line: "Line") -> None:
 
 
 def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
+    from hansa.local.join import is_silo, load
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
-    folder.load()
+    _ = load(folder) if is_silo(folder) else folder.load()  # says what is wrong with it
     shown: dict[Path, int] = {}
     while True:
         runs = folder.is_running()  # before the last look, so that nothing is missed
@@ -107,15 +117,24 @@ def _show_run(out: Path, environment: str | None, round_: int | None, follow: bo
 
 def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Path]:
     """Logs that fit, by round, environment and name: an assignment tells more than a short name."""
-    chosen: list[tuple[int, int, str, int, Path]] = []
+    chosen: list[tuple[float, int, str, int, Path]] = []
     for path in jobs.glob("*/assignment.json"):
-        assignment = json.loads(path.read_text())
-        number, who = assignment["round"], assignment.get("environment") or "aggregator"
+        number, role, who = _whose(json.loads(path.read_text()), path.parent.name)
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
-            place = _ORDER.index(assignment["role"])
-            chosen.append((number, place, who, len(log.parent.name), log))
+            chosen.append((number, _ORDER.index(role), who, len(log.parent.name), log))
     return [log for *_, log in sorted(chosen)]
+
+
+def _whose(task: dict[str, Any], job: str) -> tuple[float, str, str]:
+    """Round, role and environment of a Job; couriers carry letters of all rounds, and come last."""
+    role = str(task["role"])
+    if role == "courier":
+        return math.inf, role, role
+    if "member" in task:  # a silo's: its round is in the order, which it reads itself
+        environment = str(task["member"]["federation"]["environment"])
+        return names.round_of_silo_job(job), role, environment
+    return int(task["round"]), role, str(task.get("environment") or "aggregator")
 
 
 def _print_from(path: Path, offset: int) -> int:
