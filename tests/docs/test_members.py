@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hansa.member.view import as_federation, refusals
 from jsonschema import Draft4Validator
 
 from hansa import consent
@@ -22,6 +21,7 @@ from hansa.load import load, load_member
 from hansa.local.ports import claim_ports
 from hansa.member.invitation import invite, member_of, opened
 from hansa.member.spec import Member
+from hansa.member.view import as_federation, refusals
 from hansa.podshapes import Allowed
 from tests.mail import COORDINATOR, SILO
 from tests.processes import PATIENCE_SECONDS, until
