@@ -20,8 +20,9 @@ def test_one_that_joins_late_is_in_from_the_next_round_and_leaves_at_once(
 ) -> None:
     manifest = silos.manifest(model_digests, rounds=2, participation=ALONE)
     member = silos.member(manifest)
+    with silos.join(member, "--once") as silo:  # heard of in round 1, which does not wait for it
+        silo.finish()
     with silos.coordinate(manifest) as coordinator:
-        coordinator.wait_for_phase("explore")
         with silos.join(member) as silo:
             until(lambda: state(silo) == "Working", "the silo to work")
             silo.kill()
