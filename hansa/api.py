@@ -107,6 +107,7 @@ MemberReason = Literal[
     "Suspended",
     "Left",
     "OperatorError",
+    "OperatorError",
 ]
 
 EventReason = Literal[

@@ -12,7 +12,7 @@ ALONE = {"retries": 100, "minimumUpdates": 1}
 
 
 def history(run: small.Run) -> list[str]:
-    return [entry["updates"] for entry in small.status(run.out)["history"]]
+    return [entry["updates"] for entry in small.status(run.out)["history"] if entry["updates"]]
 
 
 def test_one_that_joins_late_is_in_from_the_next_round_and_leaves_at_once(

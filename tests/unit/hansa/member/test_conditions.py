@@ -1,10 +1,12 @@
 """A silo's conditions say whether its letters come through, its orders fit and it works."""
 
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
+from hansa.api import MemberReason
 from hansa.assignment import EvaluationReport
 from hansa.member.conditions import REMEDIES, conclude
 from tests.unit.hansa.member.test_follow import (
@@ -16,6 +18,8 @@ from tests.unit.hansa.member.test_follow import (
     edited,
     working,
 )
+
+PAGE = Path(__file__).parents[4] / "docs" / "troubleshooting.md"
 
 
 def said(clinic: Any, type_: str) -> tuple[str, str, str]:
@@ -43,6 +47,27 @@ def test_before_its_first_letter_nothing_is_known_but_that_it_was_accepted() -> 
     assert said(clinic, "Connected")[:2] == ("Unknown", "NotYet")
     assert said(clinic, "Allowed")[:2] == ("Unknown", "NoOrder")
     assert said(clinic, "Working")[:2] == ("False", "NoOrder")
+
+
+def test_a_courier_that_cannot_start_yet_says_why() -> None:
+    clinic = Clinic().turn()
+    clinic.set(clinic.courier, "starting", message="Secret clinic-signing: there is none").turn()
+    assert said(clinic, "Connected") == (
+        *("Unknown", "NotYet"),
+        "Secret clinic-signing: there is none",
+    )
+
+
+def test_what_the_last_courier_failed_of_is_told_while_the_next_one_starts() -> None:
+    clinic = Clinic().turn()
+    clinic.set(clinic.courier, "failed", exit_code=44, message="no answer").turn()
+    clinic.now += timedelta(seconds=10)
+    clinic.turn().set(clinic.courier, "starting", message="its Pod waits for a node").turn()
+    assert said(clinic, "Connected")[2].startswith("no answer; ")
+    clinic.set(
+        clinic.courier, "starting", reason="ConsentMissing", message="add the key to the Secret"
+    ).turn()
+    assert said(clinic, "Connected")[2].startswith("add the key to the Secret; ")
 
 
 def test_an_order_that_is_worked_on_makes_all_of_them_true() -> None:
@@ -144,3 +169,8 @@ def test_the_newest_evaluation_is_the_success_that_is_shown() -> None:
     clinic.set(clinic.job, "succeeded", report=EVALUATED).turn()
     assert clinic.status.success == "0.500"
     assert [line.success for line in clinic.status.rounds] == ["0.375", "", "0.500"]
+
+
+def test_every_reason_is_on_the_page_for_those_whom_it_stops() -> None:
+    section = PAGE.read_text().partition("### Of a silo elsewhere")[2].partition("\n## ")[0]
+    assert [r for r in get_args(MemberReason) if f" | {r} | " not in section] == []

@@ -72,4 +72,4 @@ def test_whoever_missed_an_order_works_for_none_and_says_that_it_is_there() -> N
     assert clinic.owed() == ["hello"]
     clinic.post()
     assert clinic.owed() == [], "once"
-    assert clinic.order(round=2).job == "five-r2-s2-a1"
+    assert clinic.order(round=2).job == "five-silo-r2-s2-a1"
