@@ -50,7 +50,7 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
         return draft.finish(federation.status.model_copy(update=update), refusals=refusals)
     status, broken = remote.receive(draft, go_back(draft, _accept(draft)))
     if broken and orders.is_closing(federation.spec, status):
-        status = remote.give_up(status)
+        status = remote.give_up(federation.spec, status)
     if federation.spec.suspend:
         is_new = status.phase != "Suspended" and not orders.is_closing(federation.spec, status)
         draft.tell_once(is_new, "Suspended", "suspended; nothing is lost")

@@ -65,11 +65,18 @@ def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationSta
 def _with_lines(status: FederationStatus, spec: FederationSpec) -> FederationStatus:
     """A line for every silo that runs elsewhere; of one that left the spec, until it was told."""
     wanted = {e.name for e in spec.environments if e.member}
-    known = {m.name: m for m in status.members if m.name in wanted or orders.works(m)}
+    known = {m.name: m for m in status.members if m.name in wanted or not orders.is_forgotten(m)}
     if not wanted and not known and not status.members:
         return status
     lines = {**{name: MemberStatus(name=name) for name in wanted}, **known}
-    return status.model_copy(update={"members": [lines[name] for name in sorted(lines)]})
+    members = [_back(lines[name]) if name in wanted else lines[name] for name in sorted(lines)]
+    return status.model_copy(update={"members": members})
+
+
+def _back(member: MemberStatus) -> MemberStatus:
+    """One that is in the spec again: what it was told when it left no longer counts."""
+    is_back = member.order == orders.REMOVED
+    return member.model_copy(update={"order": None}) if is_back else member
 
 
 def _apply_report(
@@ -200,11 +207,12 @@ def note_absence(
 # -- what silos are told ----------------------------------------------------------------------
 
 
-def give_up(status: FederationStatus) -> FederationStatus:
+def give_up(spec: FederationSpec, status: FederationStatus) -> FederationStatus:
     """Silos that cannot be told count as told: nobody waits for a bucket that refuses."""
-    rest = Order(kind="rest", why="suspended")
+    owed = [orders.owed(spec, status, member) for member in status.members]
     members = [
-        m.model_copy(update={"order": rest}) if orders.works(m) else m for m in status.members
+        member.model_copy(update={"order": order}) if order and order.kind == "rest" else member
+        for member, order in zip(status.members, owed, strict=True)
     ]
     return status.model_copy(update={"members": members})
 

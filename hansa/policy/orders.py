@@ -8,6 +8,8 @@ from hansa.policy import apart
 from hansa.spec import FederationSpec
 from hansa.status import CurrentRound, FederationStatus
 
+REMOVED = Order(kind="rest", why="removed")
+
 
 def work(current: CurrentRound) -> Order:
     """What a silo is told that takes part in a round, or evaluates the last adapter."""
@@ -18,6 +20,15 @@ def work(current: CurrentRound) -> Order:
 def works(member: MemberStatus) -> bool:
     """Whether the last thing it was told is to work."""
     return member.order is not None and member.order.kind == "work"
+
+
+def is_forgotten(member: MemberStatus) -> bool:
+    """Whether one that left the spec needs no letter: it never wrote, has left, or was told.
+
+    One that wrote may have an order that nobody has heard of: its courier was not waited for.
+    """
+    is_there = member.state in ("Present", "Away") and member.order != REMOVED
+    return not works(member) and not is_there
 
 
 def owed(spec: FederationSpec, status: FederationStatus, member: MemberStatus) -> Order | None:
@@ -31,7 +42,8 @@ def owed(spec: FederationSpec, status: FederationStatus, member: MemberStatus) -
 def _wanted(spec: FederationSpec, status: FederationStatus, member: MemberStatus) -> Order | None:
     resting = _why_it_rests(spec, status, member.name)
     if resting:
-        return resting if works(member) else None
+        needs_it = not is_forgotten(member) if resting == REMOVED else works(member)
+        return resting if needs_it else None
     current = status.current
     if status.failed:
         return None
@@ -45,7 +57,7 @@ def _wanted(spec: FederationSpec, status: FederationStatus, member: MemberStatus
 
 def _why_it_rests(spec: FederationSpec, status: FederationStatus, name: str) -> Order | None:
     if all(e.name != name for e in spec.environments):
-        return Order(kind="rest", why="removed")
+        return REMOVED
     if spec.suspend:
         return Order(kind="rest", why="suspended")
     if status.current is None and not status.failed and _is_finished(spec, status):

@@ -3,7 +3,7 @@
 import pytest
 
 from hansa.exchange.tasks import CourierReport, Moved
-from tests.builders import later
+from tests.builders import later, with_spec
 from tests.unit.hansa.letters import Letters, digest, opened
 
 
@@ -133,3 +133,47 @@ def test_orders_that_the_status_does_not_know_are_told_and_gone_behind() -> None
     assert cluster.state("clinic") == "Starting", "what was said to an older order is nothing new"
     cluster.hear("clinic", "taken", order=7)
     assert cluster.state("clinic") == "Running"
+
+
+def without(cluster: Letters, name: str) -> Letters:
+    kept = [e for e in cluster.federation.spec.environments if e.name != name]
+    cluster.federation = with_spec(cluster.federation, environments=kept)
+    return cluster.turn()
+
+
+def test_whoever_leaves_the_spec_while_its_order_is_on_its_way_is_told() -> None:
+    """The courier may have posted it already; nobody waits for that one's report."""
+    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1})
+    before = cluster.federation
+    assert cluster.member("clinic").order is None and owed(cluster, "clinic").kind == "work"
+    without(cluster, "clinic")
+    assert owed(cluster, "clinic").why == "removed"
+    cluster.deliver()
+    assert [m.name for m in cluster.status.members] == ["bank"]
+    cluster.federation = with_spec(cluster.federation, environments=before.spec.environments)
+    cluster.turn()
+    assert cluster.member("clinic").state == "Invited"
+
+
+def test_whoever_is_back_in_the_spec_before_it_was_forgotten_is_told_anew_when_it_leaves() -> None:
+    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1})
+    before = cluster.federation.spec.environments
+    without(cluster, "clinic")
+    index = [b.environment for b in cluster.courier.boxes].index("clinic")
+    order = cluster.courier.boxes[index].order
+    cluster.federation = with_spec(cluster.federation, environments=before)
+    moved = Moved(box=index, serial=9, digest=digest(9), order=order)
+    cluster.report(CourierReport(posted=[moved]))
+    assert cluster.member("clinic").state == "Present" and cluster.member("clinic").order is None
+    assert owed(without(cluster, "clinic"), "clinic").why == "removed"
+
+
+def test_a_store_that_refuses_does_not_keep_one_that_left_the_spec_from_being_forgotten() -> None:
+    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1})
+    cluster.federation = with_spec(cluster.federation, suspend=True)
+    without(cluster, "clinic")
+    assert cluster.condition("Progressing").reason == "Closing"
+    name = next(n for n in cluster.active() if "-mail-" in n)
+    cluster.set(name, "failed", exit_code=42).turn()
+    assert cluster.status.phase == "Suspended"
+    assert [m.name for m in cluster.status.members] == ["bank"]
