@@ -18,6 +18,7 @@ from hansa.member.status import (
     MOST_ROUNDS,
     FederationMember,
     Letter,
+    Outcome,
     SiloOrder,
     SiloPhase,
     SiloRound,
@@ -281,17 +282,9 @@ def _owing(status: SiloStatus, letter: Letter) -> SiloStatus:
     return status.model_copy(update={"owed": [*status.owed, letter]})
 
 
-def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: str) -> SiloStatus:
+def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: Outcome) -> SiloStatus:
     """An order that needs nothing more, with its line in the list."""
-    counts = letter.report.counts if isinstance(letter.report, ClientReport) else None
-    line = SiloRound(
-        round=order.round,
-        role=order.role or "client",
-        outcome=outcome,  # type: ignore[arg-type]  # one of its three words
-        explored=counts.explored if counts else 0,
-        succeeded=counts.succeeded if counts else 0,
-    )
-    lines = [*status.rounds, line][-MOST_ROUNDS:]
+    lines = [*status.rounds, SiloRound.of(order, outcome, letter.report)][-MOST_ROUNDS:]
     return _owing(status, letter).model_copy(update={"rounds": lines})
 
 
@@ -374,7 +367,13 @@ def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest
         round=current.round,
         environment=draft.silo.spec.federation.environment,
         attempt=current.attempt,
-        assignment=SiloWork(role=role, order=current.order, member=draft.silo.spec, usage=usage),
+        assignment=SiloWork(
+            role=role,
+            order=current.order,
+            member=draft.silo.spec,
+            usage=usage,
+            answered=status.answered_with(current.round),
+        ),
     )
 
 

@@ -69,6 +69,9 @@ class SiloOrder(Attempts):
     """Why it waits, is refused or has failed; stays in the silo."""
 
 
+Outcome = Literal["answered", "refused", "failed"]
+
+
 class SiloRound(Model):
     """One order that was answered."""
 
@@ -76,12 +79,25 @@ class SiloRound(Model):
     """Its round."""
     role: Literal["client", "evaluate"]
     """As what."""
-    outcome: Literal["answered", "refused", "failed"]
+    outcome: Outcome
     """How it ended."""
     explored: Count = 0
     """Episodes played."""
     succeeded: Count = 0
     """Those that were successful."""
+    manifest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Digest of the update that it answered with."""
+
+    @classmethod
+    def of(
+        cls, order: SiloOrder, outcome: Outcome, report: ClientReport | EvaluateReport | None
+    ) -> "SiloRound":
+        """An order that ended so, with what its client reported."""
+        line = cls(round=order.round, role=order.role or "client", outcome=outcome)
+        if not isinstance(report, ClientReport):
+            return line
+        played = {"explored": report.counts.explored, "succeeded": report.counts.succeeded}
+        return line.model_copy(update={**played, "manifest": report.manifest})
 
 
 class SiloUsage(Model):
@@ -126,6 +142,11 @@ class SiloStatus(Model):
     """Whether it has said, or is going to say, that it takes no further part."""
     message: str = ""
     """Why it cannot go on."""
+
+    def answered_with(self, round_: int) -> str:
+        """Digest of its own update of a round, as its client reported it; empty: none is known."""
+        known = [each.manifest for each in self.rounds if each.round == round_ and each.manifest]
+        return known[-1] if known else ""
 
 
 class FederationMember(Member):

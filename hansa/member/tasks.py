@@ -51,6 +51,8 @@ class SiloWork(Model):
     """What the silo's owner says and allows; the order leaves all of that open."""
     usage: SiloUsage
     """What the silo has used before this order."""
+    answered: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Digest of the update that it answered with in the order's round; empty: it knows of none."""
 
 
 class NewestOrder(Model):

@@ -198,6 +198,14 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", **owner)
     assert mail.returncode == 0, mail.stderr
     assert "every object that a letter names is there as it says" in mail.stderr
+    audit = small.hansa("audit", "--out", coordinator.out, "-o", "json", **owner)
+    assert audit.returncode == 0, audit.stdout + audit.stderr
+    found = json.loads(audit.stdout)
+    assert [(each["verdict"], each["signed"]) for each in found["rounds"]] == [
+        ("equal", True) for _ in range(SPEC["rounds"])
+    ]
+    [counted] = found["letters"]
+    assert counted["orders"] and counted["answers"] and not counted["refused"]
     letters = [json.loads(line) for line in mail.stdout.splitlines()]
     assert all(each["follows"] for each in letters)
     assert [each["letter"]["kind"] for each in letters if each["log"] == "orders"][-1] == "rest"
