@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from hansa.aggregation import DEFAULT_RATIOS
+from hansa.base import Sha256OrEmpty
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
@@ -75,7 +76,7 @@ class Assignment(Model):
     """The silo's private store; absent: `storage`."""
     model_from: str | None = None
     """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
-    own_manifest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] | None = None
+    own_manifest: Sha256OrEmpty | None = None
     """Digest of the silo's own update of `start.round` as it answered with it; empty: it knows of
     none, and tries none. Absent: whoever coordinates holds the bucket, and nothing is compared."""
     evaluate: bool = True

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hansa.assignment import ClientReport, EvaluateReport
-from hansa.base import Model
+from hansa.base import Model, Sha256OrEmpty
 from hansa.exchange.letters import Reference, Veto
 from hansa.manifest import Count
 from hansa.member.spec import Member
@@ -85,7 +85,7 @@ class SiloRound(Model):
     """Episodes played."""
     succeeded: Count = 0
     """Those that were successful."""
-    manifest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    manifest: Sha256OrEmpty = ""
     """Digest of the update that it answered with."""
 
     @classmethod

@@ -278,6 +278,10 @@ def test_what_a_silo_cannot_use_is_told_before_anything_starts(parties) -> None:
             *("invite", "maze", "-f", manifest),
             *("--key", other),
         ),
+        "--allow: got 'most=rounds', expected most=PATH:NUMBER": (
+            *("invite", REMOTE, "-f", manifest, "--key", other),
+            *("--allow", "most=rounds"),
+        ),
         "expected one of spec.exchange.publicKeys": (
             *("invite", REMOTE, "-f", manifest),
             *("--key", key),
