@@ -188,7 +188,7 @@ ORDERS_POSTED = Metric(
 LETTERS_READ = Metric(
     name="hansa_letters_read_total",
     type="counter",
-    labels=_with("environment", "kind"),
+    labels=_with("environment", "letter"),
     help="Letters of a silo elsewhere that were verified and read, by kind.",
 )
 LETTERS_REFUSED = Metric(

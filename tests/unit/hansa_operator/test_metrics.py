@@ -230,7 +230,7 @@ def test_silos_elsewhere_are_counted_by_their_letters() -> None:
     run.turn()
     assert run.value("hansa_orders_posted_total", environment="clinic") == 1
     for kind in ("hello", "taken", "answer"):
-        assert run.value("hansa_letters_read_total", environment="clinic", kind=kind) == 1
+        assert run.value("hansa_letters_read_total", environment="clinic", letter=kind) == 1
     # what it explored is told by its answer, as by the report of a Job
     explored = {"environment": "clinic", "outcome": "success"}
     assert run.value("hansa_trajectories_total", **explored) == 4
