@@ -12,8 +12,13 @@ SHORT_NAME = "hfed"
 CATEGORY = "hansa"
 MEMBER_KIND = "FederationMember"
 """A silo's part in a federation that somebody else coordinates."""
+MEMBER_PLURAL = "federationmembers"
+MEMBER_SINGULAR = "federationmember"
+MEMBER_SHORT_NAME = "hmem"
 
 LABEL_FEDERATION = f"{GROUP}/federation"
+LABEL_MEMBER = f"{GROUP}/member"
+"""On a silo's Jobs, in place of the federation's: the FederationMember that they work for."""
 LABEL_ROUND = f"{GROUP}/round"
 LABEL_ENVIRONMENT = f"{GROUP}/environment"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
@@ -26,6 +31,8 @@ ANNOTATION_ROLLBACK = f"{GROUP}/rollback"
 """ROUND@TOKEN: a value that was not seen before goes back to that round (`hansa rollback`)."""
 
 ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded"]
+
+MemberConditionType = Literal["Accepted", "Connected", "Working", "Allowed"]
 
 Phase = Literal["Pending", "Running", "Suspended", "Failed", "Succeeded"]
 
@@ -68,6 +75,41 @@ Reason = Literal[
     "AllRoundsDone",
 ]
 
+Trouble = Literal[
+    "Unreachable", "Denied", "ClockSkewed", "LogReplaced", "Untrusted", "CourierFailed"
+]
+"""Why a silo's letters can be neither posted nor read."""
+
+MemberReason = Literal[
+    # Accepted
+    "Valid",
+    "Invalid",
+    # Connected
+    "NotYet",
+    "Listening",
+    "Unreachable",
+    "Denied",
+    "ClockSkewed",
+    "LogReplaced",
+    "Untrusted",
+    "CourierFailed",
+    # Working
+    "NoOrder",
+    "Resting",
+    "Working",
+    "Waiting",
+    "Answered",
+    "JobFailed",
+    # Allowed
+    "WithinLimits",
+    "Refused",
+    # of several
+    "Suspended",
+    "Left",
+    "OperatorError",
+    "OperatorError",
+]
+
 EventReason = Literal[
     "RoundOpened",
     "JobRetried",
@@ -90,6 +132,7 @@ EventReason = Literal[
     "MemberLeft",
     "OrderRefused",
     "LetterRefused",
+    "Twin",
     "Suspended",
     "Resumed",
     "Succeeded",

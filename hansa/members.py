@@ -58,7 +58,7 @@ class Order(Model):
     """As what."""
     round: Annotated[int, Field(ge=0)] = 0
     """In which round; of an evaluation, the adapter's."""
-    why: Literal["", "suspended", "finished", "removed"] = ""
+    why: Literal["", "suspended", "finished", "removed", "missed"] = ""
     """Why it rests."""
 
 

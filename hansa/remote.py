@@ -27,6 +27,11 @@ WAITS = {
     "start": "waits for its Pod to start",
 }
 
+TWIN = (
+    "its log has orders that this status does not know: it was restored from an old copy, or "
+    "somebody else coordinates with the same key; goes on behind them"
+)
+
 
 # -- what the courier brought -----------------------------------------------------------------
 
@@ -44,7 +49,7 @@ def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationSta
     if courier is None or job is None:
         return status, ""
     if job.is_active:
-        return status.model_copy(update={"courier": _under_way(courier, job)}), ""
+        return status.model_copy(update={"courier": couriers.under_way(courier, job)}), ""
     report = job.report
     is_whole = isinstance(report, CourierReport) and report.speaks_of(len(status.members))
     if job.state == "succeeded" and isinstance(report, CourierReport) and is_whole:
@@ -55,14 +60,6 @@ def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationSta
         draft.tell("JobRetried", ended.why, warning=True)
     status = status.model_copy(update={"courier": ended.next})
     return status, "" if ended.again else ended.why
-
-
-def _under_way(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
-    """Why it does not start, for people; what the last one failed of stays until one does well."""
-    if job.state == "starting" and job.message:
-        return courier.model_copy(update={"message": job.message})
-    is_well = job.state == "running" and not courier.failures
-    return courier.model_copy(update={"message": ""}) if is_well else courier
 
 
 def _with_lines(status: FederationStatus, spec: FederationSpec) -> FederationStatus:
@@ -97,6 +94,8 @@ def _apply_report(
 def _posted(draft: Draft, member: MemberStatus, moved: Moved) -> MemberStatus:
     """A letter is in the bucket: what it says counts, and not what is owed by now."""
     update: dict[str, object] = {"sent": Head(serial=moved.serial, digest=moved.digest)}
+    if moved.ahead:
+        draft.tell("Twin", f"{member.name}: {TWIN}", warning=True)
     if moved.order:
         update |= {"order": moved.order, "word": "", "message": ""}
         update |= {"posted_at": draft.now, "taken_at": None}

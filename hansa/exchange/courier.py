@@ -92,7 +92,7 @@ def _post_all(task: CourierTask, store: ObjectStore, key: SigningKey) -> Courier
         letter = _letter(task, box)
         if letter is None:
             continue
-        widest = Moved(box=index, serial=2**53, digest="0" * 64, order=box.order)
+        widest = Moved(box=index, serial=2**53, digest="0" * 64, order=box.order, ahead=True)
         if not _fits(_with(report, posted=[widest])):
             break
         posted = _log(task, store, ORDERS, box).post(letter, box.sent, key)
@@ -101,6 +101,7 @@ def _post_all(task: CourierTask, store: ObjectStore, key: SigningKey) -> Courier
             serial=posted.cursor.serial,
             digest=posted.cursor.digest,
             order=box.order if posted.done else None,
+            ahead=posted.ahead or None,
         )
         report = _with(report, posted=[moved])
     return report

@@ -14,6 +14,7 @@ from hansa.members import PollSeconds, PublicKeys
 from hansa.schema import at, flat
 from hansa.spec import (
     MAX_SECONDS,
+    RESERVED_ENVIRONMENT_NAMES,
     Adapter,
     DnsName,
     FederationName,
@@ -169,8 +170,18 @@ class MemberSpec(Model):
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     """Kueue LocalQueue that its Jobs wait in."""
 
+    @property
+    def most_rounds(self) -> float:
+        """Rounds that the owner allows."""
+        return self.limits.most.get("rounds", self.agreed.rounds)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.federation.environment in RESERVED_ENVIRONMENT_NAMES:
+            raise ValueError(
+                f"federation.environment: got '{self.federation.environment}', which Hansa keeps "
+                "for itself"
+            )
         digests = {
             "model.sha256": self.agreed.model.sha256,
             "adapter.shapes": self.agreed.adapter.shapes,

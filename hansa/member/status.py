@@ -4,8 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hansa.api import MemberConditionType, MemberReason, Trouble
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.base import Model, Sha256OrEmpty
+from hansa.conditions import Observation
 from hansa.exchange.letters import Reference, Veto
 from hansa.manifest import Count
 from hansa.member.spec import Member
@@ -85,6 +87,8 @@ class SiloRound(Model):
     """Episodes played."""
     succeeded: Count = 0
     """Those that were successful."""
+    success: str = ""
+    """Its evaluation of the global adapter, where it made one."""
     manifest: Sha256OrEmpty = ""
     """Digest of the update that it answered with."""
 
@@ -94,10 +98,13 @@ class SiloRound(Model):
     ) -> "SiloRound":
         """An order that ended so, with what its client reported."""
         line = cls(round=order.round, role=order.role or "client", outcome=outcome)
-        if not isinstance(report, ClientReport):
-            return line
-        played = {"explored": report.counts.explored, "succeeded": report.counts.succeeded}
-        return line.model_copy(update={**played, "manifest": report.manifest})
+        ratio = report.evaluation.ratio if report and report.evaluation else None
+        update: dict[str, object] = {"success": f"{ratio:.3f}"} if ratio is not None else {}
+        if isinstance(report, ClientReport):
+            counts = report.counts
+            update |= {"explored": counts.explored, "succeeded": counts.succeeded}
+            update["manifest"] = report.manifest
+        return line.model_copy(update=update)
 
 
 class SiloUsage(Model):
@@ -115,11 +122,28 @@ class SiloUsage(Model):
     """Seconds that Jobs which started on that day may take or took."""
 
 
+class SiloCondition(Observation):
+    """One observation, as Kubernetes' conventions shape it."""
+
+    type: MemberConditionType
+    """What is observed."""
+    reason: MemberReason
+    """Machine-readable cause."""
+
+
 class SiloStatus(Model):
     """Which order the silo works on, what it owes, what it has used."""
 
     phase: SiloPhase = "Idle"
-    """One word for the printer column."""
+    """One word for the printer column; read the conditions instead."""
+    round: Count = 0
+    """Round of the newest order that asked for work."""
+    success: str = ""
+    """Newest evaluation of the global adapter on the silo's held-out tasks."""
+    observed_generation: int = 0
+    """Generation of the spec that this status speaks of."""
+    conditions: list[SiloCondition] = Field(default_factory=list)
+    """Observations: Accepted, Allowed, Connected, Working."""
     received: Head = Field(default_factory=Head)
     """Newest order that was read."""
     sent: Head = Field(default_factory=Head)
@@ -140,6 +164,8 @@ class SiloStatus(Model):
     """When an order was last read."""
     left: bool = False
     """Whether it has said, or is going to say, that it takes no further part."""
+    trouble: Trouble | Literal[""] = ""
+    """Why letters can be neither posted nor read, until a courier does well again."""
     message: str = ""
     """Why it cannot go on."""
 

@@ -24,14 +24,27 @@ class Ended:
     """Whether another can help; otherwise a person must."""
 
 
+def under_way(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
+    """Why it does not start, for people; what the last one failed of stays until one does well."""
+    if job.state == "starting" and job.message and (job.reason or not courier.failures):
+        return courier.model_copy(update={"message": job.message})
+    is_well = job.state == "running" and not courier.failures
+    return courier.model_copy(update={"message": ""}) if is_well else courier
+
+
 def after_success(courier: CourierStatus) -> CourierStatus:
     """The next one has a name of its own: each does its work once."""
     update = {"attempt": courier.attempt + 1, "task": "", "failures": 0}
     return courier.model_copy(update={**update, "not_before": None, "message": ""})
 
 
-def after_failure(courier: CourierStatus, job: ObservedJob, now: datetime) -> Ended:
-    """A dead store is asked without end, since it heals; a crash a few times."""
+def after_failure(
+    courier: CourierStatus, job: ObservedJob, now: datetime, *, rests_seconds: int = 0
+) -> Ended:
+    """A dead store is asked without end, since it heals; a crash a few times.
+
+    Where a person must help, the next one comes after `rests_seconds`: nobody tells when they have.
+    """
     if job.state == "succeeded":
         why, again = "its report was lost", True
     else:
@@ -43,7 +56,8 @@ def after_failure(courier: CourierStatus, job: ObservedJob, now: datetime) -> En
             failures=courier.failures,
             retries=RETRIES,
         ).again
-    pause = timedelta(seconds=retry.delay_seconds(courier.failures + 1))
+    seconds = retry.delay_seconds(courier.failures + 1)
+    pause = timedelta(seconds=seconds if again else max(seconds, rests_seconds))
     update = {
         "attempt": courier.attempt + 1,
         "failures": courier.failures + 1,

@@ -11,12 +11,15 @@ from tests.chart.charts import CHART, EVERYTHING, NAMESPACE, SEAWEEDFS, Objects,
 OPERATOR_RULES = {
     ("hansa.dev", "federations"): {"list", "watch"},
     ("hansa.dev", "federations/status"): {"update"},
+    ("hansa.dev", "federationmembers"): {"list", "watch"},
+    ("hansa.dev", "federationmembers/status"): {"update"},
     ("batch", "jobs"): {"list", "watch", "create", "delete"},
     ("", "pods"): {"list", "watch"},
     ("", "events"): {"list", "create"},
 }
 LEASE_RULES = {("coordination.k8s.io", "leases"): {"get", "update"}}
 CLUSTER_NAME = f"{NAMESPACE}-hansa-operator"
+ROLES = ("view", "edit")
 
 
 def rights(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
@@ -46,7 +49,7 @@ def test_the_default_is_an_operator_for_the_whole_cluster_and_nothing_else(plain
         "ClusterRole": 3,
         "ClusterRoleBinding": 1,
         "ConfigMap": 1,
-        "CustomResourceDefinition": 1,
+        "CustomResourceDefinition": 2,
         "Deployment": 1,
         "Lease": 1,
         "NetworkPolicy": 2,
@@ -95,6 +98,16 @@ def test_watched_namespaces_get_a_role_each_and_the_cluster_none() -> None:
     assert made.one("ConfigMap")["data"]["HANSA_NAMESPACES"] == "team-a,team-b"
     tested = made.one("Role", "hansa-test")
     assert tested["metadata"]["namespace"] == "team-a", "federations are tried where one watches"
+
+
+def test_users_see_and_write_both_kinds_by_their_own_roles(plain: Objects) -> None:
+    kinds = ("federations", "federationmembers")
+    view, edit = (rights(plain.one("ClusterRole", f"{NAMESPACE}-hansa-{n}")) for n in ROLES)
+    assert view.keys() == {
+        ("hansa.dev", f"{kind}{sub}") for kind in kinds for sub in ("", "/status")
+    }
+    assert {verb for verbs in view.values() for verb in verbs} == {"get", "list", "watch"}
+    assert edit.keys() == {("hansa.dev", kind) for kind in kinds}
 
 
 def test_what_helm_test_may_do_goes_when_it_ends(plain: Objects) -> None:
@@ -154,11 +167,14 @@ def test_the_operator_is_probed_replaced_softly_and_restarted_by_new_settings(
     assert sums[0] != sums[1]
 
 
-def test_the_definition_is_kept_or_left_out_by_option(plain: Objects) -> None:
-    kept = plain.one("CustomResourceDefinition")
+@pytest.mark.parametrize("kind", ["federation", "federationmember"])
+def test_a_definition_is_kept_or_left_out_by_option(plain: Objects, kind: str) -> None:
+    name = f"{kind}s.hansa.dev"
+    kept = plain.one("CustomResourceDefinition", name)
     assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert kept["spec"] == yaml.safe_load((CHART / "files/federation-crd.yaml").read_text())["spec"]
-    loose = render(crds={"keep": False}).one("CustomResourceDefinition")
+    file = CHART / f"files/{kind}-crd.yaml"
+    assert kept["spec"] == yaml.safe_load(file.read_text())["spec"]
+    loose = render(crds={"keep": False}).one("CustomResourceDefinition", name)
     assert "annotations" not in loose["metadata"]
     assert render(crds={"install": False}).of("CustomResourceDefinition") == []
 
