@@ -176,8 +176,8 @@ class Recorder:
             for state in get_args(MemberState):
                 self._gauge(table.MEMBER_STATE, *key, member.name, state).set(state == member.state)
             if member.seen_at:
-                seen = self._gauge(table.MEMBER_SEEN, *key, member.name)
-                seen.set(member.seen_at.timestamp())
+                moment = member.seen_at.timestamp()
+                self._gauge(table.MEMBER_SEEN, *key, member.name).set(moment)
             self._counter(table.ORDERS_POSTED, *key, member.name)
             for reason in FAULTS:
                 self._counter(table.LETTERS_REFUSED, *key, member.name, reason)
