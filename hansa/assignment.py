@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from hansa.aggregation import DEFAULT_RATIOS
+from hansa.base import Sha256OrEmpty
 from hansa.errors import PermanentError
-from hansa.manifest import Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
+from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
 from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
@@ -75,6 +76,9 @@ class Assignment(Model):
     """The silo's private store; absent: `storage`."""
     model_from: str | None = None
     """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
+    own_manifest: Sha256OrEmpty | None = None
+    """Digest of the silo's own update of `start.round` as it answered with it; empty: it knows of
+    none, and tries none. Absent: whoever coordinates holds the bucket, and nothing is compared."""
     evaluate: bool = True
     """Whether the client evaluates the start adapter first."""
     alone_rounds: Count = 0
@@ -260,6 +264,8 @@ class AggregatorReport(Model):
     """Digest of the global manifest; empty where too few updates passed the gate."""
     adapter: Sha256 | Literal[""]
     """Digest of the global adapter."""
+    audit: Sha256 | None = None
+    """Digest of the round's entry in the audit log; absent where a later one was there already."""
     bytes: Count
     """Size of the adapter."""
     members: list[int]
@@ -282,6 +288,11 @@ class AggregatorReport(Model):
     """Each member's part of the sum of all norms, as `members` lists them."""
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
+
+    @property
+    def logged(self) -> AuditHead | None:
+        """The round's entry in the audit log."""
+        return AuditHead(round=self.round, sha256=self.audit) if self.audit else None
 
     def speaks_of(self, round_: int, environments: int) -> bool:
         """Whether it is about this round and about environments that are in it."""

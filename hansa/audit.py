@@ -3,8 +3,12 @@
 Only the aggregator writes it, once for each round; every client reads its head and repeats it in
 its update's manifest, so that silos are witnesses of what was written.
 
-Limits: whoever holds the bucket and the aggregator's key can withhold the newest entries, which no
-silo has seen yet. Entries are not signed so far.
+An entry's digest goes back by the aggregator's report, past the bucket, into the federation's
+status. Where silos run elsewhere, every order that the coordinator signs names the newest one, so
+that it vouches for that entry and, by the chain, for all before it.
+
+Limits: an entry is vouched for by the next order, not when it is written. Where all run in one
+place nobody signs anything, and whoever holds the bucket can rewrite all but what the status knows.
 """
 
 import os
@@ -63,9 +67,9 @@ class AuditEntry(Model):
     made_with: MadeWith = Field(default_factory=dict)
     """What computed the result."""
     sha256: Sha256 | Literal[""] = ""
-    """Digest of all other fields but the signature, which is to sign it."""
+    """Digest of all other fields but the signature."""
     signature: Literal[""] = ""
-    """Place of the aggregator's signature; none is made yet."""
+    """Always empty: the aggregator holds no key, and signed orders name the entry."""
 
     def digest(self) -> str:
         """What `sha256` must be."""

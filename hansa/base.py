@@ -7,6 +7,8 @@ from pydantic.alias_generators import to_camel
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A digest, as all documents have it."""
+Sha256OrEmpty = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+"""The same, or nothing yet."""
 
 
 class Model(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hansa.base import Model
+from hansa.base import Model, Sha256OrEmpty
 from hansa.storage import SecretName
 from hansa.times import Time
 
@@ -45,7 +45,7 @@ class Head(Model):
 
     serial: Annotated[int, Field(ge=0, le=2**53)] = 0
     """The last place that was looked at, or written to; 0: none yet."""
-    digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    digest: Sha256OrEmpty = ""
     """Digest of the last letter there, or before it; empty: there was none."""
 
 

@@ -245,6 +245,8 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
         if not verdict.again:
             cause = job.message or facts(job.exit_code).help
             why = f"aggregator: {cause}. Round {current.round} failed"
+            if isinstance(job.report, AggregatorReport):  # it has logged that, too
+                status = status.model_copy(update={"audit": job.report.logged or status.audit})
             return _fail(draft, status, current, "AggregationFailed", why)
         update = attempts.next_attempt(draft, current.aggregator, counted=verdict.counted)
         draft.tell("JobRetried", f"aggregator: {job.message}", warning=True)
@@ -267,7 +269,7 @@ def _close(
     status = record_round(status, current, draft.now, report)
     adapter = adapter_uri(draft.federation, current.round, report.adapter)
     update = {"adapter": adapter, "current": None, "completed": status.completed + 1}
-    return status.model_copy(update=update)
+    return status.model_copy(update={**update, "audit": report.logged or status.audit})
 
 
 def _close_apart(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:

@@ -272,6 +272,7 @@ def _task(draft: Draft, status: FederationStatus) -> CourierTask | None:
         start_seconds=rules.start_timeout_seconds,
         round_seconds=rules.round_timeout_seconds,
         adapter=StartAdapter(round=kept.round, sha256=kept.sha256) if kept else None,
+        audit=status.audit,
         listens=listens,
     )
 

@@ -32,6 +32,7 @@ PATTERNS: dict[str, str] = {
     ),
     r"^[a-z0-9]([-a-z0-9+.]*[a-z0-9])?$": "lower-case letters, digits and inner -, + or .",
     r"^[0-9a-f]{64}$": "a sha256 of 64 hexadecimal digits",
+    r"^([0-9a-f]{64})?$": "a sha256 of 64 hexadecimal digits, or nothing",
     r"^ed25519:[A-Za-z0-9_-]{43}$": "ed25519: and 43 letters of base64url, see `hansa keys show`",
     r"^([01][0-9]|2[0-3]):[0-5][0-9]$": "hours and minutes, as 20:00",
     r"^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*$": "names of fields with dots between them",

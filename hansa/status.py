@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from hansa.accepted import OPTIONS
 from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.conditions import Observation, observed
-from hansa.manifest import Count, Member, StartAdapter
+from hansa.manifest import AuditHead, Count, Member, StartAdapter
 from hansa.members import CourierStatus, MemberStatus
 from hansa.spec import (
     Aggregation,
@@ -322,6 +322,8 @@ class FederationStatus(Model):
     """Silos that run elsewhere, sorted by name."""
     courier: CourierStatus | None = None
     """The Job that carries letters to and from them; absent: none was ever needed."""
+    audit: AuditHead | None = None
+    """Newest entry of the audit log, as its aggregator reported it; orders to silos name it."""
     conditions: list[Condition] = Field(default_factory=list)
     """Observations: Accepted, Progressing, Degraded, Succeeded."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)

@@ -62,6 +62,7 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
             round=request.round,
             manifest="a" * 64,
             adapter=f"{request.round:064x}",
+            audit=f"{request.round:e>64}",
             bytes=10,
             members=[told.environments.index(m.environment) for m in told.members],
             server_step=2.5,

@@ -187,10 +187,15 @@ def _own(silo: Silo) -> Tensors | None:
     folder = keys.update_folder(
         assignment.storage.prefix, assignment.environment, assignment.start.round
     )
+    if assignment.own_manifest == "":
+        return None  # what lies there is somebody's word, and not known to be the silo's
     try:
-        update = UpdateManifest.model_validate_json(store.get(folder + keys.MANIFEST))
+        data = store.get(folder + keys.MANIFEST)
     except NotFound:
         return None
+    if assignment.own_manifest:
+        _check(folder + keys.MANIFEST, data, assignment.own_manifest)
+    update = UpdateManifest.model_validate_json(data)
     if not update.trained:
         return None
     named = update.files.get(keys.ADAPTER)
@@ -201,9 +206,13 @@ def _own(silo: Silo) -> Tensors | None:
 def _same(store: ObjectStore, key: str, digest: str) -> Tensors:
     """Tensors that the bucket still has as they were; whoever holds it could exchange them."""
     data = store.get(key)
+    _check(key, data, digest)
+    return adapter.decode(data)
+
+
+def _check(key: str, data: bytes, digest: str) -> None:
     if sha256(data) != digest:
         raise Corrupt(f"{key}: got {sha256(data)}, expected {digest}: it was changed since")
-    return adapter.decode(data)
 
 
 def _frozen(silo: Silo, start: StartAdapter) -> Tensors:

@@ -12,6 +12,14 @@ def invite(
     environment: Annotated[str, typer.Argument(metavar="ENVIRONMENT", help="The silo's name.")],
     file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
     key: Annotated[Path, typer.Option("--key", help="File of the coordinator's private key.")],
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="most=PATH:NUMBER|only=PATH:A,B|free=PATH",
+            help="Ask the owner to allow this beyond the agreement; may be given many times.",
+        ),
+    ] = None,
 ) -> None:
     """Print the invitation for one silo; it holds no secret.
 
@@ -23,5 +31,5 @@ def invite(
     from hansa.member.invitation import invite as make
 
     signer = load_key(str(key))
-    print(make(load(file, here=False), environment, signer).decode())
+    print(make(load(file, here=False), environment, signer, allow or ()).decode())
     say(f"the words of its key: {words(signer.public)}")

@@ -53,6 +53,7 @@ def mail(
     object is no letter, or names another letter before it than there is.
     """
     from hansa.exchange import envelope
+    from hansa.exchange.correspondence import box_of
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         envelope.raw(key)
@@ -60,7 +61,7 @@ def mail(
     with _opened(file, out, credentials, endpoint) as (federation, store):
         logs = _logs(federation, environment, orders_key, answers_key)
         for name, (log, keys) in logs.items():
-            for line in _lines(_box(federation, store, environment, log, tuple(keys))):
+            for line in _lines(box_of(federation.spec, store, environment, log, tuple(keys))):
                 print(json.dumps({"log": name, **line}))
                 lines += 1
                 wrong += not line.get("follows", False)
@@ -104,12 +105,14 @@ def _contradictions(
     federation: "Federation", store: "ObjectStore", name: str, logs: dict[str, Any]
 ) -> list[str]:
     """What is not in the bucket as a verified letter names it."""
+    from hansa.exchange.correspondence import box_of
     from hansa.exchange.evidence import contradictions
     from hansa.members import Head
 
     wrong: list[str] = []
     for log, keys in logs.values():
-        box, cursor, more = _box(federation, store, name, log, tuple(keys)), Head(), True
+        box = box_of(federation.spec, store, name, log, tuple(keys))
+        cursor, more = Head(), True
         while more:
             reading = box.read(cursor)
             letters = [entry.letter for entry in reading.entries]
@@ -150,38 +153,16 @@ def _opened(
     yield federation, own_store(federation.spec, variables)
 
 
-def _box(
-    federation: "Federation", store: "ObjectStore", name: str, log: Any, trusted: tuple[str, ...]
-) -> "Mailbox":
-    from hansa.exchange.letters import run_of
-    from hansa.exchange.mailbox import Mailbox
-
-    spec = federation.spec
-    if spec.storage is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    place = spec.storage.s3
-    return Mailbox(
-        store=store,
-        prefix=place.prefix,
-        log=log,
-        run=run_of(place, spec.identity()),
-        environment=name,
-        trusted=trusted,
-    )
-
-
 def _lines(box: "Mailbox") -> Iterator[dict[str, Any]]:
     """Every object of a log: the letter, or what is wrong with it."""
+    from hansa.exchange.correspondence import every_object
     from hansa.exchange.letters import FAULTS
     from hansa.exchange.mailbox import NoEntry
 
-    serial, last = 1, ""
-    while entry := box.look(serial):
+    for entry, follows in every_object(box):
+        line: dict[str, Any] = {"serial": entry.serial}
         if isinstance(entry, NoEntry):
-            yield {"serial": serial, "fault": entry.fault, "means": FAULTS[entry.fault]}
+            yield {**line, "fault": entry.fault, "means": FAULTS[entry.fault]}
         else:
-            follows = entry.letter.previous == last
             letter = entry.letter.to_json()
-            yield {"serial": serial, "digest": entry.digest, "follows": follows, "letter": letter}
-            last = entry.digest
-        serial += 1
+            yield {**line, "digest": entry.digest, "follows": follows, "letter": letter}

@@ -23,6 +23,7 @@ def member(
     from hansa.errors import InputError
     from hansa.exchange.courier import load_key
     from hansa.exchange.envelope import words
+    from hansa.member.allow import in_words
     from hansa.member.invitation import member_of, opened
 
     name = "standard input" if str(invitation) == "-" else str(invitation)
@@ -35,5 +36,9 @@ def member(
     read, signer = opened(data, name)
     say(f"signed by {signer}: {words(signer)}")
     say("compare these words with the coordinator before you apply or join")
+    if read.allow:
+        say("the coordinator asks you to allow this; take out of spec.limits what you do not:")
+        for line in in_words(read.allow, read.agreed):
+            say(f"  {line}")
     made = member_of(read, load_key(str(key)).public, world)
     print_data(made, Format.YAML if output is Format.TABLE else output)

@@ -112,7 +112,7 @@ def _letter(task: CourierTask, box: Box) -> Work | Rest | None:
         return None
     if box.order.why:
         why, name = box.order.why, box.environment
-        return Rest(run=task.run, environment=name, why=why, adapter=task.adapter)
+        return Rest(run=task.run, environment=name, why=why, adapter=task.adapter, audit=task.audit)
     if task.template is None or box.work is None:
         raise PermanentError("template: got nothing, expected what all orders have")
     own = {
@@ -127,6 +127,7 @@ def _letter(task: CourierTask, box: Box) -> Work | Rest | None:
         assignment=task.template.model_copy(update=own),
         start_seconds=task.start_seconds,
         round_seconds=task.round_seconds,
+        audit=task.audit,
     )
 
 

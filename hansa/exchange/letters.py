@@ -15,7 +15,7 @@ from hansa import keys
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.exchange import envelope
 from hansa.exchange.envelope import SigningKey, Unverified
-from hansa.manifest import Count, Sha256, StartAdapter, canonical, sha256
+from hansa.manifest import AuditHead, Count, Sha256, StartAdapter, canonical, sha256
 from hansa.spec import S3, Adapter, DnsName, Model, ModelSource, Seconds
 from hansa.status import RoundSettings
 from hansa.store.documents import is_crowded
@@ -64,7 +64,7 @@ PATHS = frozenset(
     {
         *("seed", "rounds", "episodes", "aloneRounds"),
         *("federation", "environment", "role", "storage.bucket", "storage.prefix"),
-        *("world", "options", "demonstrationsFrom", "experienceStorage"),
+        *("world", "options", "demonstrationsFrom", "experienceStorage", "ownManifest"),
         *_paths(ModelSource, "model"),
         *_paths(Adapter, "adapter"),
         *_paths(RoundSettings, "settings"),
@@ -122,6 +122,8 @@ class Work(Letter):
     """How long the coordinator waits for the order to be taken."""
     round_seconds: Seconds
     """How long the round waits for all."""
+    audit: AuditHead | None = None
+    """Newest entry of the audit log, which the coordinator vouches for by its signature."""
 
     @model_validator(mode="after")
     def _is_for_the_silo(self) -> Self:
@@ -146,6 +148,7 @@ def without_the_silos_own(assignment: Assignment) -> Assignment:
         "options": {},
         "demonstrations_from": None,
         "experience_storage": None,
+        "own_manifest": None,
     }
     shared = {"storage": place, "settings": settings.model_copy(update={"experience": experience})}
     return assignment.model_copy(update={**own, **shared})
@@ -160,6 +163,8 @@ class Rest(Letter):
     """Why there is nothing; `missed`: its last order was not taken in time, and is taken back."""
     adapter: StartAdapter | None = None
     """The global adapter that counts; absent: none was made."""
+    audit: AuditHead | None = None
+    """Newest entry of the audit log, as in an order to work."""
 
 
 class Hello(Letter):

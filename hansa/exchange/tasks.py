@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.base import Model
-from hansa.manifest import Count, Sha256, StartAdapter
+from hansa.manifest import AuditHead, Count, Sha256, StartAdapter
 from hansa.members import Head, Order, PollSeconds, PublicKeys
 from hansa.spec import S3, DnsName, FederationName, Seconds
 
@@ -80,6 +80,8 @@ class CourierTask(Model):
     """How long the round waits for all."""
     adapter: StartAdapter | None = None
     """The global adapter that counts, for those that rest."""
+    audit: AuditHead | None = None
+    """Newest entry of the audit log, as its aggregator reported it."""
     listens: bool = True
     """Whether to wait for news once all is posted."""
 

@@ -19,6 +19,7 @@ from hansa.member.status import (
     MOST_ROUNDS,
     FederationMember,
     Letter,
+    Outcome,
     SiloOrder,
     SiloRound,
     SiloStatus,
@@ -244,22 +245,11 @@ def _owing(status: SiloStatus, letter: Letter) -> SiloStatus:
     return status.model_copy(update={"owed": [*status.owed, letter]})
 
 
-def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: str) -> SiloStatus:
+def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: Outcome) -> SiloStatus:
     """An order that needs nothing more, with its line in the list."""
-    report = letter.report
-    counts = report.counts if isinstance(report, ClientReport) else None
-    ratio = report.evaluation.ratio if report and report.evaluation else None
-    success = f"{ratio:.3f}" if ratio is not None else ""
-    line = SiloRound(
-        round=order.round,
-        role=order.role or "client",
-        outcome=outcome,  # type: ignore[arg-type]  # one of its three words
-        explored=counts.explored if counts else 0,
-        succeeded=counts.succeeded if counts else 0,
-        success=success,
-    )
+    line = SiloRound.of(order, outcome, letter.report)
     lines = [*status.rounds, line][-MOST_ROUNDS:]
-    update = {"rounds": lines, "success": success or status.success}
+    update = {"rounds": lines, "success": line.success or status.success}
     return _owing(status, letter).model_copy(update=update)
 
 
@@ -343,7 +333,13 @@ def _client(draft: Draft, status: SiloStatus, current: SiloOrder) -> JobRequest:
         round=current.round,
         environment=draft.silo.spec.federation.environment,
         attempt=current.attempt,
-        assignment=SiloWork(role=role, order=current.order, member=draft.silo.spec, usage=usage),
+        assignment=SiloWork(
+            role=role,
+            order=current.order,
+            member=draft.silo.spec,
+            usage=usage,
+            answered=status.answered_with(current.round),
+        ),
     )
 
 

@@ -5,9 +5,10 @@ way. That it is the coordinator's, people find out: they compare its eight words
 """
 
 import json
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from hansa import __version__, api
 from hansa.base import Model
@@ -16,7 +17,8 @@ from hansa.exchange import envelope
 from hansa.exchange.envelope import SigningKey, Unverified
 from hansa.exchange.letters import run_of
 from hansa.manifest import Sha256, canonical
-from hansa.member.spec import Agreed
+from hansa.member.allow import limits_of, parse
+from hansa.member.spec import Agreed, Allowed
 from hansa.members import PublicKeys
 from hansa.sentences import first_misfit
 from hansa.spec import S3, DnsName, FederationName, FederationSpec
@@ -43,11 +45,19 @@ class Invitation(Model):
     """Keys that sign orders."""
     agreed: Agreed
     """What orders will ask for."""
+    allow: Allowed | None = None
+    """What the owner is asked to allow beyond that; nothing of it counts before they say so."""
     program: str
     """Version of the coordinator's program."""
 
+    @model_validator(mode="after")
+    def _names_what_there_is(self) -> Self:
+        if self.allow and (wrong := self.allow.misnamed()):
+            raise ValueError(wrong)
+        return self
 
-def invite(federation: Federation, name: str, key: SigningKey) -> bytes:
+
+def invite(federation: Federation, name: str, key: SigningKey, allow: Sequence[str] = ()) -> bytes:
     """The invitation for one silo; an InputError says what the manifest lacks."""
     spec = federation.spec
     remote = sorted(e.name for e in spec.environments if e.member)
@@ -61,13 +71,15 @@ def invite(federation: Federation, name: str, key: SigningKey) -> bytes:
             f"--key: got the key {key.public}, expected one of spec.exchange.publicKeys"
         )
     place = spec.storage.s3.model_copy(update={"credentials_secret": None, "ca_secret": None})
+    agreed = _agreed(spec)
     made = Invitation(
         federation=federation.metadata.name,
         run=run_of(spec.storage.s3, spec.identity()),
         environment=name,
         storage=place,
         public_keys=spec.exchange.public_keys,
-        agreed=_agreed(spec),
+        agreed=agreed,
+        allow=parse(allow, agreed),
         program=__version__,
     )
     return envelope.seal(key, PAYLOAD_TYPE, canonical(made.to_json()))
@@ -124,5 +136,6 @@ def member_of(invitation: Invitation, own_key: str, world: str) -> dict[str, Any
             "publicKeys": [own_key],
             "world": world,
             "agreed": invitation.agreed.to_json(),
+            **({"limits": limits_of(invitation.allow)} if invitation.allow else {}),
         },
     }

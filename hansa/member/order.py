@@ -34,10 +34,10 @@ def assignment_of(work: SiloWork, store: ObjectStore) -> Assignment:
     refusal = judge(order.assignment, work.member, used(work.usage))
     if refusal:
         raise Refused(f"this silo's limits do not allow the order: {refusal}; nothing was loaded")
-    return complete(order.assignment, work.member)
+    return complete(order.assignment, work.member, work.answered)
 
 
-def complete(order: Assignment, member: MemberSpec) -> Assignment:
+def complete(order: Assignment, member: MemberSpec, answered: str = "") -> Assignment:
     """An order with what is the silo's own: from here on it is an assignment like any other."""
     experience = order.settings.experience.model_copy(update={"demonstrations_from": None})
     private = member.experience_storage
@@ -50,6 +50,7 @@ def complete(order: Assignment, member: MemberSpec) -> Assignment:
             "demonstrations_from": member.demonstrations_from,
             "experience_storage": private.s3 if private else None,
             "model_from": member.model_from,
+            "own_manifest": answered,
         }
     )
 

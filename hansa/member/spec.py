@@ -74,8 +74,8 @@ class Agreed(Model):
     """How a round explores, trains, evaluates and merges."""
 
 
-class Limits(Model):
-    """How far an order may go beyond what was agreed; what is not named must be as agreed."""
+class Allowed(Model):
+    """Fields in which an order may differ from what was agreed."""
 
     most: Annotated[dict[OrderPath, float], Field(max_length=50)] = Field(default_factory=dict)
     """Numbers that may be up to this, whatever was agreed, as `rounds` or
@@ -85,6 +85,24 @@ class Limits(Model):
         Field(max_length=50),
     ] = Field(default_factory=dict)
     """Fields that may be one of these, as `settings.training.learner`."""
+    free: Annotated[list[OrderPath], Field(max_length=50)] = Field(default_factory=list)
+    """Fields that may be anything, with all below them."""
+
+    def misnamed(self) -> str:
+        """What names no field of the agreement, in a sentence; empty where all do."""
+        for kind, paths in (("most", self.most), ("only", self.only), ("free", self.free)):
+            for path in paths:
+                if not at(flat(Agreed), tuple(path.split("."))):
+                    return (
+                        f"limits.{kind}: got '{path}', expected a path of spec.agreed, "
+                        "such as settings.exploration.tasksPerRound"
+                    )
+        return ""
+
+
+class Limits(Allowed):
+    """How far an order may go beyond what was agreed; what is not named must be as agreed."""
+
     free: Annotated[list[OrderPath], Field(max_length=50)] = Field(
         default_factory=lambda: ["settings.aggregation", "settings.stepFactor"]
     )
@@ -173,18 +191,8 @@ class MemberSpec(Model):
                 raise ValueError(
                     f"agreed.{path}: got nothing, expected the digest that `hansa model` prints"
                 )
-        named = {
-            "most": list(self.limits.most),
-            "only": list(self.limits.only),
-            "free": self.limits.free,
-        }
-        for kind, paths in named.items():
-            for path in paths:
-                if not at(flat(Agreed), tuple(path.split("."))):
-                    raise ValueError(
-                        f"limits.{kind}: got '{path}', expected a path of spec.agreed, "
-                        "such as settings.exploration.tasksPerRound"
-                    )
+        if wrong := self.limits.misnamed():
+            raise ValueError(wrong)
         return self
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from hansa.api import MemberConditionType, MemberReason, Trouble
 from hansa.assignment import ClientReport, EvaluateReport
-from hansa.base import Model
+from hansa.base import Model, Sha256OrEmpty
 from hansa.conditions import Observation
 from hansa.exchange.letters import Reference, Veto
 from hansa.manifest import Count
@@ -71,6 +71,9 @@ class SiloOrder(Attempts):
     """Why it waits, is refused or has failed; stays in the silo."""
 
 
+Outcome = Literal["answered", "refused", "failed"]
+
+
 class SiloRound(Model):
     """One order that was answered."""
 
@@ -78,7 +81,7 @@ class SiloRound(Model):
     """Its round."""
     role: Literal["client", "evaluate"]
     """As what."""
-    outcome: Literal["answered", "refused", "failed"]
+    outcome: Outcome
     """How it ended."""
     explored: Count = 0
     """Episodes played."""
@@ -86,6 +89,22 @@ class SiloRound(Model):
     """Those that were successful."""
     success: str = ""
     """Its evaluation of the global adapter, where it made one."""
+    manifest: Sha256OrEmpty = ""
+    """Digest of the update that it answered with."""
+
+    @classmethod
+    def of(
+        cls, order: SiloOrder, outcome: Outcome, report: ClientReport | EvaluateReport | None
+    ) -> "SiloRound":
+        """An order that ended so, with what its client reported."""
+        line = cls(round=order.round, role=order.role or "client", outcome=outcome)
+        ratio = report.evaluation.ratio if report and report.evaluation else None
+        update: dict[str, object] = {"success": f"{ratio:.3f}"} if ratio is not None else {}
+        if isinstance(report, ClientReport):
+            counts = report.counts
+            update |= {"explored": counts.explored, "succeeded": counts.succeeded}
+            update["manifest"] = report.manifest
+        return line.model_copy(update=update)
 
 
 class SiloUsage(Model):
@@ -149,6 +168,11 @@ class SiloStatus(Model):
     """Why letters can be neither posted nor read, until a courier does well again."""
     message: str = ""
     """Why it cannot go on."""
+
+    def answered_with(self, round_: int) -> str:
+        """Digest of its own update of a round, as its client reported it; empty: none is known."""
+        known = [each.manifest for each in self.rounds if each.round == round_ and each.manifest]
+        return known[-1] if known else ""
 
 
 class FederationMember(Member):

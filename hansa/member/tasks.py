@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hansa.api import Trouble
-from hansa.base import Model
+from hansa.base import Model, Sha256OrEmpty
 from hansa.exchange.letters import Reference, Veto
 from hansa.manifest import Count
 from hansa.member.limits import Usage
@@ -57,6 +57,8 @@ class SiloWork(Model):
     """What the silo's owner says and allows; the order leaves all of that open."""
     usage: SiloUsage
     """What the silo has used before this order."""
+    answered: Sha256OrEmpty = ""
+    """Digest of the update that it answered with in the order's round; empty: it knows of none."""
 
 
 class NewestOrder(Model):

@@ -169,6 +169,36 @@ JOBS_FAILED = Metric(
     labels=_with("reason"),
     help="Jobs that ended without a result, by the name of their exit.",
 )
+MEMBER_STATE = Metric(
+    name="hansa_member_state",
+    type="gauge",
+    labels=_with("environment", "state"),
+    help="1 for the state that a silo elsewhere is in, 0 for the others.",
+)
+MEMBER_SEEN = Metric(
+    name="hansa_member_seen_timestamp_seconds",
+    type="gauge",
+    labels=_with("environment"),
+    help="When a letter of a silo elsewhere was last read, as seconds since 1970.",
+)
+ORDERS_POSTED = Metric(
+    name="hansa_orders_posted_total",
+    type="counter",
+    labels=_with("environment"),
+    help="Orders that were posted to a silo elsewhere.",
+)
+LETTERS_READ = Metric(
+    name="hansa_letters_read_total",
+    type="counter",
+    labels=_with("environment", "letter"),
+    help="Letters of a silo elsewhere that were verified and read, by kind.",
+)
+LETTERS_REFUSED = Metric(
+    name="hansa_letters_refused_total",
+    type="counter",
+    labels=_with("environment", "reason"),
+    help="Objects in the log of a silo elsewhere that are no letters of it, by reason code.",
+)
 MEMBER_PHASE = Metric(
     name="hansa_member_phase",
     type="gauge",
@@ -232,6 +262,11 @@ METRICS: tuple[Metric, ...] = (
     SERVER_STEP,
     UPDATES_REJECTED,
     JOBS_FAILED,
+    MEMBER_STATE,
+    MEMBER_SEEN,
+    ORDERS_POSTED,
+    LETTERS_READ,
+    LETTERS_REFUSED,
     MEMBER_PHASE,
     MEMBER_ORDERS,
     MEMBER_USED,

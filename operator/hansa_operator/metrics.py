@@ -20,10 +20,14 @@ from prometheus_client import (
 from hansa import api, names
 from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
+from hansa.exchange.letters import FAULTS
+from hansa.exchange.tasks import CourierReport
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
 from hansa.member.draft import SiloPlan
 from hansa.member.status import FederationMember, SiloPhase, SiloStatus
+from hansa.members import MemberState
+from hansa.reports import AnyReport
 from hansa.status import (
     CurrentRound,
     Federation,
@@ -46,6 +50,8 @@ PER_ENVIRONMENT = (
     table.UPDATE_NORM,
     table.UPDATE_COSINE,
     table.UPDATE_SHARE,
+    table.MEMBER_STATE,
+    table.MEMBER_SEEN,
 )
 """Gauges that end with their environment."""
 
@@ -105,8 +111,10 @@ class Recorder:
             self._record_round(key, entry)
         self._counter(table.ROLLBACKS, *key).inc(_rollbacks(new) - _rollbacks(old))
         self._record_environments(key, new)
+        jobs = {job.name: job for job in observed}
+        self._record_members(key, new)
+        self._record_courier(key, old, new, jobs)
         if old.current:
-            jobs = {job.name: job for job in observed}
             for environment in old.current.environments:
                 job = jobs.get(_client_job(key[1], old.current, environment))
                 if job and environment.state not in CONCLUDED:
@@ -147,7 +155,7 @@ class Recorder:
 
     def _record_environments(self, key: Key, new: FederationStatus) -> None:
         """Gauges of every environment; those that left the federation lose theirs."""
-        present = {environment.name for environment in new.environments}
+        present = {each.name for each in new.environments} | {each.name for each in new.members}
         gone = self._environments.get(key, set()) - present
         self._environments[key] = present
         for environment in new.environments:
@@ -179,12 +187,11 @@ class Recorder:
         answered = closed or (after is not None and after.state in ANSWERED)
         given_up = job.state == "failed" if closed else after and _gave_up(environment, after)
         if job.state == "succeeded" and job.report and answered:
-            self._record_answer(key, environment.name, job)
+            self._record_answer(key, environment.name, job.report)
         elif given_up:
             self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
 
-    def _record_answer(self, key: Key, environment: str, job: ObservedJob) -> None:
-        report = job.report
+    def _record_answer(self, key: Key, environment: str, report: AnyReport) -> None:
         if not isinstance(report, ClientReport | EvaluateReport):
             return
         for phase, seconds in sorted(report.seconds.items()):
@@ -202,6 +209,42 @@ class Recorder:
         if report.trained:
             self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
             self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)
+
+    def _record_members(self, key: Key, new: FederationStatus) -> None:
+        """How it is with every silo elsewhere; counters begin at zero, or an increase is missed."""
+        for member in new.members:
+            for state in get_args(MemberState):
+                self._gauge(table.MEMBER_STATE, *key, member.name, state).set(state == member.state)
+            if member.seen_at:
+                moment = member.seen_at.timestamp()
+                self._gauge(table.MEMBER_SEEN, *key, member.name).set(moment)
+            self._counter(table.ORDERS_POSTED, *key, member.name)
+            for reason in FAULTS:
+                self._counter(table.LETTERS_REFUSED, *key, member.name, reason)
+
+    def _record_courier(
+        self, key: Key, old: FederationStatus, new: FederationStatus, jobs: dict[str, ObservedJob]
+    ) -> None:
+        """What an ended courier posted, read and refused, in the pass that took note of it."""
+        attempt = old.courier.attempt if old.courier else 0
+        job = jobs.get(names.courier_job(key[1], attempt))
+        if not new.courier or new.courier.attempt == attempt or job is None or job.is_active:
+            return
+        report = job.report
+        is_whole = isinstance(report, CourierReport) and report.speaks_of(len(old.members))
+        if job.state != "succeeded" or not isinstance(report, CourierReport) or not is_whole:
+            self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
+            return
+        whose = [member.name for member in old.members]
+        for moved in report.posted:
+            self._counter(table.ORDERS_POSTED, *key, whose[moved.box]).inc(bool(moved.order))
+        for news in report.news:
+            self._counter(table.LETTERS_READ, *key, whose[news.box], news.kind).inc()
+            if news.report and _is_answer(new, whose[news.box], news.order):
+                self._record_answer(key, whose[news.box], news.report)
+        for fault in report.faults:
+            known = fault.code if fault.code in FAULTS else "malformed"
+            self._counter(table.LETTERS_REFUSED, *key, whose[fault.box], known).inc(fault.count)
 
     def _record_aggregator(
         self,
@@ -273,6 +316,12 @@ def _family(metric: Metric, registry: CollectorRegistry) -> Family:
         )
     kind = Counter if metric.type == "counter" else Gauge
     return kind(metric.name, metric.help, metric.labels, registry=registry)
+
+
+def _is_answer(new: FederationStatus, name: str, order: int) -> bool:
+    """Whether a silo has answered the newest order, and not an older one."""
+    member = next((each for each in new.members if each.name == name), None)
+    return member is not None and (member.word, member.sent.serial) == ("answer", order)
 
 
 def _closed(old: FederationStatus, new: FederationStatus) -> list[HistoryEntry]:

@@ -52,8 +52,10 @@ def find_place(store: ObjectStore, assignment: Assignment) -> Place:
     return Place(previous=previous, is_taken=any(each >= round_ for each in rounds))
 
 
-def write_result(store: ObjectStore, assignment: Assignment, place: Place, data: bytes) -> None:
-    """The entry of a round whose global manifest is stored."""
+def write_result(
+    store: ObjectStore, assignment: Assignment, place: Place, data: bytes
+) -> str | None:
+    """The entry of a round whose global manifest is stored; its digest."""
     key = keys.global_folder(assignment.storage.prefix, assignment.round) + keys.MANIFEST
     made = parse(GlobalManifest, key, data)
     entry = _entry(store, assignment, place, {r.environment: r.reason for r in made.refused})
@@ -64,7 +66,7 @@ def write_result(store: ObjectStore, assignment: Assignment, place: Place, data:
         "result": manifest.sha256(data),
         "made_with": made.made_with,
     }
-    _write(store, assignment, place, entry.model_copy(update=facts))
+    return _write(store, assignment, place, entry.model_copy(update=facts))
 
 
 def write_failure(
@@ -72,9 +74,9 @@ def write_failure(
     assignment: Assignment,
     place: Place,
     refused: Mapping[str, str],
-) -> None:
-    """The entry of a round in which too few updates passed the gate."""
-    _write(store, assignment, place, _entry(store, assignment, place, refused))
+) -> str | None:
+    """The entry of a round in which too few updates passed the gate; its digest."""
+    return _write(store, assignment, place, _entry(store, assignment, place, refused))
 
 
 def _entry(
@@ -108,8 +110,10 @@ def _owner(store: ObjectStore, prefix: str) -> str | None:
         return None
 
 
-def _write(store: ObjectStore, assignment: Assignment, place: Place, entry: AuditEntry) -> None:
-    """Put the entry; one that is there already must tell of the same result.
+def _write(
+    store: ObjectStore, assignment: Assignment, place: Place, entry: AuditEntry
+) -> str | None:
+    """Put the entry, and return its digest; one that is there must tell of the same result.
 
     Whoever only finds a committed round again writes nothing. One that is older than the log gets
     no entry any more: those behind it would not follow it.
@@ -119,9 +123,10 @@ def _write(store: ObjectStore, assignment: Assignment, place: Place, entry: Audi
         try:
             stored = store.get(key)
         except NotFound:
-            return
+            return None
     else:
         whole = entry.model_copy(update={"sha256": entry.digest()})
         stored = put_once(store, key, manifest.canonical(whole.to_json()))
     if parse(AuditEntry, key, stored).result != entry.result:
         raise Corrupt(f"{key}: got an entry of another result, expected this round's")
+    return manifest.sha256(stored)

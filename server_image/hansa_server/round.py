@@ -51,16 +51,17 @@ def aggregate(
     committed = read_committed(store, assignment)
     if committed:
         log.info("already_committed", round=assignment.round)
-        audit.write_result(store, assignment, entry, committed)
-        return report(assignment, committed)
+        written = audit.write_result(store, assignment, entry, committed)
+        return report(assignment, committed, written)
 
     members = Members(store, assignment, log)
     with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
         place = Workplace(Path(folder))
         try:
             made = compute(store, assignment, owner, members, place, files, watch)
-        except TooFewMembers:
-            audit.write_failure(store, assignment, entry, members.refused)
+        except TooFewMembers as error:
+            written = audit.write_failure(store, assignment, entry, members.refused)
+            error.report = error.report.model_copy(update={"audit": written})
             raise
         log.info("aggregated", members=len(members.offers), refused=len(members.refused))
         own_prefix(store, assignment, made.base_model)
@@ -68,10 +69,10 @@ def aggregate(
         watch.lap("write")
         document = describe(assignment, members, made, stored, watch.seconds)
     committed = commit(store, assignment, document)
-    audit.write_result(store, assignment, entry, committed)
+    written = audit.write_result(store, assignment, entry, committed)
     digest = document.files[keys.ADAPTER].sha256
     log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
-    return report(assignment, committed)
+    return report(assignment, committed, written)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +277,7 @@ def commit(store: ObjectStore, assignment: Assignment, document: GlobalManifest)
     return data
 
 
-def report(assignment: Assignment, data: bytes) -> AggregatorReport:
+def report(assignment: Assignment, data: bytes, audit: str | None) -> AggregatorReport:
     """The committed manifest as the executor reads it; a second run reports the same."""
     stored = parse(GlobalManifest, global_folder(assignment) + keys.MANIFEST, data)
     index = {name: position for position, name in enumerate(assignment.environments)}
@@ -287,6 +288,7 @@ def report(assignment: Assignment, data: bytes) -> AggregatorReport:
         round=stored.round,
         manifest=manifest.sha256(data),
         adapter=entry.sha256,
+        audit=audit,
         bytes=entry.size,
         members=[index[name] for name in members],
         refused=[

@@ -2,52 +2,30 @@
 
 What was changed makes a round differ; what was deleted, or may not be read, leaves it unchecked.
 
-Limits: without signatures, who may write everywhere in the bucket can rewrite the log and what
-silos saw of it together; the rounds that the federation's status still has would then differ.
+Limits: where no silo runs elsewhere nothing is signed, and who may write everywhere in the bucket
+can rewrite the log and what silos saw of it together; the rounds that the federation's status still
+has would then differ, and the newest entry that it knows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from hansa import keys, manifest
 from hansa.audit import AuditEntry, CannotBe, Differs, find_rounds
 from hansa.errors import Corrupt, Denied, NotFound
+from hansa.exchange.correspondence import Correspondence
 from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, Refusal, UpdateManifest
 from hansa.spec import S3, Model
 from hansa.store.documents import MOST_BYTES, parse
 from hansa.tensorfile import short
+from hansa_server import vouched
+from hansa_server.findings import Findings
 from hansa_server.readonce import ReadOnce
 
-Verdict = Literal["equal", "differs", "cannot be"]
 Document = TypeVar("Document", bound=Model)
-
-
-@dataclass(kw_only=True)
-class Findings:
-    """What was found of one round; nothing: all is as it was written."""
-
-    round: int
-    """The round."""
-    merged: list[str] = field(default_factory=list)
-    """Environments whose updates were merged."""
-    refused: list[Refusal] = field(default_factory=list)
-    """Updates that were not; names and reasons are fit for a terminal."""
-    failed: bool = False
-    """Whether too few updates passed the gate, so that nothing was merged."""
-    wrong: list[str] = field(default_factory=list)
-    """What is not as it was written, or not as it must be."""
-    unknown: list[str] = field(default_factory=list)
-    """What could not be checked."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """One word for it; a change outweighs what could not be checked."""
-        if self.wrong:
-            return "differs"
-        return "cannot be" if self.unknown else "equal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +51,14 @@ class Check:
         storage: S3,
         silo: str = "",
         adapters: Mapping[int, str] | None = None,
+        head: AuditHead | None = None,
+        letters: Sequence[Correspondence] = (),
     ) -> None:
-        """`adapters`: digests by round as the federation's status has them, outside the store."""
+        """`adapters` and `head` are what the federation's status has, outside the store."""
         self._store = store
         self._adapters = adapters or {}
+        self._head = head
+        self._letters = letters
         self._prefix = storage.prefix
         self._silo = silo
         self._findings: dict[int, Findings] = {}
@@ -85,6 +67,7 @@ class Check:
     def run(self, again: Again | None = None, only: int | None = None) -> list[Findings]:
         """What there is to say of each round, in order; `only` looks into one round."""
         self._check_chain()
+        self._check_signatures()
         wanted = [round_ for round_ in sorted(self.log) if only in (None, round_)]
         for round_ in wanted:
             entry = self.log[round_].entry
@@ -136,6 +119,21 @@ class Check:
             if link.entry:
                 self._check_link(round_, link.entry, before)
             before = round_
+
+    def _check_signatures(self) -> None:
+        """What the status and signed orders say of the log."""
+        if self._head:
+            self._check_head(self._head, "the federation's status names")
+        vouched.check_orders(self._letters, self._check_head)
+        log = {round_: (link.entry, link.sha256) for round_, link in self.log.items()}
+        signed = vouched.signed_rounds(self._letters, log)
+        for round_ in self.log:
+            findings = self._of(round_)
+            findings.signed = round_ in signed
+            order = "" if findings.signed else vouched.left_out(self._letters, round_)
+            if order:
+                key = keys.audit_entry(self._prefix, round_)
+                findings.unknown.append(f"{key}: {order} is newer, and does not vouch for it")
 
     def _check_link(self, round_: int, entry: AuditEntry, before: int | None) -> None:
         key = keys.audit_entry(self._prefix, round_)
@@ -230,9 +228,18 @@ class Check:
         with self._noting(findings, unless=is_refused):
             document = self._document(UpdateManifest, folder + keys.MANIFEST, member.manifest)
             self._check_witness(member.environment, round_, document)
+            self._check_answer(round_, member, findings)
             for name, file in document.files.items():
                 with self._noting(findings, unless=is_refused):
                     self._check_file(folder + name, file)
+
+    def _check_answer(self, round_: int, member: Member, findings: Findings) -> None:
+        """The update of a silo that runs elsewhere is one that it has signed an answer for."""
+        why, certain = vouched.unanswered(
+            self._letters, member.environment, round_, member.manifest
+        )
+        if why:
+            (findings.wrong if certain else findings.unknown).append(why)
 
     # -- what belongs to no entry -----------------------------------------------------------------
 

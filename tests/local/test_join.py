@@ -68,6 +68,14 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", **owner)
     assert mail.returncode == 0, mail.stderr
     assert "every object that a letter names is there as it says" in mail.stderr
+    audit = small.hansa("audit", "--out", coordinator.out, "-o", "json", **owner)
+    assert audit.returncode == 0, audit.stdout + audit.stderr
+    found = json.loads(audit.stdout)
+    assert [(each["verdict"], each["signed"]) for each in found["rounds"]] == [
+        ("equal", True) for _ in range(SPEC["rounds"])
+    ]
+    [counted] = found["letters"]
+    assert counted["orders"] and counted["answers"] and not counted["refused"]
     letters = [json.loads(line) for line in mail.stdout.splitlines()]
     assert all(each["follows"] for each in letters)
     assert [each["letter"]["kind"] for each in letters if each["log"] == "orders"][-1] == "rest"
@@ -132,6 +140,10 @@ def test_what_a_silo_cannot_use_is_told_before_anything_starts(parties) -> None:
         "environment: got 'maze', expected webshop": (
             *("invite", "maze", "-f", manifest),
             *("--key", other),
+        ),
+        "--allow: got 'most=rounds', expected most=PATH:NUMBER": (
+            *("invite", REMOTE, "-f", manifest, "--key", other),
+            *("--allow", "most=rounds"),
         ),
         "expected one of spec.exchange.publicKeys": (
             *("invite", REMOTE, "-f", manifest),

@@ -20,10 +20,13 @@ from hansa.errors import InputError, Unreachable
 from hansa.words import count
 
 if TYPE_CHECKING:
+    from hansa.exchange.correspondence import Correspondence
+    from hansa.manifest import AuditHead
     from hansa.spec import S3
     from hansa.status import Federation
     from hansa.store.base import ObjectStore
-    from hansa_server.verify import Again, Findings
+    from hansa_server.findings import Findings
+    from hansa_server.verify import Again
 
 DIFFERS = 1
 CANNOT_BE = 3
@@ -66,14 +69,18 @@ def audit(
         )
     )
     with place as opened:
-        findings = _check(opened, silo, round_)
+        letters = _letters(opened, silo)
+        findings = _check(opened, silo, round_, letters)
     if round_ is not None and not findings:
         raise InputError(f"--round: got {round_}, which no entry of the audit log is about")
     if output is Format.TABLE:
         _print_lines(findings, silo, opened.undone)
+        _print_letters(letters)
     else:
         name = opened.federation.metadata.name
-        print_data({"federation": name, "rounds": _data(findings, opened.undone)}, output)
+        rounds, counted = _data(findings, opened.undone), [_counted(each) for each in letters]
+        data = {"federation": name, "rounds": rounds}
+        print_data({**data, **({"letters": counted} if letters else {})}, output)
     return _tell(findings)
 
 
@@ -89,13 +96,26 @@ class Opened:
     """The exchange, as it is read from here."""
     adapters: dict[int, str] = field(default_factory=dict)
     """Digests of adapters by round, as far as the status still has them."""
+    head: AuditHead | None = None
+    """Newest entry of the audit log that the status knows of."""
     undone: frozenset[int] = frozenset()
     """Rounds that a person has gone back from, as far as the status still has them."""
     variables: dict[str, str] | None = None
     """Credentials that were given; None: the usual AWS chain's, or the run's own."""
 
 
-def _check(opened: Opened, silo: str, round_: int | None) -> list[Findings]:
+def _letters(opened: Opened, silo: str) -> list[Correspondence]:
+    """The letters of every silo that runs elsewhere; a silo can read its own alone."""
+    from hansa.exchange.correspondence import correspondence
+
+    spec = opened.federation.spec
+    names = [e.name for e in spec.environments if e.member and silo in ("", e.name)]
+    return [correspondence(spec, opened.store, name) for name in names]
+
+
+def _check(
+    opened: Opened, silo: str, round_: int | None, letters: list[Correspondence]
+) -> list[Findings]:
     from functools import partial
 
     from hansa_server.readonce import ReadOnce
@@ -105,7 +125,8 @@ def _check(opened: Opened, silo: str, round_: int | None) -> list[Findings]:
     with TemporaryDirectory(prefix="hansa-") as scratch:
         store = ReadOnce(opened.store, Path(scratch))
         again = _retraining(opened, silo) if silo else partial(merge_again, store, opened.storage)
-        return Check(store, opened.storage, silo, opened.adapters).run(again, round_)
+        check = Check(store, opened.storage, silo, opened.adapters, opened.head, letters)
+        return check.run(again, round_)
 
 
 def _retraining(opened: Opened, silo: str) -> Again:
@@ -137,6 +158,24 @@ def _print_lines(findings: list[Findings], silo: str, undone: frozenset[int]) ->
             print(f"  {more}")
 
 
+def _print_letters(letters: list[Correspondence]) -> None:
+    for each in letters:
+        what = f"{count(each.orders, 'order')} and {count(each.answers, 'answer')} verified"
+        refused = ", ".join(f"{number} {code}" for code, number in sorted(each.refused.items()))
+        line = each.denied or f"{what}, refused: {refused or 'none'}"
+        print(f"letters of {each.environment}: {line}")
+
+
+def _counted(each: Correspondence) -> dict[str, Any]:
+    return {
+        "environment": each.environment,
+        "orders": each.orders,
+        "answers": each.answers,
+        "refused": dict(sorted(each.refused.items())),
+        **({"denied": each.denied} if each.denied else {}),
+    }
+
+
 def _in_words(each: Findings, silo: str) -> str:
     if silo:
         is_member = silo in each.merged or silo in {r.environment for r in each.refused}
@@ -145,7 +184,8 @@ def _in_words(each: Findings, silo: str) -> str:
     if each.failed:
         what = "too few updates passed the gate"
     refused = ", ".join(f"{r.environment} ({r.reason})" for r in each.refused)
-    return f"{what}, refused: {refused}" if refused else what
+    what = f"{what}, refused: {refused}" if refused else what
+    return f"{what}; signed" if each.signed else what
 
 
 def _data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, Any]]:
@@ -157,6 +197,7 @@ def _data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, An
             "cannotBe": each.unknown,
             "refused": [refusal.to_json() for refusal in each.refused],
             "undone": each.round in undone,
+            "signed": each.signed,
         }
         for each in findings
     ]
@@ -213,8 +254,12 @@ def _open_federation(
 
 def _known(document: dict[str, Any]) -> dict[str, Any]:
     """What the status says of its rounds; a newer operator may say more than we know."""
-    history = (document.get("status") or {}).get("history") or []
+    from hansa.manifest import AuditHead
+
+    status = document.get("status") or {}
+    history, head = status.get("history") or [], status.get("audit")
     return {
+        "head": AuditHead(round=head["round"], sha256=head["sha256"]) if head else None,
         "adapters": {entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")},
         "undone": frozenset(e["round"] for e in history if e.get("outcome") == "undone"),
     }

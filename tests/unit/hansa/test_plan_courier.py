@@ -4,7 +4,9 @@ import pytest
 
 from hansa import reference
 from hansa.exchange.tasks import CourierReport, Faults, Moved
-from tests.builders import later, with_spec
+from hansa.exits import Exit
+from hansa.manifest import AuditHead
+from tests.builders import later, make_report, with_spec
 from tests.unit.hansa.letters import REMOTE, Letters, digest, opened
 from tests.unit.hansa.test_plan import Cluster
 
@@ -232,3 +234,39 @@ def test_in_a_failed_round_nobody_is_told_anything() -> None:
     cluster.set(name, "failed", exit_code=42).turn()
     assert cluster.status.phase == "Failed"
     assert cluster.active() == []
+
+
+def test_orders_name_the_entry_that_the_aggregator_reported() -> None:
+    cluster = opened("clinic", rounds=3)
+    assert cluster.courier.audit is None
+    cluster.play_round("clinic")
+    head = AuditHead(round=1, sha256="e" * 63 + "1")
+    assert cluster.status.audit == head
+    assert cluster.courier.audit == head
+
+
+def test_the_entry_of_a_round_that_failed_is_named_by_the_next_order() -> None:
+    cluster = opened("clinic", rounds=3)
+    cluster.play_round("clinic")
+    cluster.deliver()
+    cluster.hear("clinic", "taken")
+    cluster.answer("maze")
+    cluster.answered("clinic")
+    name = next(n for n in cluster.active() if "-aggregator-" in n)
+    report = make_report(cluster.requests[name])
+    cluster.set(name, "failed", exit_code=Exit.TOO_FEW_UPDATES, report=report).turn()
+    assert cluster.status.failed
+    assert cluster.status.audit == AuditHead(round=2, sha256="e" * 63 + "2")
+
+
+def test_a_report_without_an_entry_leaves_the_last_one() -> None:
+    cluster = opened("clinic", rounds=3)
+    cluster.play_round("clinic")
+    cluster.deliver()
+    cluster.answer("maze")
+    cluster.answered("clinic")
+    name = next(n for n in cluster.active() if "-aggregator-" in n)
+    report = make_report(cluster.requests[name]).model_copy(update={"audit": None})
+    cluster.set(name, "succeeded", report=report).turn()
+    assert cluster.status.completed == 2
+    assert cluster.status.audit == AuditHead(round=1, sha256="e" * 63 + "1")

@@ -11,7 +11,7 @@ from hansa import adapter, keys, logs
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment, EvaluateReport
 from hansa.errors import Corrupt, Diverged
-from hansa.manifest import PersonalManifest, sha256
+from hansa.manifest import FileEntry, PersonalManifest, UpdateManifest, canonical, sha256
 from hansa_client import learners, personalize
 from hansa_client.agent import Agent
 from hansa_client.experience.shards import Shards, decode, encode
@@ -74,6 +74,15 @@ def share(stores: Stores, data: bytes, round_: int = 1) -> None:
     stores[0].objects[keys.global_folder("run", round_) + keys.ADAPTER] = data
 
 
+def swap(store: MemoryStore, folder: str, data: bytes) -> None:
+    """Another update, with a manifest that fits it."""
+    key = folder + keys.MANIFEST
+    made = UpdateManifest.model_validate_json(store.objects[key])
+    files = {**made.files, keys.ADAPTER: FileEntry(sha256=sha256(data), size=len(data))}
+    store.objects[folder + keys.ADAPTER] = data
+    store.objects[key] = canonical(made.model_copy(update={"files": files}).to_json())
+
+
 @pytest.mark.slow
 def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     assign: Assign, trained: dict[str, Any]
@@ -105,6 +114,40 @@ def test_an_update_of_its_own_that_was_changed_in_the_bucket_is_not_served(
     stores[0].objects[folder + keys.ADAPTER] = adapter.encode(changed)
     with pytest.raises(Corrupt, match="it was changed since"):
         play(last(assign, own), stores)
+
+
+@pytest.mark.slow
+def test_an_update_that_was_replaced_with_its_manifest_is_not_served(
+    assign: Assign, trained: dict[str, Any]
+) -> None:
+    """Whoever holds the bucket can make both fit; not the digest that the silo answered with."""
+    stores, own = after_round(assign, trained)
+    share(stores, own)
+    folder = keys.update_folder("run", "maze", 1)
+    answered = sha256(stores[0].objects[folder + keys.MANIFEST])
+    play(last(assign, own, own_manifest=answered), stores)
+    stores, own = after_round(assign, trained)
+    share(stores, own)
+    other = adapter.encode({name: 2 * array for name, array in adapter.decode(own).items()})
+    swap(stores[0], folder, other)
+    with pytest.raises(Corrupt) as stop:
+        play(last(assign, own, own_manifest=answered), stores)
+    now = sha256(stores[0].objects[folder + keys.MANIFEST])
+    key = folder + keys.MANIFEST
+    assert stop.value.message == f"{key}: got {now}, expected {answered}: it was changed since"
+    assert stop.value.exit == 42
+    assert FOLDER + keys.MANIFEST not in stores[1].objects
+
+
+@pytest.mark.slow
+def test_a_silo_that_knows_of_no_update_of_its_own_tries_none(
+    assign: Assign, trained: dict[str, Any]
+) -> None:
+    stores, own = after_round(assign, trained)
+    share(stores, own)
+    play(last(assign, own, "interpolate", own_manifest=""), stores)
+    made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + keys.MANIFEST])
+    assert set(made.validation) == {"global"}
 
 
 @pytest.mark.slow

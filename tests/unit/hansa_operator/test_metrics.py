@@ -8,11 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from hansa import api
 from hansa.api import Phase
 from hansa.assignment import AggregatorReport
-from hansa.jobs import ObservedJob
+from hansa.exchange.tasks import CourierReport, Faults
+from hansa.jobs import ObservedJob, Plan
 from hansa.plan import plan
 from hansa_operator.metric_table import METRICS
 from hansa_operator.metrics import Recorder
 from tests.builders import later, make_federation, make_job, make_report, with_spec, with_status
+from tests.unit.hansa.letters import Letters
 
 WHOSE = {"namespace": "default", "federation": "fed"}
 
@@ -195,3 +197,70 @@ def test_a_federation_is_in_one_phase_at_a_time() -> None:
         run.passes(count)
         values = {p: run.value("hansa_federation_phase", phase=p) for p in get_args(Phase)}
         assert values == {p: float(p == phase) for p in get_args(Phase)}
+
+
+class Elsewhere(Letters):
+    """A coordinator whose passes are recorded."""
+
+    def __init__(self, *clinics: str, **fields: Any) -> None:
+        super().__init__(*clinics, **fields)
+        self.recorder = Recorder()
+
+    def turn(self) -> "Elsewhere":
+        """Plan until it rests; each pass is recorded."""
+        before, jobs = self.federation, list(self.jobs.values())
+        super().turn()
+        self.recorder.record(before, Plan(status=self.status), jobs)
+        return self
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.recorder.registry.get_sample_value(name, {**WHOSE, **labels})
+
+
+def test_silos_elsewhere_are_counted_by_their_letters() -> None:
+    run = Elsewhere("clinic").turn()
+    assert run.value("hansa_member_state", environment="clinic", state="Invited") == 1
+    assert run.value("hansa_member_seen_timestamp_seconds", environment="clinic") is None
+    assert run.value("hansa_orders_posted_total", environment="clinic") == 0
+    run.hear("clinic", "hello")
+    assert run.value("hansa_member_state", environment="clinic", state="Present") == 1
+    assert run.value("hansa_member_state", environment="clinic", state="Invited") == 0
+    seen = run.value("hansa_member_seen_timestamp_seconds", environment="clinic")
+    assert seen == later(0).timestamp()
+    run.play_round("clinic")
+    run.turn()
+    assert run.value("hansa_orders_posted_total", environment="clinic") == 1
+    for kind in ("hello", "taken", "answer"):
+        assert run.value("hansa_letters_read_total", environment="clinic", letter=kind) == 1
+    # what it explored is told by its answer, as by the report of a Job
+    explored = {"environment": "clinic", "outcome": "success"}
+    assert run.value("hansa_trajectories_total", **explored) == 4
+
+
+def test_refused_letters_are_counted_by_reason_and_once() -> None:
+    run = Elsewhere("clinic").turn()
+    refused = {"environment": "clinic", "reason": "signature"}
+    assert run.value("hansa_letters_refused_total", **refused) == 0
+    faults = [Faults(box=0, code="signature", count=3), Faults(box=0, code="new-code", count=1)]
+    run.report(CourierReport(faults=faults))
+    run.turn().turn()
+    assert run.value("hansa_letters_refused_total", **refused) == 3
+    unknown = {"environment": "clinic", "reason": "malformed"}
+    assert run.value("hansa_letters_refused_total", **unknown) == 1
+
+
+def test_a_courier_that_failed_is_a_failed_job() -> None:
+    run = Elsewhere("clinic").turn()
+    run.set("fed-mail-a1", "failed", exit_code=44).turn()
+    run.turn()
+    assert run.value("hansa_jobs_failed_total", reason="STORAGE_UNREACHABLE") == 1
+
+
+def test_the_series_of_a_silo_that_left_the_spec_end_once_it_was_told() -> None:
+    run = Elsewhere("clinic", "bank").turn()
+    run.hear("clinic", "hello")
+    environments = [e for e in run.federation.spec.to_json()["environments"] if e["name"] != "bank"]
+    run.federation = with_spec(run.federation, environments=environments)
+    run.turn()
+    assert run.value("hansa_member_state", environment="bank", state="Invited") is None
+    assert run.value("hansa_member_state", environment="clinic", state="Present") == 1

@@ -9,9 +9,10 @@ import numpy as np
 from hansa import adapter, audit, keys, manifest
 from hansa.audit import AuditEntry
 from hansa.manifest import FileEntry, GlobalManifest, StartAdapter
+from hansa_server.findings import Findings
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import merge_again
-from hansa_server.verify import Check, Findings
+from hansa_server.verify import Check
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_server.rounds import PREFIX, Round, tensors
 
@@ -44,12 +45,12 @@ def check(
     store: MemoryStore,
     folder: Path,
     only: int | None = None,
-    adapters: dict[int, str] | None = None,
+    **known: Any,
 ) -> dict[int, Findings]:
-    """What an audit finds, by round."""
+    """What an audit finds, by round; `known` is what is known outside the store."""
     storage, kept = Round().assignment().storage, ReadOnce(store, folder)
     again = partial(merge_again, kept, storage)
-    check = Check(kept, storage, adapters=adapters)
+    check = Check(kept, storage, **known)
     return {found.round: found for found in check.run(again, only)}
 
 

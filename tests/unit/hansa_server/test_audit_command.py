@@ -10,13 +10,15 @@ import pytest
 from hansa import keys
 from hansa.cli.main import main as hansa
 from hansa.errors import Denied
-from hansa.manifest import Refusal
+from hansa.manifest import AuditHead, Refusal
+from hansa.spec import FederationSpec
 from hansa_server.commands import audit
-from hansa_server.verify import Findings
+from hansa_server.findings import Findings
 from tests.builders import make_federation
 from tests.memory_store import MemoryStore
 from tests.unit.hansa_server.audited import flipped, forge_merge, make_run
 from tests.unit.hansa_server.rounds import PREFIX, Round
+from tests.unit.hansa_server.test_vouched import lettered, spec
 
 
 @pytest.fixture
@@ -24,12 +26,17 @@ def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """Runs the command on a store; exit code, lines and talk."""
 
     def run(
-        store: MemoryStore, *arguments: str, undone: Iterable[int] = ()
+        store: MemoryStore,
+        *arguments: str,
+        undone: Iterable[int] = (),
+        spec: FederationSpec | None = None,
     ) -> tuple[int, list[str], str]:
         @contextmanager
         def opened(*_: object) -> Iterator[audit.Opened]:
             place = {"storage": Round().assignment().storage, "store": store}
             federation = make_federation("maze", "wordle")
+            if spec:
+                federation = federation.model_copy(update={"spec": spec})
             yield audit.Opened(federation=federation, undone=frozenset(undone), **place)
 
         monkeypatch.setattr(audit, "_open_run", opened)
@@ -91,10 +98,31 @@ def test_a_program_reads_it_as_json(audited):
     _, lines, _ = audited(make_run(1), "-o", "json")
     found = json.loads("\n".join(lines))["rounds"]
     none: dict[str, Any] = {"differs": [], "cannotBe": [], "refused": [], "undone": False}
+    none["signed"] = False
     assert found == [{"round": 1, "verdict": "equal", **none}]
     _, lines, _ = audited(make_run(2, refused=True), "-o", "json")
     refused = json.loads("\n".join(lines))["rounds"][1]["refused"]
     assert refused == [{"environment": "maze", "reason": "not-finite"}]
+
+
+def test_letters_of_silos_elsewhere_are_counted(audited):
+    store = lettered(2)
+    garbage = keys.answer(PREFIX, "maze", 3)
+    store.objects[garbage] = b"garbage"
+    code, lines, said = audited(store, spec=spec())
+    assert (code, said) == (0, "2 equal\n")
+    assert lines == [
+        "round 1: equal: 3 updates merged; signed",
+        "round 2: equal: 3 updates merged; signed",
+        "letters of maze: 3 orders and 2 answers verified, refused: 1 malformed",
+    ]
+    _, lines, _ = audited(store, "-o", "json", spec=spec())
+    data = json.loads("\n".join(lines))
+    assert [each["signed"] for each in data["rounds"]] == [True, True]
+    refused = {"malformed": 1}
+    assert data["letters"] == [
+        {"environment": "maze", "orders": 3, "answers": 2, "refused": refused}
+    ]
 
 
 def test_before_the_first_round_there_is_nothing_to_say(audited):
@@ -162,9 +190,12 @@ def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
 
 def test_what_the_status_says_of_its_rounds_is_compared():
     history = [{"round": 0, "adapter": ""}, {"round": 1, "adapter": "abc", "new": "field"}]
-    document = {"status": {"history": [*history, {"round": 2, "outcome": "undone"}]}}
-    assert audit._known(document) == {"adapters": {1: "abc"}, "undone": frozenset({2})}
-    assert audit._known({}) == {"adapters": {}, "undone": frozenset()}
+    document: Any = {"status": {"history": [*history, {"round": 2, "outcome": "undone"}]}}
+    known = {"adapters": {1: "abc"}, "undone": frozenset({2})}
+    assert audit._known(document) == {**known, "head": None}
+    document["status"]["audit"] = {"round": 1, "sha256": "a" * 64, "new": "field"}
+    assert audit._known(document)["head"] == AuditHead(round=1, sha256="a" * 64)
+    assert audit._known({}) == {"adapters": {}, "undone": frozenset(), "head": None}
 
 
 def test_one_place_is_named(capsys):

@@ -155,6 +155,16 @@ def test_an_order_that_is_allowed_is_taken_and_gets_a_job() -> None:
     assert (told.role, told.order.serial) == ("client", 1)
 
 
+def test_the_job_that_personalises_is_told_what_the_silo_answered_with() -> None:
+    clinic = working().post()
+    assert clinic.requests[clinic.job].assignment.answered == ""
+    clinic.set(clinic.job, "succeeded", report=REPORT).turn().post()
+    clinic.order(role="evaluate", round=1)
+    assert clinic.requests[clinic.job].assignment.answered == REPORT.manifest
+    clinic.post().order(role="evaluate", round=2)
+    assert clinic.requests[clinic.job].assignment.answered == ""
+
+
 def test_its_report_becomes_the_answer() -> None:
     clinic = working().post()
     clinic.set(clinic.job, "succeeded", report=REPORT).turn()

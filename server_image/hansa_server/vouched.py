@@ -1,0 +1,63 @@
+"""Signed letters against the audit log: which entries orders vouch for, which updates answers.
+
+An order vouches for the entry that it names and, by the chain, for all before it. One that no
+order names is found as soon as a later order was written: it was put there by somebody else, or by
+an aggregator that a rollback ended too late, whose entry the next order vouches for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hansa.audit import AuditEntry
+from hansa.exchange.correspondence import Correspondence
+from hansa.manifest import AuditHead
+
+CheckHead = Callable[[AuditHead, str], bool]
+"""Compares an entry with what another document says of it."""
+
+
+def check_orders(letters: Sequence[Correspondence], check: CheckHead) -> None:
+    """Every entry that an order names must be there as it names it."""
+    for silo in letters:
+        for order in silo.vouched:
+            if order.head:
+                check(order.head, f"order {order.serial} to {silo.environment} names")
+
+
+def signed_rounds(
+    letters: Sequence[Correspondence], log: Mapping[int, tuple[AuditEntry | None, str]]
+) -> set[int]:
+    """Rounds whose entries orders vouch for: those that they name, and all that these follow."""
+    signed: set[int] = set()
+    heads = [order.head for silo in letters for order in silo.vouched]
+    for head in heads:
+        while head and head.round not in signed:
+            entry, digest = log.get(head.round, (None, ""))
+            if entry is None or digest != head.sha256:
+                break
+            signed.add(head.round)
+            head = entry.previous
+    return signed
+
+
+def left_out(letters: Sequence[Correspondence], round_: int) -> str:
+    """The newest order that would have named an entry of this round, had there been one."""
+    for silo in letters:
+        newest = silo.vouched[-1] if silo.vouched else None
+        if newest and newest.before is not None and round_ < newest.before:
+            return f"order {newest.serial} to {silo.environment}"
+    return ""
+
+
+def unanswered(
+    letters: Sequence[Correspondence], environment: str, round_: int, manifest: str
+) -> tuple[str, bool]:
+    """Why a silo's update in an entry is not the silo's by its letters; whether that is certain."""
+    silo = next((each for each in letters if each.environment == environment), None)
+    if silo is None or manifest in silo.updates.get(round_, ()):
+        return "", False
+    if silo.denied:
+        return f"letters of {environment}: {silo.denied}", False
+    why = f"{environment} has signed no answer with the update that the entry names"
+    if silo.has_unknown_keys:
+        return f"{why}; answers are signed by keys that the manifest does not name", False
+    return why, True

@@ -1,0 +1,215 @@
+"""An audit by letters: signed orders vouch for the log, signed answers for a silo's updates."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa import audit, keys, manifest
+from hansa.assignment import ClientReport
+from hansa.audit import AuditEntry
+from hansa.errors import Denied
+from hansa.exchange.correspondence import Correspondence, correspondence
+from hansa.exchange.envelope import SigningKey
+from hansa.exchange.letters import ANSWERS, ORDERS, Answer, Reference, Rest, run_of
+from hansa.manifest import AuditHead, Counts
+from hansa.members import Head
+from hansa.spec import FederationSpec
+from hansa_server.findings import Findings
+from tests import mail
+from tests.builders import make_spec
+from tests.mail import COORDINATOR, SILO, THIEF
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_server.audited import check, make_run, rewrite
+from tests.unit.hansa_server.rounds import ENVIRONMENTS, PREFIX, Round
+
+STORAGE = Round().assignment().storage
+
+
+def spec() -> FederationSpec:
+    """The run's spec, in which maze runs elsewhere."""
+    remote = {"name": "maze", "member": {"publicKeys": [SILO.public]}}
+    own = [{"name": name, "world": name} for name in ENVIRONMENTS if name != "maze"]
+    return make_spec(
+        environments=[*own, remote],
+        exchange={"publicKeys": [COORDINATOR.public]},
+        storage={"s3": STORAGE.to_json()},
+        model={"sha256": "b" * 64},
+        adapter={"shapes": "d" * 64},
+    )
+
+
+RUN = run_of(STORAGE, spec().identity())
+
+
+class Post:
+    """Writes the letters of a run that was made already."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.heads = {ORDERS: Head(), ANSWERS: Head()}
+
+    def send(self, log: Any, letter: Any, key: SigningKey) -> Reference:
+        box = mail.box(log, self.store, prefix=PREFIX, run=RUN, trusted=(key.public,))
+        cursor = box.post(letter.model_copy(update={"run": RUN}), self.heads[log], key).cursor
+        self.heads[log] = cursor
+        return Reference(serial=cursor.serial, digest=cursor.digest)
+
+    def order(self, round_: int, head: AuditHead | None, key: SigningKey = COORDINATOR) -> None:
+        """An order of a round, and the silo's answer to it with the update that is stored."""
+        work = mail.work(round=round_).model_copy(update={"audit": head})
+        about = self.send(ORDERS, work, key)
+        stored = self.store.objects[keys.update_folder(PREFIX, "maze", round_) + keys.MANIFEST]
+        report = ClientReport(
+            environment=0,
+            round=round_,
+            trained=True,
+            manifest=manifest.sha256(stored),
+            adapter="c" * 64,
+            counts=Counts(explored=4, succeeded=3),
+        )
+        self.send(ANSWERS, Answer(order=about, report=report, **mail.FIELDS), SILO)
+
+    def finish(self, head: AuditHead | None) -> None:
+        """The order to rest, for all is done."""
+        self.send(ORDERS, Rest(why="finished", audit=head, **mail.FIELDS), COORDINATOR)
+
+
+def lettered(rounds: int, *, finished: bool = True) -> MemoryStore:
+    """A run whose orders name the log as it was then."""
+    store = make_run(rounds)
+    post = Post(store)
+    for round_ in range(1, rounds + 1):
+        post.order(round_, audit.find_head(store, PREFIX, round_))
+    if finished:
+        post.finish(audit.find_head(store, PREFIX, rounds + 1))
+    return store
+
+
+def read(store: MemoryStore) -> Correspondence:
+    return correspondence(spec(), store, "maze")
+
+
+def found(store: MemoryStore, folder: Path) -> dict[int, Findings]:
+    return check(store, folder, letters=[read(store)])
+
+
+def sentences(findings: dict[int, Findings], round_: int) -> str:
+    return "\n".join([*findings[round_].wrong, *findings[round_].unknown])
+
+
+def test_every_entry_of_a_finished_run_is_signed_and_the_letters_are_counted(tmp_path):
+    store = lettered(3)
+    findings = found(store, tmp_path)
+    assert [(f.verdict, f.signed) for f in findings.values()] == [("equal", True)] * 3
+    letters = read(store)
+    assert (letters.orders, letters.answers, letters.refused) == (4, 3, {})
+
+
+def test_the_newest_entry_waits_for_the_next_order(tmp_path):
+    findings = found(lettered(2, finished=False), tmp_path)
+    assert [(f.verdict, f.signed) for f in findings.values()] == [("equal", True), ("equal", False)]
+
+
+def test_a_log_that_was_rewritten_with_all_that_follows_is_found(tmp_path):
+    """Whoever holds the bucket changes an entry, and mends the chain and the silos' words."""
+    store = lettered(2)
+    rewrite(store, 2, minimum=2)
+    findings = found(store, tmp_path)
+    assert findings[2].verdict == "differs"
+    assert "is not what order 3 to maze names" in sentences(findings, 2)
+    assert not findings[2].signed
+    assert check(store, tmp_path / "unsigned")[2].verdict == "equal"  # nothing else tells
+
+
+def test_an_entry_that_was_taken_away_is_found(tmp_path):
+    store = lettered(2)
+    del store.objects[keys.audit_entry(PREFIX, 2)]
+    findings = found(store, tmp_path)
+    assert findings[2].verdict == "differs"
+    assert "is missing: it is what order 3 to maze names" in sentences(findings, 2)
+
+
+def test_an_entry_that_was_added_after_the_last_order_is_found(tmp_path):
+    """It fits the chain; the order that ends the federation does not vouch for it."""
+    store = lettered(2)
+    newest = audit.find_head(store, PREFIX, 3)
+    key = keys.audit_entry(PREFIX, 2)
+    entry = AuditEntry.model_validate_json(store.objects[key]).model_copy(
+        update={"round": 3, "previous": newest, "result": None, "members": []}
+    )
+    whole = entry.model_copy(update={"sha256": entry.digest()})
+    store.objects[keys.audit_entry(PREFIX, 3)] = manifest.canonical(whole.to_json())
+    findings = found(store, tmp_path)
+    assert findings[3].verdict == "cannot be"
+    assert "order 3 to maze is newer, and does not vouch for it" in sentences(findings, 3)
+
+
+def test_an_order_that_another_key_signed_vouches_for_nothing(tmp_path):
+    store = make_run(2)
+    post = Post(store)
+    post.order(1, None)
+    post.order(2, audit.find_head(store, PREFIX, 2), THIEF)
+    findings = found(store, tmp_path)
+    assert [f.signed for f in findings.values()] == [False, False]
+    letters = read(store)
+    assert (letters.orders, letters.answers, letters.refused) == (1, 2, {"unknown-key": 1})
+
+
+def test_an_update_that_its_silo_has_not_signed_an_answer_for_differs(tmp_path):
+    """Update, entry and result were made anew, and fit one another."""
+    store = lettered(1, finished=False)
+    answers = read(store)
+    answers.updates[1] = {"f" * 64}
+    findings = check(store, tmp_path, letters=[answers])
+    assert findings[1].wrong == ["maze has signed no answer with the update that the entry names"]
+    assert findings[1].verdict == "differs"
+
+
+def test_answers_of_a_key_that_was_retired_leave_a_round_unchecked(tmp_path):
+    store = lettered(1)
+    rotated = spec().to_json()
+    rotated["environments"][-1]["member"]["publicKeys"] = [THIEF.public]
+    letters = correspondence(FederationSpec.model_validate(rotated), store, "maze")
+    findings = check(store, tmp_path, letters=[letters])
+    assert findings[1].verdict == "cannot be"
+    assert "keys that the manifest does not name" in sentences(findings, 1)
+
+
+def test_letters_that_may_not_be_read_leave_a_round_unchecked(tmp_path, monkeypatch):
+    store = lettered(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "get_range", _denied)
+        letters = read(store)
+    findings = check(store, tmp_path, letters=[letters])
+    assert findings[1].verdict == "cannot be"
+    assert sentences(findings, 1) == "letters of maze: not allowed"
+
+
+def _denied(key: str, start: int, length: int) -> bytes:
+    raise Denied("not allowed")
+
+
+def test_the_federations_status_knows_the_newest_entry_without_any_key(tmp_path):
+    store = make_run(2)
+    head = audit.find_head(store, PREFIX, 3)
+    assert check(store, tmp_path / "before", head=head)[2].verdict == "equal"
+    rewrite(store, 2, minimum=2)
+    [why] = check(store, tmp_path / "after", head=head)[2].wrong
+    assert why.endswith("is not what the federation's status names")
+
+
+@pytest.mark.parametrize("why", ["suspended", "removed"])
+def test_who_rests_in_the_middle_of_a_round_says_nothing_of_its_entry(why, tmp_path):
+    store = lettered(2, finished=False)
+    post = Post(store)
+    post.heads[ORDERS] = Head(serial=2, digest=read_digest(store))
+    rest = Rest(why=why, audit=audit.find_head(store, PREFIX, 2), **mail.FIELDS)
+    post.send(ORDERS, rest, COORDINATOR)
+    assert found(store, tmp_path)[2].verdict == "equal"
+
+
+def read_digest(store: MemoryStore) -> str:
+    entry = mail.box(ORDERS, store, prefix=PREFIX, run=RUN).look(2)
+    assert entry is not None
+    return entry.digest  # type: ignore[union-attr]
