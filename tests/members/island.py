@@ -3,7 +3,6 @@
 It has no name and no file: the kernel removes it, and the cable, with its last process.
 """
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -11,7 +10,7 @@ from typing import Self
 from tests.processes import until
 
 NETWORKS = 50
-"""10.250.0.0/30 and those after it; clusters of tools/cluster have 10.200.0.0/16 to 10.249.0.0/16."""
+"""10.250.0.0/30, 10.250.1.0/30 and so on; clusters of tools/cluster have 10.200 to 10.249."""
 
 
 class Island:
@@ -42,9 +41,9 @@ class Island:
         return ("nsenter", "--target", str(self._holder.pid), "--net", "--")
 
     def _is_apart(self) -> bool:
-        own, its = (os.stat(f"/proc/{p}/ns/net").st_ino for p in ("self", self._holder.pid))
+        own, its = (Path(f"/proc/{p}/ns/net").stat() for p in ("self", self._holder.pid))
         words = Path(f"/proc/{self._holder.pid}/cmdline").read_text().split("\0")
-        return own != its and words[0] == "sleep"
+        return own.st_ino != its.st_ino and words[0] == "sleep"
 
     def _connect(self) -> None:
         cable, number = _claim_cable()
