@@ -30,8 +30,9 @@ format: setup ## Format the code
 	@tools/python -m ruff check --fix-only --quiet .
 	@tools/python -m ruff format .
 
-generate: setup ## Write the files that are made from the models: CRD, chart, reference
-	@tools/python -m hansa.cli.main crd > crds/federation.yaml
+generate: setup ## Write the files that are made from the models: CRDs, chart, reference
+	@tools/python -m hansa.cli.main crd federation > crds/federation.yaml
+	@tools/python -m hansa.cli.main crd federationmember > crds/federationmember.yaml
 	@tools/python tools/chart.py
 	@tools/python tools/reference.py
 

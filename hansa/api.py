@@ -32,6 +32,8 @@ ANNOTATION_ROLLBACK = f"{GROUP}/rollback"
 
 ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded"]
 
+MemberConditionType = Literal["Accepted", "Connected", "Working", "Allowed"]
+
 Phase = Literal["Pending", "Running", "Suspended", "Failed", "Succeeded"]
 
 EnvironmentState = Literal[
@@ -71,6 +73,39 @@ Reason = Literal[
     # Succeeded
     "Running",
     "AllRoundsDone",
+]
+
+Trouble = Literal[
+    "Unreachable", "Denied", "ClockSkewed", "LogReplaced", "Untrusted", "CourierFailed"
+]
+"""Why a silo's letters can be neither posted nor read."""
+
+MemberReason = Literal[
+    # Accepted
+    "Valid",
+    "Invalid",
+    # Connected
+    "NotYet",
+    "Listening",
+    "Unreachable",
+    "Denied",
+    "ClockSkewed",
+    "LogReplaced",
+    "Untrusted",
+    "CourierFailed",
+    # Working
+    "NoOrder",
+    "Resting",
+    "Working",
+    "Waiting",
+    "Answered",
+    "JobFailed",
+    # Allowed
+    "WithinLimits",
+    "Refused",
+    # of several
+    "Suspended",
+    "Left",
 ]
 
 EventReason = Literal[

@@ -30,6 +30,14 @@ def key(federation: str, party: str) -> str:
     return f"{PREFIX}{federation}.{party or AGGREGATOR}"
 
 
+def member_key(member: str, *, signs: bool = False) -> str:
+    """The key by which a Secret lets a silo's clients use it, or its couriers, which sign.
+
+    Two dots more than a party's: nobody else's consent is taken for it.
+    """
+    return f"{PREFIX}{member}.member.{'courier' if signs else 'client'}"
+
+
 def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[str]:
     """Secrets that a party's Jobs use because the spec names them; `signs`: its couriers do."""
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))

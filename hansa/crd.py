@@ -1,23 +1,21 @@
-"""The CustomResourceDefinition, made from the models so that the two cannot differ.
+"""The CustomResourceDefinitions, made from the models so that they cannot differ.
 
 Kubernetes takes a *structural* schema: every node has a type, nothing is nullable by a union, and
 rules between fields are CEL. `targetModules` is text or a list, which no structural schema can
 say: it is left free here and checked by the operator.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from hansa import api
-from hansa.aggregation import KRUM
+from hansa import api, cel
+from hansa.base import Model
+from hansa.member.spec import MemberSpec
+from hansa.member.status import SiloStatus
 from hansa.schema import Schema, flat
-from hansa.spec import (
-    MAX_FEDERATION_NAME,
-    RESERVED_ENVIRONMENT_NAMES,
-    FederationSpec,
-    Metadata,
-)
+from hansa.spec import FederationSpec
 from hansa.status import FederationStatus
-from hansa.training import COMPARING
 
 FREE = "x-kubernetes-preserve-unknown-fields"
 RULES = "x-kubernetes-validations"
@@ -30,17 +28,86 @@ LIST_KEYS: dict[tuple[str, ...], str] = {
 }
 """Lists whose entries are known by a key, so that two writers and CEL can tell them apart."""
 
-_DROPPED = ("title", "additionalProperties")
+_DROPPED = ("title", "additionalProperties", "patternProperties", "propertyNames")
 
 
-def crd() -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What one definition is made from."""
+
+    kind: str
+    plural: str
+    singular: str
+    short_name: str
+    description: str
+    spec: type[Model]
+    status: type[Model]
+    columns: tuple[tuple[str, str, str, int], ...]
+    """Name, type, path and priority of what `kubectl get` prints; 1: only with `-o wide`."""
+    add_rules: Callable[[Schema], None]
+    """Adds the rules between its fields to the schema of its spec."""
+
+
+def _rule_federation(spec: Schema) -> None:
+    spec[RULES] = cel.of_federation()
+    spec["properties"]["environments"]["items"][RULES] = cel.of_environment()
+
+
+def _rule_member(spec: Schema) -> None:
+    spec[RULES] = cel.of_member()
+
+
+_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
+
+FEDERATION = Kind(
+    kind=api.KIND,
+    plural=api.PLURAL,
+    singular=api.SINGULAR,
+    short_name=api.SHORT_NAME,
+    description="Several environments make one shared agent better, round by round.",
+    spec=FederationSpec,
+    status=FederationStatus,
+    columns=(
+        ("Phase", "string", ".status.phase", 0),
+        ("Round", "integer", ".status.round", 0),
+        ("Updates", "string", ".status.updates", 0),
+        ("Success", "string", ".status.success", 0),
+        ("Suspend", "boolean", ".spec.suspend", 1),
+        _AGE,
+    ),
+    add_rules=_rule_federation,
+)
+MEMBER = Kind(
+    kind=api.MEMBER_KIND,
+    plural=api.MEMBER_PLURAL,
+    singular=api.MEMBER_SINGULAR,
+    short_name=api.MEMBER_SHORT_NAME,
+    description="One silo's part in a federation that somebody else coordinates.",
+    spec=MemberSpec,
+    status=SiloStatus,
+    columns=(
+        ("Federation", "string", ".spec.federation.name", 0),
+        ("Phase", "string", ".status.phase", 0),
+        ("Round", "integer", ".status.round", 0),
+        ("Order", "integer", ".status.current.order.serial", 0),
+        ("Success", "string", ".status.success", 0),
+        ("Connected", "string", '.status.conditions[?(@.type=="Connected")].status', 1),
+        ("Allowed", "string", '.status.conditions[?(@.type=="Allowed")].status', 1),
+        _AGE,
+    ),
+    add_rules=_rule_member,
+)
+KINDS = (FEDERATION, MEMBER)
+
+
+def crd(kind: Kind = FEDERATION) -> dict[str, Any]:
     """The whole object, ready for `kubectl apply`."""
     names = {
-        "kind": api.KIND,
-        "listKind": f"{api.KIND}List",
-        "plural": api.PLURAL,
-        "singular": api.SINGULAR,
-        "shortNames": [api.SHORT_NAME],
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "shortNames": [kind.short_name],
         "categories": [api.CATEGORY],
     }
     version = {
@@ -48,13 +115,13 @@ def crd() -> dict[str, Any]:
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
-        "additionalPrinterColumns": _columns(),
-        "schema": {"openAPIV3Schema": schema()},
+        "additionalPrinterColumns": [_column(*column) for column in kind.columns],
+        "schema": {"openAPIV3Schema": schema(kind)},
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{api.PLURAL}.{api.GROUP}"},
+        "metadata": {"name": f"{kind.plural}.{api.GROUP}"},
         "spec": {
             "group": api.GROUP,
             "names": names,
@@ -64,26 +131,19 @@ def crd() -> dict[str, Any]:
     }
 
 
-def _columns() -> list[dict[str, Any]]:
-    return [
-        {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-        {"name": "Round", "type": "integer", "jsonPath": ".status.round"},
-        {"name": "Updates", "type": "string", "jsonPath": ".status.updates"},
-        {"name": "Success", "type": "string", "jsonPath": ".status.success"},
-        {"name": "Suspend", "type": "boolean", "jsonPath": ".spec.suspend", "priority": 1},
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-    ]
+def _column(name: str, type_: str, path: str, priority: int) -> dict[str, Any]:
+    column = {"name": name, "type": type_, "jsonPath": path}
+    return {**column, "priority": priority} if priority else column
 
 
-def schema() -> Schema:
-    """The structural schema of a Federation."""
-    spec = _structural(flat(FederationSpec), ("spec",))
-    status = _structural(_without_defaults(flat(FederationStatus)), ("status",))
-    spec[RULES] = _spec_rules()
-    spec["properties"]["environments"]["items"][RULES] = _environment_rules()
+def schema(kind: Kind = FEDERATION) -> Schema:
+    """The structural schema of a kind."""
+    spec = _structural(flat(kind.spec), ("spec",), _brought(kind.spec))
+    status = _structural(_without_defaults(flat(kind.status)), ("status",))
+    kind.add_rules(spec)
     return {
         "type": "object",
-        "description": "Several environments make one shared agent better, round by round.",
+        "description": kind.description,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -92,15 +152,27 @@ def schema() -> Schema:
             "spec": spec,
             "status": status,
         },
-        RULES: _name_rules(),
+        RULES: cel.of_name(),
     }
+
+
+def _brought(model: type[Model]) -> frozenset[str]:
+    """Sections that an API server may bring into being: not one that may be absent for good."""
+    fields = model.model_fields.items()
+    return frozenset(
+        field.alias or name
+        for name, field in fields
+        if field.default is not None and not field.is_required()
+    )
 
 
 # -- structure ------------------------------------------------------------------------------------
 
 
-def _structural(node: Schema, path: tuple[str, ...]) -> Schema:
-    if "anyOf" in node:
+def _structural(
+    node: Schema, path: tuple[str, ...], brought: frozenset[str] = frozenset()
+) -> Schema:
+    if not node or "anyOf" in node or "oneOf" in node:
         kept: Schema = {key: node[key] for key in ("description", "default") if key in node}
         return {**kept, FREE: True}
     made = {key: value for key, value in node.items() if key not in _DROPPED}
@@ -111,32 +183,32 @@ def _structural(node: Schema, path: tuple[str, ...]) -> Schema:
         made["items"] = _structural(node.get("items", {}), (*path, "[]"))
         _key_list(made, path)
     elif made.get("type") == "object":
-        _structure_object(made, node, path)
+        _structure_object(made, node, path, brought)
     return made
 
 
-def _structure_object(made: Schema, node: Schema, path: tuple[str, ...]) -> None:
+def _structure_object(
+    made: Schema, node: Schema, path: tuple[str, ...], brought: frozenset[str]
+) -> None:
+    entries = next(iter(node.get("patternProperties", {}).values()), None)
+    entries = entries or node.get("additionalProperties")
     if "properties" in node:
         made["properties"] = {
-            name: _structural(field, (*path, name)) for name, field in node["properties"].items()
+            name: _structural(field, (*path, name), brought)
+            for name, field in node["properties"].items()
         }
-        _default_object(made, path)
-    elif isinstance(node.get("additionalProperties"), dict):
-        made["additionalProperties"] = _structural(node["additionalProperties"], path)
+        _default_object(made, path, brought)
+    elif isinstance(entries, dict):
+        made["additionalProperties"] = _structural(entries, path)
     else:
         made[FREE] = True
 
 
-def _default_object(made: Schema, path: tuple[str, ...]) -> None:
-    """Let the fields of an absent object get their defaults, as the models give them.
-
-    Not of one that may be absent for good, as a guard: the API server would bring it into being.
-    """
-    if path[0] != "spec" or len(path) != 2:
+def _default_object(made: Schema, path: tuple[str, ...], brought: frozenset[str]) -> None:
+    """Let the fields of an absent object get their defaults, as the models give them."""
+    if path[0] != "spec" or len(path) != 2 or path[1] not in brought:
         return
-    optional = {f.alias or n for n, f in FederationSpec.model_fields.items() if f.default is None}
-    fields = made["properties"].values()
-    if path[1] not in optional and any("default" in field for field in fields):
+    if any("default" in field for field in made["properties"].values()):
         made.setdefault("default", {})
 
 
@@ -165,150 +237,3 @@ def _without_defaults(node: Any, *, names: bool = False) -> Any:
         for key, value in node.items()
         if names or key != "default"
     }
-
-
-# -- rules between fields -------------------------------------------------------------------------
-
-
-def _rule(rule: str, message: str, field: str = "") -> dict[str, str]:
-    made = {"rule": rule, "message": message}
-    return {**made, "fieldPath": field} if field else made
-
-
-def _immutable(field: str, *parts: str) -> dict[str, str]:
-    """An optional field that may neither change nor come or go; of `parts`, only those count."""
-    both = f"has(self.{field}) == has(oldSelf.{field})"
-    paths = [f"{field}.{part}" for part in parts] or [field]
-    same = " && ".join(f"self.{path} == oldSelf.{path}" for path in paths)
-    return _rule(
-        f"{both} && (!has(self.{field}) || ({same}))",
-        f"spec.{field}: cannot change after the federation was made",
-        f".{field}",
-    )
-
-
-def _spec_rules() -> list[dict[str, str]]:
-    minimum = "self.participation.minimumUpdates"
-    return [
-        _immutable("seed"),
-        _immutable("model", "source"),
-        _immutable("adapter"),
-        # The same bucket may be reached by another address or with other credentials.
-        _immutable("storage", "s3.bucket", "s3.prefix"),
-        _rule("self.rounds >= oldSelf.rounds", "spec.rounds: may grow, never shrink", ".rounds"),
-        _rule(
-            f"!has(self.participation) || !has({minimum}) || {minimum} <= size(self.environments)",
-            "spec.participation.minimumUpdates: expected at most the number of spec.environments",
-            ".participation.minimumUpdates",
-        ),
-        _exchange_rule(),
-        _krum_rule(),
-        _guard_rule(),
-        *_learner_rules(),
-    ]
-
-
-def _exchange_rule() -> dict[str, str]:
-    """Letters need a bucket, a key, and a base model that nobody can exchange."""
-    return _rule(
-        "!self.environments.exists(e, has(e.member)) || "
-        "(has(self.exchange) && has(self.storage) && has(self.model.sha256) && "
-        "has(self.adapter.shapes))",
-        "spec.exchange: with a silo that runs elsewhere, expected exchange, storage, model.sha256 "
-        "and adapter.shapes",
-        ".exchange",
-    )
-
-
-def _krum_rule() -> dict[str, str]:
-    """Krum needs enough members; every field is asked for, since CEL knows no defaults."""
-    ours = "self.aggregation"
-    chosen = ", ".join(f"'{name}'" for name in sorted(KRUM))
-    return _rule(
-        f"!has({ours}) || !has({ours}.strategy) || !has({ours}.faulty) || "
-        f"!({ours}.strategy in [{chosen}]) || size(self.environments) >= 2 * {ours}.faulty + 3",
-        "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
-        ".aggregation.faulty",
-    )
-
-
-def _guard_rule() -> dict[str, str]:
-    """Without a global adapter there is nothing to guard."""
-    return _rule(
-        "!has(self.guard) || (has(self.guard.action) && self.guard.action == 'none') || "
-        "!has(self.aggregation) || !has(self.aggregation.strategy) || "
-        "self.aggregation.strategy != 'none'",
-        "spec.guard: aggregation.strategy none has no global adapter to guard",
-        ".guard",
-    )
-
-
-def _learner_rules() -> list[dict[str, str]]:
-    """Learners that compare need episodes to compare; the filter belongs to one learner alone."""
-    ours, chosen = "self.training", ", ".join(f"'{name}'" for name in sorted(COMPARING))
-    needs = {"tasksPerRound": 1, "samplesPerTask": 2}
-    compares = f"has({ours}) && has({ours}.learner) && {ours}.learner in [{chosen}]"
-    rules = [
-        _rule(
-            f"!({compares}) || !has(self.exploration) || !has(self.exploration.{field}) || "
-            f"self.exploration.{field} >= {least}",
-            f"spec.exploration.{field}: dpo and grpo compare episodes of one task, "
-            f"expected {least} or more",
-            f".exploration.{field}",
-        )
-        for field, least in needs.items()
-    ]
-    filtered = "has(self.experience) && has(self.experience.filter)"
-    is_other = f"has({ours}) && has({ours}.learner) && {ours}.learner != 'success-sft'"
-    free = _rule(
-        f"!({is_other}) || !({filtered}) || self.experience.filter == 'success'",
-        "spec.experience.filter: only the learner success-sft can go without, expected success",
-        ".experience.filter",
-    )
-    return [*rules, free]
-
-
-def _environment_rules() -> list[dict[str, str]]:
-    reserved = ", ".join(f"'{name}'" for name in sorted(RESERVED_ENVIRONMENT_NAMES))
-    return [
-        _rule(
-            f"!(self.name in [{reserved}])",
-            f"spec.environments.name: {reserved} is kept for Hansa itself",
-            ".name",
-        ),
-        _rule(
-            "has(self.member) ? !has(self.world) || self.world == '' : "
-            "has(self.world) && self.world != ''",
-            "spec.environments.world: expected the world that it plays, or none where member says "
-            "that the silo runs elsewhere",
-            ".world",
-        ),
-        *(
-            _rule(
-                f"!has(self.member) || !has(self.{field})",
-                f"spec.environments.{field}: expected none: a silo with member runs elsewhere",
-                f".{field}",
-            )
-            for field in ("demonstrationsFrom", "credentialsSecret", "experienceStorage")
-        ),
-        _rule(
-            "self.world == oldSelf.world",
-            "spec.environments.world: cannot change; give the new world a new name",
-            ".world",
-        ),
-    ]
-
-
-def _name_rules() -> list[dict[str, str]]:
-    pattern = flat(Metadata)["properties"]["name"]["pattern"]
-    return [
-        _rule(
-            f"self.metadata.name.size() <= {MAX_FEDERATION_NAME}",
-            f"metadata.name: expected at most {MAX_FEDERATION_NAME} characters, "
-            "so that Job names have room",
-        ),
-        _rule(
-            f"self.metadata.name.matches('{pattern}')",
-            "metadata.name: expected lower-case letters, digits and inner dashes",
-        ),
-    ]

@@ -44,7 +44,7 @@ def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationSta
     if courier is None or job is None:
         return status, ""
     if job.is_active:
-        return status.model_copy(update={"courier": _under_way(courier, job)}), ""
+        return status.model_copy(update={"courier": couriers.under_way(courier, job)}), ""
     report = job.report
     is_whole = isinstance(report, CourierReport) and report.speaks_of(len(status.members))
     if job.state == "succeeded" and isinstance(report, CourierReport) and is_whole:
@@ -55,14 +55,6 @@ def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationSta
         draft.tell("JobRetried", ended.why, warning=True)
     status = status.model_copy(update={"courier": ended.next})
     return status, "" if ended.again else ended.why
-
-
-def _under_way(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
-    """Why it does not start, for people; what the last one failed of stays until one does well."""
-    if job.state == "starting" and job.message:
-        return courier.model_copy(update={"message": job.message})
-    is_well = job.state == "running" and not courier.failures
-    return courier.model_copy(update={"message": ""}) if is_well else courier
 
 
 def _with_lines(status: FederationStatus, spec: FederationSpec) -> FederationStatus:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from hansa.accepted import OPTIONS
 from hansa.api import ConditionType, EnvironmentState, Phase, Reason
+from hansa.conditions import Observation, observed
 from hansa.manifest import Count, Member, StartAdapter
 from hansa.members import CourierStatus, MemberStatus
 from hansa.spec import (
@@ -37,21 +38,13 @@ def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-class Condition(Model):
+class Condition(Observation):
     """One observation, as Kubernetes' conventions shape it."""
 
     type: ConditionType
     """What is observed."""
-    status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
     reason: Reason
     """Machine-readable cause."""
-    message: str = ""
-    """A sentence for a person, with what to do."""
-    last_transition_time: Time
-    """When `status` last changed."""
-    observed_generation: int = 0
-    """Generation of the spec that this speaks of."""
 
 
 class RoundSettings(Model):
@@ -368,18 +361,15 @@ def set_condition(
     now: datetime,
 ) -> list[Condition]:
     """The conditions with one set; its transition time moves only when its status changes."""
-    old = next((c for c in conditions if c.type == type_), None)
-    since = old.last_transition_time if old and old.status == status else now
     new = Condition(
         type=type_,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=since,
+        last_transition_time=now,
         observed_generation=generation,
     )
-    others = [c for c in conditions if c.type != type_]
-    return sorted([*others, new], key=lambda c: c.type)
+    return observed(conditions, new)
 
 
 def bounded(history: list[HistoryEntry], best: int | None) -> list[HistoryEntry]:

@@ -1,4 +1,4 @@
-"""Files of the Helm chart that are made from others: the CRD, the version, the table of values.
+"""Files of the Helm chart that are made from others: the CRDs, the version, the table of values.
 
 tools/python tools/chart.py            writes them
 tools/python tools/chart.py --check    only says which are stale, and ends with 1 if one is
@@ -15,7 +15,7 @@ import yaml
 
 from hansa import __version__
 from hansa.cli.common import to_yaml
-from hansa.crd import crd
+from hansa.crd import KINDS, crd
 
 CHART = Path(__file__).parents[1] / "charts" / "hansa"
 BEGIN = "<!-- values: made by tools/chart.py from the comments of values.yaml -->"
@@ -49,7 +49,7 @@ def made() -> dict[Path, str]:
     """What each file should hold."""
     readme, about = CHART / "README.md", CHART / "Chart.yaml"
     return {
-        CHART / "files" / "federation-crd.yaml": to_yaml(crd()),
+        **{CHART / "files" / f"{kind.singular}-crd.yaml": to_yaml(crd(kind)) for kind in KINDS},
         readme: _between(_read(readme), table(values(_read(CHART / "values.yaml")))),
         about: re.sub(r"(?m)^(version|appVersion): .*$", rf"\1: {__version__}", _read(about)),
     }

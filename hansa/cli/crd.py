@@ -1,10 +1,35 @@
-"""`hansa crd`: the CustomResourceDefinition that teaches a cluster what a Federation is."""
+"""`hansa crd`: the CustomResourceDefinitions that teach a cluster Hansa's kinds of objects."""
 
-from hansa.cli.common import Format, Output, print_data
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from hansa import api
+from hansa.cli.common import Format, Output, print_data, to_yaml
 
 
-def crd(output: Output = Format.YAML) -> None:
-    """Print the CustomResourceDefinition: `hansa crd | kubectl apply -f -`."""
+class Definition(StrEnum):
+    """A kind of object that Hansa defines."""
+
+    FEDERATION = api.SINGULAR
+    MEMBER = api.MEMBER_SINGULAR
+
+
+def crd(
+    kind: Annotated[
+        Definition | None,
+        typer.Argument(metavar="[KIND]", help="federation or federationmember; absent: both."),
+    ] = None,
+    output: Output = Format.YAML,
+) -> None:
+    """Print the CustomResourceDefinitions: `hansa crd | kubectl apply -f -`."""
+    from hansa.crd import KINDS
     from hansa.crd import crd as definition
 
-    print_data(definition(), Format.YAML if output is Format.TABLE else output)
+    made = [definition(each) for each in KINDS if kind in (None, each.singular)]
+    if output is Format.JSON:
+        several = {"apiVersion": "v1", "kind": "List", "items": made}
+        print_data(several if kind is None else made[0], output)
+    else:
+        print("---\n".join(to_yaml(each) for each in made), end="")

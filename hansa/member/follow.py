@@ -107,8 +107,10 @@ def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetim
 def _hear(draft: _Draft, status: SiloStatus) -> SiloStatus:
     courier = status.courier
     job = draft.jobs.get(_courier_name(draft, courier.attempt)) if courier else None
-    if courier is None or job is None or job.is_active:
+    if courier is None or job is None:
         return status
+    if job.is_active:
+        return status.model_copy(update={"courier": couriers.under_way(courier, job)})
     if job.state == "succeeded" and isinstance(job.report, SiloReport):
         status = _apply_report(draft, status, job.report)
         return status.model_copy(update={"courier": couriers.after_success(courier), "message": ""})
@@ -146,11 +148,12 @@ def _work(draft: _Draft, status: SiloStatus) -> SiloStatus:
     current = status.current
     if current is None:
         return status
+    if current.state == "Working":
+        return _step(draft, status, current)
     if current.state in ("New", "Waiting"):
         status = _take(draft, status, current)
-        current = status.current
-    if current and current.state == "Working":
-        return _step(draft, status, current)
+        if status.current and status.current.state == "Working":
+            draft.wake(draft.now)  # stored before its Job is made: a budget is charged once
     return status
 
 
@@ -207,9 +210,9 @@ def _step(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
             why = f"did not finish within limits.jobSeconds ({draft.silo.spec.limits.job_seconds})"
             return _failed(draft, status, current, job, why)
         draft.wake(end)
+        status = _changed(status, waits_for="", message="")
         if not current.waits_for:
             return status
-        status = _changed(status, waits_for="", message="")
         return _owing(status, Letter(kind="taken", order=current.order))
     report = job.report
     if job.state == "succeeded" and isinstance(report, ClientReport | EvaluateReport):
@@ -231,7 +234,7 @@ def _starting(
         why = f"did not start within {patience} s: {job.message or 'no reason was given'}"
         return _failed(draft, status, current, job, why)
     draft.wake(end)
-    return status
+    return _changed(status, message=job.message) if job.message else status
 
 
 def _failed(

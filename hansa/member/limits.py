@@ -53,7 +53,7 @@ def judge(order: Assignment, member: MemberSpec, usage: Usage) -> Refusal | None
     return (
         _misplaced(order, member)
         or _beyond(order, member)
-        or _overspent(order, member.agreed.rounds, member.limits, usage)
+        or _overspent(order, member, usage)
     )
 
 
@@ -147,8 +147,8 @@ def _is_named(path: str, ours: Any, limits: Limits) -> bool:
     return ours is not None and (path in limits.most or path in limits.only)
 
 
-def _overspent(order: Assignment, agreed: int, limits: Limits, usage: Usage) -> Refusal | None:
-    rounds = limits.most.get("rounds", agreed)
+def _overspent(order: Assignment, member: MemberSpec, usage: Usage) -> Refusal | None:
+    rounds, limits = member.most_rounds, member.limits
     if order.role == "client" and order.round <= usage.newest:
         return None
     if order.role == "client" and usage.rounds + 1 > rounds:

@@ -152,6 +152,11 @@ class MemberSpec(Model):
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     """Kueue LocalQueue that its Jobs wait in."""
 
+    @property
+    def most_rounds(self) -> float:
+        """Rounds that the owner allows."""
+        return self.limits.most.get("rounds", self.agreed.rounds)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         digests = {

@@ -4,8 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hansa.api import MemberConditionType, MemberReason
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.base import Model
+from hansa.conditions import Observation
 from hansa.exchange.letters import Reference, Veto
 from hansa.manifest import Count
 from hansa.member.spec import Member
@@ -82,6 +84,8 @@ class SiloRound(Model):
     """Episodes played."""
     succeeded: Count = 0
     """Those that were successful."""
+    success: str = ""
+    """Its evaluation of the global adapter, where it made one."""
 
 
 class SiloUsage(Model):
@@ -99,11 +103,28 @@ class SiloUsage(Model):
     """Seconds that Jobs which started on that day may take or took."""
 
 
+class SiloCondition(Observation):
+    """One observation, as Kubernetes' conventions shape it."""
+
+    type: MemberConditionType
+    """What is observed."""
+    reason: MemberReason
+    """Machine-readable cause."""
+
+
 class SiloStatus(Model):
     """Which order the silo works on, what it owes, what it has used."""
 
     phase: SiloPhase = "Idle"
-    """One word for the printer column."""
+    """One word for the printer column; read the conditions instead."""
+    round: Count = 0
+    """Round of the newest order that asked for work."""
+    success: str = ""
+    """Newest evaluation of the global adapter on the silo's held-out tasks."""
+    observed_generation: int = 0
+    """Generation of the spec that this status speaks of."""
+    conditions: list[SiloCondition] = Field(default_factory=list)
+    """Observations: Accepted, Allowed, Connected, Working."""
     received: Head = Field(default_factory=Head)
     """Newest order that was read."""
     sent: Head = Field(default_factory=Head)

@@ -24,6 +24,14 @@ class Ended:
     """Whether another can help; otherwise a person must."""
 
 
+def under_way(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
+    """Why it does not start, for people; what the last one failed of stays until one does well."""
+    if job.state == "starting" and job.message:
+        return courier.model_copy(update={"message": job.message})
+    is_well = job.state == "running" and not courier.failures
+    return courier.model_copy(update={"message": ""}) if is_well else courier
+
+
 def after_success(courier: CourierStatus) -> CourierStatus:
     """The next one has a name of its own: each does its work once."""
     update = {"attempt": courier.attempt + 1, "task": "", "failures": 0}

@@ -1,11 +1,10 @@
-"""The Jobs and Pods of a federation: seen through the index, made and deleted through the API."""
+"""The Jobs and Pods of an object: seen through the index, made and deleted through the API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from hansa import api
 from hansa.cluster.client import ApiError, Kube
 from hansa.jobs import ObservedJob
 from hansa_operator import observe
@@ -21,7 +20,7 @@ ASK_SECONDS = 10.0
 
 
 class Sight(NamedTuple):
-    """What is seen of a federation's Jobs."""
+    """What is seen of an object's Jobs."""
 
     jobs: list[ObservedJob]
     """As a plan sees them."""
@@ -54,7 +53,7 @@ class _Notes:
 
 
 class Children:
-    """Reads and writes the children of federations; deterministic names make both repeatable."""
+    """Reads and writes the children of objects; deterministic names make both repeatable."""
 
     def __init__(self, kube: Kube, index: Index, settings: Settings) -> None:
         self._kube = kube
@@ -63,7 +62,7 @@ class Children:
         self._notes: dict[Key, _Notes] = {}
 
     def refresh(self, key: Key) -> None:
-        """Read all Jobs and Pods of a federation from the API: what they show is certain."""
+        """Read all Jobs and Pods of an object from the API: what they show is certain."""
         jobs = self._kube.list(_jobs_path(key.namespace), labelSelector=selector(key))["items"]
         pods = self._kube.list(_pods_path(key.namespace), labelSelector=selector(key))["items"]
         self._index.replace(key, "jobs", jobs)
@@ -73,12 +72,12 @@ class Children:
         }
 
     def forget(self, key: Key) -> None:
-        """A federation is gone."""
+        """An object is gone."""
         self._notes.pop(key, None)
 
     def observe(self, key: Key, family: Family, now: datetime) -> Sight:
-        """The Jobs of this very federation, not those of an earlier one of its name."""
-        owner, notes = _uid(family.federation or {}), self._notes.setdefault(key, _Notes())
+        """The Jobs of this very object, not those of an earlier one of its name."""
+        owner, notes = _uid(family.owner or {}), self._notes.setdefault(key, _Notes())
         jobs = [job for job in family.jobs.values() if observe.controller(job) == owner]
         pods = list(family.pods.values())
         notes.keep({_uid(thing) for thing in (*jobs, *pods)})
@@ -93,7 +92,7 @@ class Children:
         return Sight(observed, lingering, bool(unsure))
 
     def create(self, manifest: Data) -> Problem | None:
-        """Make a Job; one that is there already is as good, if it is this federation's."""
+        """Make a Job; one that is there already is as good, if it is this object's."""
         namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         try:
             self._index.see("jobs", self._kube.create(_jobs_path(namespace), manifest))
@@ -149,11 +148,6 @@ def _jobs_path(namespace: str) -> str:
 
 def _pods_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
-
-
-def federations_path(namespace: str) -> str:
-    """Where the federations of a namespace are."""
-    return f"/apis/{api.API_VERSION}/namespaces/{namespace}/{api.PLURAL}"
 
 
 def named(kube: Kube, collection: str, name: str) -> list[Data]:

@@ -1,7 +1,7 @@
-"""The watches: kopf shows federations, Jobs and Pods, and each event asks for one pass.
+"""The watches: kopf shows objects, Jobs and Pods, and each event asks for one pass.
 
 Only raw events are used: kopf's other handlers write annotations and finalizers, and a finalizer
-would keep federations from being deleted once the operator is uninstalled.
+would keep objects from being deleted once the operator is uninstalled.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,8 @@ import kopf
 
 from hansa import api
 from hansa_operator.index import Index
+from hansa_operator.jobs import MANAGED
+from hansa_operator.kinds import KINDS, Kind
 from hansa_operator.workqueue import WorkQueue
 
 COALESCE_SECONDS = 0.05
@@ -52,8 +54,8 @@ def make_settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.client_timeout = WATCH_SECONDS + 30
     settings.watching.connect_timeout = 10
-    settings.watching.label_selectors["jobs.batch"] = api.LABEL_FEDERATION
-    settings.watching.label_selectors["pods"] = api.LABEL_FEDERATION
+    settings.watching.label_selectors["jobs.batch"] = MANAGED
+    settings.watching.label_selectors["pods"] = MANAGED
     settings.networking.error_backoffs = _Endless()
     settings.networking.request_timeout = 60
     settings.queueing.idle_timeout = 0.5  # how long a stop waits for workers without work
@@ -64,10 +66,8 @@ def make_settings() -> kopf.OperatorSettings:
 def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) -> None:
     """Connect the watches with the queue; kopf would call plain functions in other threads."""
 
-    @kopf.on.event(api.GROUP, api.VERSION, api.PLURAL, registry=registry)
-    async def federation_changed(event: Any, **_: Any) -> None:
-        note = index.forget_federation if event["type"] == DELETED else index.see_federation
-        queue.add(note(dict(event["object"])), COALESCE_SECONDS)
+    for kind in KINDS.values():
+        _register(registry, index, queue, kind)
 
     @kopf.on.event("batch", "v1", "jobs", registry=registry)
     async def job_changed(event: Any, **_: Any) -> None:
@@ -80,3 +80,12 @@ def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) ->
         note = index.forget if event["type"] == DELETED else index.see
         if key := note("pods", dict(event["object"])):
             queue.add(key, COALESCE_SECONDS)
+
+
+def _register(
+    registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: Kind
+) -> None:
+    @kopf.on.event(api.GROUP, api.VERSION, kind.plural, registry=registry, id=kind.plural)
+    async def owner_changed(event: Any, **_: Any) -> None:
+        note = index.forget_owner if event["type"] == DELETED else index.see_owner
+        queue.add(note(kind.name, dict(event["object"])), COALESCE_SECONDS)

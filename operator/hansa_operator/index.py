@@ -1,4 +1,4 @@
-"""What the watches have shown so far: federations with their Jobs and Pods, kept slim.
+"""What the watches have shown so far: objects of Hansa with their Jobs and Pods, kept slim.
 
 A pass plans on this and reads the API only before it acts on something being absent, so a pass
 that finds nothing to do costs the API server nothing.
@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from hansa import api
+from hansa_operator.kinds import KINDS
 from hansa_operator.podstate import CONSENT_VOLUME
 
 Data = dict[str, Any]
@@ -17,17 +18,18 @@ Kind = Literal["jobs", "pods"]
 
 
 class Key(NamedTuple):
-    """Which federation."""
+    """Which object."""
 
     namespace: str
     name: str
+    kind: str = api.KIND
 
 
 @dataclass
 class Family:
-    """A federation and what belongs to it, as last seen."""
+    """A federation, or a member of one, and what belongs to it, as last seen."""
 
-    federation: Data | None = None
+    owner: Data | None = None
     """The object as the API server shows it; nothing when it is not there."""
     jobs: dict[str, Data] = field(default_factory=dict)
     """Its Jobs by name."""
@@ -42,33 +44,33 @@ class Index:
         self._families: dict[Key, Family] = {}
         self._lock = Lock()
 
-    def federations(self) -> list[Key]:
-        """Every federation that is there."""
+    def owners(self) -> list[Key]:
+        """Every object that is there."""
         with self._lock:
-            return [key for key, family in self._families.items() if family.federation]
+            return [key for key, family in self._families.items() if family.owner]
 
     def get(self, key: Key) -> Family:
         """A copy that no watch changes under the reader."""
         with self._lock:
             family = self._families.get(key, Family())
-            return Family(family.federation, dict(family.jobs), dict(family.pods))
+            return Family(family.owner, dict(family.jobs), dict(family.pods))
 
-    def see_federation(self, thing: Data) -> Key:
-        """Take note of a federation, unless a newer one of the same UID is known already."""
-        key = Key(thing["metadata"]["namespace"], thing["metadata"]["name"])
+    def see_owner(self, kind: str, thing: Data) -> Key:
+        """Take note of an object, unless a newer one of the same UID is known already."""
+        key = Key(thing["metadata"]["namespace"], thing["metadata"]["name"], kind)
         with self._lock:
             family = self._families.setdefault(key, Family())
-            if not _is_older(thing, family.federation):
-                family.federation = slim_federation(thing)
+            if not _is_older(thing, family.owner):
+                family.owner = slim_owner(thing)
         return key
 
-    def forget_federation(self, thing: Data) -> Key:
-        """A federation was deleted; a new one of its name may be there already."""
-        key = Key(thing["metadata"]["namespace"], thing["metadata"]["name"])
+    def forget_owner(self, kind: str, thing: Data) -> Key:
+        """An object was deleted; a new one of its name may be there already."""
+        key = Key(thing["metadata"]["namespace"], thing["metadata"]["name"], kind)
         with self._lock:
             family = self._families.get(key)
-            if family and _uid(family.federation) in ("", _uid(thing)):
-                family.federation = None
+            if family and _uid(family.owner) in ("", _uid(thing)):
+                family.owner = None
                 self._drop_if_empty(key, family)
         return key
 
@@ -108,23 +110,24 @@ class Index:
             self._drop_if_empty(key, family)
 
     def _drop_if_empty(self, key: Key, family: Family) -> None:
-        if not (family.federation or family.jobs or family.pods):
+        if not (family.owner or family.jobs or family.pods):
             self._families.pop(key, None)
 
 
 def owner_key(thing: Mapping[str, Any]) -> Key | None:
-    """The federation that a Job or Pod is labelled with."""
+    """The object that a Job or Pod is labelled with."""
     metadata = thing.get("metadata") or {}
-    name = (metadata.get("labels") or {}).get(api.LABEL_FEDERATION)
-    return Key(metadata["namespace"], name) if name else None
+    labels = metadata.get("labels") or {}
+    named = ((kind.name, labels.get(kind.label)) for kind in KINDS.values())
+    return next((Key(metadata["namespace"], name, kind) for kind, name in named if name), None)
 
 
 def selector(key: Key) -> str:
-    """Selects what belongs to one federation."""
-    return f"{api.LABEL_FEDERATION}={key.name}"
+    """Selects what belongs to one object."""
+    return f"{KINDS[key.kind].label}={key.name}"
 
 
-def slim_federation(thing: Data) -> Data:
+def slim_owner(thing: Data) -> Data:
     """Everything but who wrote which field: that is longer than the rest."""
     return {**thing, "metadata": _slim_metadata(thing, "generation", "annotations")}
 

@@ -1,6 +1,7 @@
 """Jobs of a plan as Kubernetes objects: a pure builder, so that a golden file can show each one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hansa import api, consent
@@ -8,6 +9,7 @@ from hansa.assignment import (
     ENV_ASSIGNMENT,
     ENV_IMAGE,
     ENV_MODEL_CACHE,
+    ENV_ORDER,
     ENV_WORLD_MODULES,
     TERMINATION_LOG,
 )
@@ -17,6 +19,7 @@ from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
 from hansa.logs import ENV_LOG
+from hansa.member.tasks import SiloWork
 from hansa.podshapes import Refusal
 from hansa.refusals import (
     CLIENT,
@@ -31,6 +34,8 @@ from hansa.refusals import (
 from hansa.spec import Participation, SecretKey
 from hansa.status import Federation
 from hansa.store.base import EXPERIENCE
+from hansa_operator import kinds
+from hansa_operator.kinds import Thing
 from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
@@ -42,6 +47,9 @@ COMMANDS = {
     "aggregator": ["hansa-server"],
     "courier": ["hansa-courier"],
 }
+MANAGED_BY, OPERATOR = "app.kubernetes.io/managed-by", "hansa-operator"
+MANAGED = f"{MANAGED_BY}={OPERATOR}"
+"""Selects the Jobs and Pods of every object."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 SCRATCH = "/tmp"  # noqa: S108  # the Pod's own
 SCRATCH_VOLUME = "hansa-scratch"
@@ -63,25 +71,32 @@ Data = dict[str, Any]
 
 
 class Refused(PermanentError):
-    """No Job can be made from the federation as it is; its refusals say why."""
+    """No Job can be made from the object as it is; its refusals say why."""
 
     def __init__(self, refusals: list[Refusal]) -> None:
         super().__init__("; ".join(refusal.sentence for refusal in refusals))
         self.refusals = refusals
 
 
-def build(request: JobRequest, federation: Federation, settings: Settings) -> Data:
+SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
+"""Fields that Jobs of the server's image are made from."""
+FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED)
+"""Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
+
+
+def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     """The batch/v1 Job of a request; Refused when its Pod template or assignment cannot be.
 
     Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
-    refused = stops(refusals(federation, settings), request.environment)
+    refused = stops(refusals(thing, settings), request.environment)
     if CONTAINERS[request.role] == SERVER:
-        refused = [r for r in refused if r.path.startswith(("spec.storage", "spec.exchange"))]
+        refused = [r for r in refused if r.path.startswith(SERVER_PLACES)]
     if refused:
         raise Refused(refused)
-    labels = _labels(request, federation)
+    federation = kinds.of(thing).as_federation(thing)
+    labels = _labels(request, thing)
     queue = _queue(request, federation)
     return {
         "apiVersion": "batch/v1",
@@ -90,7 +105,7 @@ def build(request: JobRequest, federation: Federation, settings: Settings) -> Da
             "name": request.name,
             "namespace": federation.metadata.namespace,
             "labels": {**labels, **({QUEUE_LABEL: queue} if queue else {})},
-            "ownerReferences": [_owner(federation)],
+            "ownerReferences": [_owner(thing)],
         },
         "spec": {
             **({"suspend": True} if queue else {}),
@@ -100,17 +115,17 @@ def build(request: JobRequest, federation: Federation, settings: Settings) -> Da
             "activeDeadlineSeconds": _deadline_seconds(request, federation),
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": _failure_policy(CONTAINERS[request.role]),
-            "template": _template(request, federation, settings, labels),
+            "template": _template(request, thing, settings, labels),
         },
     }
 
 
-def _labels(request: JobRequest, federation: Federation) -> dict[str, str]:
+def _labels(request: JobRequest, thing: Thing) -> dict[str, str]:
     labels = {
         "app.kubernetes.io/name": "hansa",
         "app.kubernetes.io/component": CONTAINERS[request.role],
-        "app.kubernetes.io/managed-by": "hansa-operator",
-        api.LABEL_FEDERATION: federation.metadata.name,
+        MANAGED_BY: OPERATOR,
+        kinds.of(thing).label: thing.metadata.name,
         api.LABEL_ROLE: request.role,
         api.LABEL_ROUND: str(request.round),
         api.LABEL_ATTEMPT: str(request.attempt),
@@ -121,13 +136,13 @@ def _labels(request: JobRequest, federation: Federation) -> dict[str, str]:
     }
 
 
-def _owner(federation: Federation) -> Data:
-    """Children go with their federation; they never hold it back (blockOwnerDeletion)."""
+def _owner(thing: Thing) -> Data:
+    """Children go with their object; they never hold it back (blockOwnerDeletion)."""
     return {
         "apiVersion": api.API_VERSION,
-        "kind": api.KIND,
-        "name": federation.metadata.name,
-        "uid": federation.metadata.uid,
+        "kind": thing.kind,
+        "name": thing.metadata.name,
+        "uid": thing.metadata.uid,
         "controller": True,
         "blockOwnerDeletion": False,
     }
@@ -154,11 +169,12 @@ def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
 
 
 def _failure_policy(container: str) -> Data:
-    permanent = {"containerName": container, "operator": "In", "values": [int(Exit.PERMANENT)]}
+    codes = [int(code) for code in FINAL]
+    final = {"containerName": container, "operator": "In", "values": codes}
     disrupted = [{"type": "DisruptionTarget", "status": "True"}]
     return {
         "rules": [
-            {"action": "FailJob", "onExitCodes": permanent},
+            {"action": "FailJob", "onExitCodes": final},
             {"action": "Ignore", "onPodConditions": disrupted},
         ]
     }
@@ -168,10 +184,10 @@ def _failure_policy(container: str) -> Data:
 
 
 def _template(
-    request: JobRequest, federation: Federation, settings: Settings, labels: dict[str, str]
+    request: JobRequest, thing: Thing, settings: Settings, labels: dict[str, str]
 ) -> Data:
-    container = CONTAINERS[request.role]
-    base: Data = {"spec": _pod(request, federation, settings)}
+    container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
+    base: Data = {"spec": _pod(request, thing, settings)}
     layers: list[Mapping[str, Any]] = [settings.server_pod_template]
     if container == CLIENT:
         own = federation.spec.environment(request.environment).pod_template
@@ -182,8 +198,8 @@ def _template(
     return {"metadata": metadata, "spec": _finished(merged["spec"], container)}
 
 
-def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Data:
-    container = CONTAINERS[request.role]
+def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
+    container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     volumes += [each.source() for each in _authorities(request, federation)]
@@ -193,7 +209,7 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
         volumes.append({"name": SIGNING_VOLUME, "secret": secret})
     consents = _consents(request, federation, settings)
     if consents:
-        volumes.append(_consent_volume(consents, request, federation))
+        volumes.append(_consent_volume(consents, kinds.of(thing).consent(thing, request)))
     if settings.model_cache_claim and container == CLIENT:
         claim = {"claimName": settings.model_cache_claim}
         volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": claim})
@@ -203,13 +219,13 @@ def _pod(request: JobRequest, federation: Federation, settings: Settings) -> Dat
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": security,
-        "containers": [_container(request, federation, settings)],
+        "containers": [_container(request, thing, settings)],
         "volumes": volumes,
     }
 
 
-def _container(request: JobRequest, federation: Federation, settings: Settings) -> Data:
-    container = CONTAINERS[request.role]
+def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
+    container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
     mounts += [each.mount() for each in _authorities(request, federation)]
     if request.role == "courier":
@@ -222,7 +238,7 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
         "image": settings.client_image if container == CLIENT else settings.server_image,
         "imagePullPolicy": settings.image_pull_policy,
         "command": COMMANDS[request.role],
-        "env": _variables(request, federation, settings),
+        "env": _variables(request, thing, settings),
         "securityContext": {"readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION_LOG,
@@ -231,9 +247,11 @@ def _container(request: JobRequest, federation: Federation, settings: Settings) 
     }
 
 
-def _variables(request: JobRequest, federation: Federation, settings: Settings) -> list[Data]:
+def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Data]:
+    federation = kinds.of(thing).as_federation(thing)
+    told = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
     variables: list[Data] = [
-        {"name": ENV_ASSIGNMENT, "value": _assignment(request, federation)},
+        {"name": told, "value": _assignment(request, thing)},
         {"name": "HOME", "value": SCRATCH},
         {"name": "USER", "value": "hansa"},  # some libraries ask who runs them; no passwd knows
     ]
@@ -291,10 +309,11 @@ def _authorities(request: JobRequest, federation: Federation) -> list[_Authority
     return known
 
 
-def _assignment(request: JobRequest, federation: Federation) -> str:
-    refusal = too_long(request, federation.spec)
+def _assignment(request: JobRequest, thing: Thing) -> str:
+    kind = kinds.of(thing)
+    refusal = too_long(request, kind.as_federation(thing).spec)
     if refusal:
-        raise Refused([refusal])
+        raise Refused([replace(refusal, path=kind.own_path(refusal.path))])
     text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
     # The kubelet replaces $(NAME) in values and reads $$ as one $; options may hold either.
     return text.replace("$", "$$")
@@ -313,9 +332,8 @@ def _consents(request: JobRequest, federation: Federation, settings: Settings) -
     return consent.secrets(federation.spec, request.environment, signs=signs)
 
 
-def _consent_volume(secrets: list[str], request: JobRequest, federation: Federation) -> Data:
+def _consent_volume(secrets: list[str], key: str) -> Data:
     """A volume and no variable: all volumes are there before any container, sidecars included."""
-    key = consent.key(federation.metadata.name, request.environment)
     sources = [
         {"secret": {"name": name, "items": [{"key": key, "path": str(index)}]}}
         for index, name in enumerate(secrets)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 COMMON_LABELS = ("namespace", "federation")
-"""Labels on all metrics."""
+"""Labels on all metrics of federations."""
+MEMBER_LABELS = ("namespace", "member")
+"""Labels on all metrics of silos: FederationMembers of this cluster."""
 
 MINUTES = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0)
 """Histogram bounds in seconds for work that takes minutes or hours."""
@@ -167,14 +169,42 @@ JOBS_FAILED = Metric(
     labels=_with("reason"),
     help="Jobs that ended without a result, by the name of their exit.",
 )
+MEMBER_PHASE = Metric(
+    name="hansa_member_phase",
+    type="gauge",
+    labels=(*MEMBER_LABELS, "phase"),
+    help="1 for the phase a silo is in, 0 for the others.",
+)
+MEMBER_ORDERS = Metric(
+    name="hansa_member_orders_total",
+    type="counter",
+    labels=(*MEMBER_LABELS, "outcome"),
+    help="Orders that a silo has done with: answered, refused or failed.",
+)
+MEMBER_USED = Metric(
+    name="hansa_member_budget_used",
+    type="gauge",
+    labels=(*MEMBER_LABELS, "budget"),
+    help="What orders have used of a silo's rounds, episodes and job seconds of the day.",
+)
+MEMBER_LIMIT = Metric(
+    name="hansa_member_budget_limit",
+    type="gauge",
+    labels=(*MEMBER_LABELS, "budget"),
+    help="Most that a silo's owner allows of them; absent: no limit.",
+)
 RECONCILE_SECONDS = Metric(
     name="hansa_reconcile_seconds",
     type="histogram",
-    help="Time of one pass over a federation.",
+    labels=_with("kind"),
+    help="Time of one pass over the object of this kind and name, a Federation or its member.",
     buckets=MILLISECONDS,
 )
 QUEUE_DEPTH = Metric(
-    name="hansa_queue_depth", type="gauge", help="Passes over a federation that wait to be made."
+    name="hansa_queue_depth",
+    type="gauge",
+    labels=_with("kind"),
+    help="Passes over the object of this kind and name that wait to be made.",
 )
 
 METRICS: tuple[Metric, ...] = (
@@ -202,6 +232,10 @@ METRICS: tuple[Metric, ...] = (
     SERVER_STEP,
     UPDATES_REJECTED,
     JOBS_FAILED,
+    MEMBER_PHASE,
+    MEMBER_ORDERS,
+    MEMBER_USED,
+    MEMBER_LIMIT,
     RECONCILE_SECONDS,
     QUEUE_DEPTH,
 )

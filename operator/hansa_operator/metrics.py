@@ -17,11 +17,13 @@ from prometheus_client import (
     generate_latest,
 )
 
-from hansa import names
+from hansa import api, names
 from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
+from hansa.member.follow import SiloPlan
+from hansa.member.status import FederationMember, SiloPhase, SiloStatus
 from hansa.status import (
     CurrentRound,
     Federation,
@@ -30,6 +32,7 @@ from hansa.status import (
     RoundEnvironment,
 )
 from hansa_operator import metric_table as table
+from hansa_operator.kinds import AnyPlan, Thing
 from hansa_operator.metric_table import Metric
 
 PER_ENVIRONMENT = (
@@ -64,8 +67,35 @@ class Recorder:
         """What /metrics answers."""
         return generate_latest(self.registry)
 
-    def record(self, federation: Federation, plan: Plan, observed: Sequence[ObservedJob]) -> None:
-        """What a plan has changed; `federation` still has the status from before it."""
+    def record(self, thing: Thing, plan: AnyPlan, observed: Sequence[ObservedJob]) -> None:
+        """What a plan has changed; `thing` still has the status from before it."""
+        if isinstance(thing, FederationMember) and isinstance(plan, SiloPlan):
+            self._record_silo(thing, plan.status)
+        elif isinstance(thing, Federation) and isinstance(plan, Plan):
+            self._record_federation(thing, plan, observed)
+
+    def _record_silo(self, silo: FederationMember, new: SiloStatus) -> None:
+        key, limits = (silo.metadata.namespace, silo.metadata.name), silo.spec.limits
+        for phase in get_args(SiloPhase):
+            self._gauge(table.MEMBER_PHASE, *key, phase).set(phase == new.phase)
+        if outcome := _outcome(silo.status, new):
+            self._counter(table.MEMBER_ORDERS, *key, outcome).inc()
+        budgets = {
+            "rounds": (new.usage.rounds, silo.spec.most_rounds),
+            "episodes": (new.usage.episodes, limits.episodes),
+            "jobSecondsPerDay": (new.usage.day_seconds, limits.job_seconds_per_day),
+        }
+        for budget, (used, most) in budgets.items():
+            self._gauge(table.MEMBER_USED, *key, budget).set(used)
+            if most:
+                self._gauge(table.MEMBER_LIMIT, *key, budget).set(most)
+            else:
+                labels = dict(zip(table.MEMBER_LIMIT.labels, (*key, budget), strict=True))
+                self._remove(table.MEMBER_LIMIT, labels)
+
+    def _record_federation(
+        self, federation: Federation, plan: Plan, observed: Sequence[ObservedJob]
+    ) -> None:
         key = (federation.metadata.namespace, federation.metadata.name)
         old, new = federation.status, plan.status
         for phase in get_args(Phase):
@@ -83,19 +113,29 @@ class Recorder:
                     self._record_step(key, old.current, new, environment, job)
             self._record_aggregator(key, old.current, new, jobs)
 
-    def reconciled(self, namespace: str, federation: str, seconds: float) -> None:
-        """A pass over a federation was made and took this long."""
-        self._histogram(table.RECONCILE_SECONDS, namespace, federation).observe(seconds)
+    def reconciled(self, namespace: str, name: str, kind: str, seconds: float) -> None:
+        """A pass over an object was made and took this long."""
+        self._histogram(table.RECONCILE_SECONDS, namespace, name, kind).observe(seconds)
 
-    def waiting(self, namespace: str, federation: str, passes: int) -> None:
-        """So many passes over a federation wait to be made."""
-        self._gauge(table.QUEUE_DEPTH, namespace, federation).set(passes)
+    def waiting(self, namespace: str, name: str, kind: str, passes: int) -> None:
+        """So many passes over an object wait to be made."""
+        self._gauge(table.QUEUE_DEPTH, namespace, name, kind).set(passes)
 
-    def forget(self, namespace: str, federation: str) -> None:
-        """Drop the series of a federation that was deleted."""
-        self._environments.pop((namespace, federation), None)
-        for family in self._families.values():
-            family.remove_by_labels({"namespace": namespace, "federation": federation})
+    def forget(self, namespace: str, name: str, kind: str) -> None:
+        """Drop the series of an object that was deleted; one of another kind may have its name."""
+        is_federation = kind == api.KIND
+        if is_federation:
+            self._environments.pop((namespace, name), None)
+        own = table.COMMON_LABELS if is_federation else table.MEMBER_LABELS
+        for metric in table.METRICS:
+            labels = dict(zip(metric.labels, (namespace, name), strict=False))
+            if "kind" in metric.labels:
+                self._remove(metric, {**labels, "kind": kind})
+            elif metric.labels[:2] == own:
+                self._remove(metric, labels)
+
+    def _remove(self, metric: Metric, labels: dict[str, str]) -> None:
+        self._families[metric.name].remove_by_labels(labels)
 
     def _record_round(self, key: Key, entry: HistoryEntry) -> None:
         if entry.outcome != "aggregated":
@@ -123,7 +163,7 @@ class Recorder:
         labels = dict(zip(table.COMMON_LABELS, key, strict=True))
         for name in sorted(gone):
             for metric in PER_ENVIRONMENT:
-                self._families[metric.name].remove_by_labels({**labels, "environment": name})
+                self._remove(metric, {**labels, "environment": name})
 
     def _record_step(
         self,
@@ -276,6 +316,14 @@ def _failure(job: ObservedJob) -> str:
         return Exit(job.exit_code if job.exit_code is not None else Exit.CRASHED).name
     except ValueError:
         return Exit.CRASHED.name
+
+
+def _outcome(old: SiloStatus, new: SiloStatus) -> str:
+    """How an order ended with this step; nothing: none did."""
+    before, after = old.current, new.current
+    if after is None or (before and (before.order, before.state) == (after.order, after.state)):
+        return ""
+    return {"Done": "answered", "Refused": "refused", "Failed": "failed"}.get(after.state, "")
 
 
 def _rollbacks(status: FederationStatus) -> int:

@@ -214,7 +214,7 @@ def _failed(
 ) -> _Observation:
     code = _exit_code(pod, container) if pod else None
     if code is None and verdict.get("reason") == "PodFailurePolicy":
-        code = int(Exit.PERMANENT)  # the only exit that the policy fails a Job for
+        code = int(Exit.PERMANENT)  # as final as the others that the policy fails a Job for
     reason, message = _why(job, verdict, pod, container, code)
     return _Observation(
         state="failed",

@@ -20,6 +20,7 @@ from hansa_operator import handlers
 from hansa_operator.children import Children
 from hansa_operator.health import Health, serve
 from hansa_operator.index import Index, Key
+from hansa_operator.kinds import KINDS
 from hansa_operator.lease import Lease
 from hansa_operator.metrics import Recorder
 from hansa_operator.publish import Publisher
@@ -177,18 +178,27 @@ class Operator:
 
     async def _wait_for_crd(self) -> None:
         """Before the first watch: kopf looks only once which resources there are."""
-        path, is_logged = f"/apis/{api.API_VERSION}", False
+        logged = ""
         while not self._stop.is_set():
-            try:
-                await asyncio.to_thread(self._kube.get, path)
+            missing = await asyncio.to_thread(self._undefined)
+            if not missing:
                 return
-            except ApiError as error:
-                if not is_logged:
-                    log.warning("no-crd", message=f"{path}: {error.message}")
-                    is_logged = True
+            if missing != logged:
+                log.warning("no-crd", message=missing)
+                logged = missing
             if not await self._try_hold() and not self._lease.is_held:
                 await self._hold_first()
             await self._pause(min(CRD_SECONDS, self._settings.lease_seconds / 5))
+
+    def _undefined(self) -> str:
+        """Which CustomResourceDefinitions are missing, in a sentence; nothing: none."""
+        path = f"/apis/{api.API_VERSION}"
+        try:
+            served = {each["name"] for each in self._kube.get(path)["resources"]}
+        except ApiError as error:
+            return f"{path}: {error.message}"
+        missing = [kind.plural for kind in KINDS.values() if kind.plural not in served]
+        return f"{path}: got no {' and no '.join(missing)}, expected what `hansa crd` prints" if missing else ""
 
     # -- passes -----------------------------------------------------------------------------------
 
@@ -207,7 +217,7 @@ class Operator:
             return
         afresh, began = key in self._afresh, time.monotonic()
         self._afresh.discard(key)
-        where = f"{key.namespace}/{key.name}"
+        where = {KINDS[key.kind].word: f"{key.namespace}/{key.name}"}
         try:
             seconds = await asyncio.get_running_loop().run_in_executor(
                 self._pool, lambda: self._reconciler.reconcile(key, afresh=afresh)
@@ -215,28 +225,28 @@ class Operator:
         except ApiError as error:
             if error.is_conflict:
                 self._queue.add(key, handlers.COALESCE_SECONDS)
-            elif not error.is_not_found or self._index.get(key).federation:
+            elif not error.is_not_found or self._index.get(key).owner:
                 pause = self._queue.failed(key)
-                log.warning("pass", federation=where, message=error.message, again_in=pause)
+                log.warning("pass", **where, message=error.message, again_in=pause)
             return
-        except Exception as error:  # one federation must not stop the others
+        except Exception as error:  # one object must not stop the others
             pause = self._queue.failed(key)
             trace = "".join(traceback.format_exception(error))
-            log.error("fault", federation=where, again_in=pause, traceback=trace)
+            log.error("fault", **where, again_in=pause, traceback=trace)
             return
         self._queue.succeeded(key)
-        if self._index.get(key).federation:
+        if self._index.get(key).owner:
             self._recorder.reconciled(*key, time.monotonic() - began)
         if seconds is not None:
             self._queue.add(key, seconds)
 
     async def _resync(self) -> None:
-        """Look at every federation now and then, with its Jobs and Pods read from the API."""
+        """Look at every object now and then, with its Jobs and Pods read from the API."""
         every = self._settings.resync_seconds
         self._health.expect_passes(float("inf"), self._queue.overdue_seconds)
         while True:
             await asyncio.sleep(every)
-            keys = self._index.federations()
+            keys = self._index.owners()
             within = 2 * every + 60.0 if keys else float("inf")
             self._health.expect_passes(within, self._queue.overdue_seconds)
             for number, key in enumerate(keys):
@@ -249,7 +259,7 @@ class Operator:
             await asyncio.sleep(1)
 
     def _exposition(self) -> bytes:
-        for key in self._index.federations():
+        for key in self._index.owners():
             self._recorder.waiting(*key, self._queue.depth(key))
         return self._recorder.exposition()
 

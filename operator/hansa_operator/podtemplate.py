@@ -10,8 +10,9 @@ from typing import Any
 
 from hansa.podrules import check
 from hansa.podshapes import Permit, Refusal
-from hansa.refusals import CLIENT, Allowed, of_spec
-from hansa.status import Federation
+from hansa.refusals import CLIENT, Allowed
+from hansa_operator import kinds
+from hansa_operator.kinds import Thing
 from hansa_operator.settings import Settings, variable
 
 SERVER = "server"
@@ -21,10 +22,14 @@ Data = dict[str, Any]
 Join = Callable[[Any, Any], Any]
 
 
-def refusals(federation: Federation, settings: Settings) -> list[Refusal]:
-    """Everything in a federation that no Job can be made from, by what this operator allows."""
-    lists = {each.name: getattr(settings, f"allowed_{each.name}") for each in fields(Allowed)}
-    return of_spec(federation.spec, Allowed(**lists))
+def allowed(settings: Settings) -> Allowed:
+    """What this operator lets Pod templates name."""
+    return Allowed(**{each.name: getattr(settings, f"allowed_{each.name}") for each in fields(Allowed)})
+
+
+def refusals(thing: Thing, settings: Settings) -> list[Refusal]:
+    """Everything in an object that no Job can be made from, by what this operator allows."""
+    return kinds.of(thing).refusals(thing, allowed(settings))
 
 
 def settings_refusals(settings: Settings) -> list[Refusal]:

@@ -12,16 +12,16 @@ from hansa import api, logs
 from hansa.cluster.client import ApiError, Kube
 from hansa.errors import HansaError, InputError
 from hansa.jobs import Event
-from hansa.status import Condition, Federation, set_condition
+from hansa.conditions import Observation, observed
 from hansa.visible import visible
-from hansa_operator.children import federations_path, named
+from hansa_operator import kinds
+from hansa_operator.children import named
 from hansa_operator.index import Index, Key
+from hansa_operator.kinds import KINDS, Kind, Thing
 
 COMPONENT = "hansa-operator"
 MESSAGE_BYTES = 1024
 """Longest message that the API server takes in an Event."""
-
-REJECTED: tuple[api.ConditionType, ...] = ("Accepted", "Progressing")
 
 Data = dict[str, Any]
 log = logs.get("operator")
@@ -37,7 +37,7 @@ class Publisher:
 
     def write_status(self, key: Key, planned_on: Data, status: Data) -> None:
         """Store a status; a conflict is raised, since the plan was made on something older."""
-        collection = federations_path(key.namespace)
+        collection = KINDS[key.kind].path(key.namespace)
         body = {**planned_on, "status": status}
         try:
             stored = self._kube.replace(f"{collection}/{key.name}/status", body)
@@ -50,33 +50,28 @@ class Publisher:
                     f"({error.message}), expected shorter ones: every round keeps a copy of them"
                 ) from error
             raise
-        self._index.see_federation(stored)
+        self._index.see_owner(key.kind, stored)
 
     def look(self, key: Key, known: Data | None) -> None:
-        """See what there is of a federation: a watch may have missed that it changed, or went."""
-        there = list(named(self._kube, federations_path(key.namespace), key.name))
+        """See what there is of an object: a watch may have missed that it changed, or went."""
+        there = list(named(self._kube, KINDS[key.kind].path(key.namespace), key.name))
         for newest in there:
-            self._index.see_federation(newest)
+            self._index.see_owner(key.kind, newest)
         if known and not there:
-            self._index.forget_federation(known)
+            self._index.forget_owner(key.kind, known)
 
     def reject(self, key: Key, thing: Data, why: str, now: datetime) -> None:
         """Say in the conditions why an object cannot be planned for; its Jobs are left alone.
 
         The rest of the status stays as it is, even if this version cannot read it.
         """
-        generation = int(thing["metadata"].get("generation") or 0)
+        kind, generation = KINDS[key.kind], _generation(thing)
         old: Data = thing.get("status") or {}
-        conditions = _conditions(old)
-        for type_ in REJECTED:
-            conditions = set_condition(
-                conditions, type_, "False", "Invalid", why, generation=generation, now=now
-            )
-        rejected = {"phase": "Failed", "conditions": [c.to_json() for c in conditions]}
-        new = {**old, **rejected, "observedGeneration": generation}
+        conditions = _refused(kind, thing, kind.rejected, "Invalid", why, now)
+        new = {**old, "phase": "Failed", "conditions": conditions, "observedGeneration": generation}
         if new != old:
             self.write_status(key, thing, new)
-            log.warning("invalid", federation=f"{key.namespace}/{key.name}", message=why)
+            log.warning("invalid", **{kind.word: f"{key.namespace}/{key.name}"}, message=why)
 
     def admit(self, key: Key, thing: Data | None, fault: Exception, now: datetime) -> None:
         """Say in a condition that the operator failed, which is no fault of the object.
@@ -91,40 +86,31 @@ class Publisher:
             f"the operator failed with {type(fault).__name__} and tries again; this is a fault of "
             "Hansa, not of this object: the operator's log has the traceback"
         )
-        generation = int(thing["metadata"].get("generation") or 0)
-        conditions = set_condition(
-            _conditions(old),
-            "Progressing",
-            "False",
-            "OperatorError",
-            why,
-            generation=generation,
-            now=now,
-        )
-        new = {**old, "conditions": [c.to_json() for c in conditions]}
+        kind = KINDS[key.kind]
+        conditions = _refused(kind, thing, kind.rejected[-1:], "OperatorError", why, now)
+        new = {**old, "conditions": conditions}
         if new != old:
             with suppress(HansaError):  # the fault itself is raised, logged and tried again
                 self.write_status(key, thing, new)
 
-    def tell(self, federation: Federation, events: Iterable[Event], now: datetime) -> None:
-        """Make Events of a plan; losing one is no reason to stop a federation."""
-        metadata = federation.metadata
+    def tell(self, thing: Thing, events: Iterable[Event], now: datetime) -> None:
+        """Make Events of a plan; losing one is no reason to stop its object."""
+        metadata = thing.metadata
+        where = {kinds.of(thing).word: f"{metadata.namespace}/{metadata.name}"}
         for event in events:
-            where = f"{metadata.namespace}/{metadata.name}"
             say = log.warning if event.warning else log.info
-            say(event.reason, federation=where, message=event.message)
+            say(event.reason, **where, message=event.message)
             try:
                 path = f"/api/v1/namespaces/{metadata.namespace}/events"
-                self._kube.create(path, self._manifest(federation, event, now))
+                self._kube.create(path, self._manifest(thing, event, now))
             except ApiError as error:
                 if not error.is_conflict:  # told already, before a crash
-                    log.warning("event-lost", federation=where, message=error.message)
+                    log.warning("event-lost", **where, message=error.message)
 
-    def _manifest(self, federation: Federation, event: Event, now: datetime) -> Data:
-        metadata, time = federation.metadata, now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = federation.status
-        attempts = [e.attempt for e in status.current.environments] if status.current else []
-        identity = (metadata.uid, metadata.generation, status.round, attempts, event.reason)
+    def _manifest(self, thing: Thing, event: Event, now: datetime) -> Data:
+        metadata, time = thing.metadata, now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = kinds.of(thing).moment(thing)
+        identity = (metadata.uid, metadata.generation, *moment, event.reason)
         digest = hashlib.sha256(repr((*identity, event.message)).encode()).hexdigest()[:16]
         return {
             "apiVersion": "v1",
@@ -132,7 +118,7 @@ class Publisher:
             "metadata": {"name": f"{metadata.name}.{digest}", "namespace": metadata.namespace},
             "involvedObject": {
                 "apiVersion": api.API_VERSION,
-                "kind": api.KIND,
+                "kind": thing.kind,
                 "name": metadata.name,
                 "namespace": metadata.namespace,
                 "uid": metadata.uid,
@@ -150,10 +136,26 @@ class Publisher:
         }
 
 
-def _conditions(status: Data) -> list[Condition]:
-    """The conditions that can be read; others are said anew."""
-    conditions = []
-    for each in status.get("conditions") or ():
+def _generation(thing: Data) -> int:
+    return int(thing["metadata"].get("generation") or 0)
+
+
+def _refused(
+    kind: Kind, thing: Data, types: Iterable[str], reason: str, why: str, now: datetime
+) -> list[Data]:
+    """The conditions with these False; those that cannot be read are said anew."""
+    conditions: list[Observation] = []
+    for each in (thing.get("status") or {}).get("conditions") or ():
         with suppress(ValidationError):
-            conditions.append(Condition.model_validate(each))
-    return conditions
+            conditions.append(kind.condition.model_validate(each))
+    for type_ in types:
+        new = kind.condition(
+            type=type_,
+            status="False",
+            reason=reason,
+            message=why,
+            last_transition_time=now,
+            observed_generation=_generation(thing),
+        )
+        conditions = observed(conditions, new)
+    return [condition.to_json() for condition in conditions]

@@ -1,4 +1,4 @@
-"""One pass over one federation: see, plan, make Jobs, write the status, tell.
+"""One pass over one object: see, plan, make Jobs, write the status, tell.
 
 The order makes every moment a safe one to die in. Jobs are only made for a status that is stored
 already, and only deleted after the status that no longer wants them is; what a pass has not done,
@@ -8,21 +8,19 @@ the next one does. Events and deletions wait until no Job is left to make: a GPU
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from pydantic import ValidationError
-
-from hansa import load, sentences
 from hansa.cluster.client import ApiError
 from hansa.errors import InputError, PermanentError
-from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob, Plan
-from hansa.plan import plan
-from hansa.status import Federation, FederationStatus
-from hansa_operator import publish
+from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
+from hansa.member.status import SiloStatus
+from hansa.status import FederationStatus
+from hansa_operator import kinds, publish
 from hansa_operator.children import Children, Sight
 from hansa_operator.index import Family, Index, Key
 from hansa_operator.jobs import Refused, build
+from hansa_operator.kinds import KINDS, AnyPlan, Thing
 from hansa_operator.metrics import Recorder
+from hansa_operator.podtemplate import allowed
 from hansa_operator.settings import Settings
 
 SETTLE_SECONDS = 2.0
@@ -32,22 +30,20 @@ LOOK_AGAIN_SECONDS = 10.0
 MOST_STEPS = 12
 """A plan that never rests is a fault; the next pass goes on instead of this one for ever."""
 
-Data = dict[str, Any]
-
 
 @dataclass
 class Step:
     """Plans that follow one another without a Job between them: one status write for all."""
 
-    links: list[tuple[Federation, Plan]] = field(default_factory=list)
-    """Each plan with the federation it was made for."""
+    links: list[tuple[Thing, AnyPlan]] = field(default_factory=list)
+    """Each plan with the object it was made for."""
     goes_on: bool = False
     """Whether the next plan asks for Jobs, once this status is stored."""
     is_blocked: bool = False
     """Whether the API server would not take a Job for now."""
 
     @property
-    def status(self) -> FederationStatus:
+    def status(self) -> FederationStatus | SiloStatus:
         """The status after the last plan."""
         return self.links[-1][1].status
 
@@ -81,16 +77,16 @@ class Later:
         return [*self.made.delete, *self.sight.lingering]
 
 
-def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> Step:
+def step(thing: Thing, observed: list[ObservedJob], now: datetime) -> Step:
     """Plan until the plan rests or asks for Jobs that need a stored status."""
     made = Step()
     for _ in range(MOST_STEPS):
-        next_ = plan(federation, observed, now)
+        next_ = kinds.of(thing).plan(thing, observed, now)
         if next_.create and made.links:
             made.goes_on = True
             return made
-        made.links.append((federation, next_))
-        federation = federation.model_copy(update={"status": next_.status})
+        made.links.append((thing, next_))
+        thing = thing.model_copy(update={"status": next_.status})
         if next_.create or next_.wake_at is None or next_.wake_at > now:
             return made
     made.goes_on = True
@@ -98,7 +94,7 @@ def step(federation: Federation, observed: list[ObservedJob], now: datetime) -> 
 
 
 class Reconciler:
-    """Brings federations forward; one of them is never in two threads at once."""
+    """Brings objects forward; one of them is never in two threads at once."""
 
     def __init__(
         self,
@@ -119,19 +115,19 @@ class Reconciler:
         self._written: dict[Key, datetime] = {}
 
     def reconcile(self, key: Key, *, afresh: bool = False) -> float | None:
-        """Bring a federation forward; seconds until the next look, or None: when a watch asks.
+        """Bring an object forward; seconds until the next look, or None: when a watch asks.
 
         `afresh` reads its Jobs and Pods from the API first, in case a watch has missed one.
         """
         if afresh:
-            self._publisher.look(key, self._index.get(key).federation)
+            self._publisher.look(key, self._index.get(key).owner)
             self._children.refresh(key)
         later: list[Later] = []
         try:
             return self._bring_forward(key, later)
         except Exception as error:
             if not isinstance(error, ApiError):
-                self._publisher.admit(key, self._index.get(key).federation, error, self._clock())
+                self._publisher.admit(key, self._index.get(key).owner, error, self._clock())
             raise
         finally:
             self._finish(key, later)
@@ -139,10 +135,10 @@ class Reconciler:
     def _bring_forward(self, key: Key, later: list[Later]) -> float | None:
         for _ in range(MOST_STEPS):
             family = self._index.get(key)
-            if family.federation is None:
+            if family.owner is None:
                 self._forget(key)
                 return None
-            if family.federation["metadata"].get("deletionTimestamp"):
+            if family.owner["metadata"].get("deletionTimestamp"):
                 return None  # its children go with it
             seconds = self._pass(key, family, later)
             if seconds != 0:
@@ -159,45 +155,46 @@ class Reconciler:
         for name in dict.fromkeys(name for after in later for name in after.delete):
             self._children.delete(key, name)
         for after in later:
-            for federation, link in after.made.links:
-                self._publisher.tell(federation, link.events, after.now)
-                self._recorder.record(federation, link, after.sight.jobs)
+            for thing, link in after.made.links:
+                self._publisher.tell(thing, link.events, after.now)
+                self._recorder.record(thing, link, after.sight.jobs)
 
     def _pass(self, key: Key, family: Family, later: list[Later]) -> float | None:
-        now = self._clock()
+        now, kind = self._clock(), KINDS[key.kind]
         try:
-            federation = read(family.federation or {})
+            thing = kind.read(family.owner or {})
+            kind.check(thing, allowed(self._settings))
             sight = self._children.observe(key, family, now)
-            made = step(federation, sight.jobs, now)
+            made = step(thing, sight.jobs, now)
             if sight.is_doubtful or made.create:
                 # Acting on what is absent needs a look at what is there now, not what was shown.
                 self._children.refresh(key)
                 sight = self._children.observe(key, self._index.get(key), now)
-                made = step(federation, sight.jobs, now)
-            made = self._create(federation, made, sight.jobs, now)
+                made = step(thing, sight.jobs, now)
+            made = self._create(thing, made, sight.jobs, now)
             return self._publish(key, family, Later(made, sight, now), later)
         except (InputError, PermanentError) as error:
-            self._publisher.reject(key, family.federation or {}, error.message, now)
+            self._publisher.reject(key, family.owner or {}, error.message, now)
             return None
 
     def _create(
-        self, federation: Federation, made: Step, jobs: list[ObservedJob], now: datetime
+        self, thing: Thing, made: Step, jobs: list[ObservedJob], now: datetime
     ) -> Step:
         """Make the Jobs asked for; those that cannot be made count as failed, with the reason."""
         unmade = []
         for request in made.create:
             try:
-                problem = self._children.create(build(request, federation, self._settings))
+                problem = self._children.create(build(request, thing, self._settings))
             except Refused as error:
                 unmade.append(_cannot_start(request, error.message, now))
                 continue
             if problem and problem.may_pass:
-                unmade.append(_waits(request, federation, problem.message, now))
+                unmade.append(_waits(request, thing, problem.message, now))
             elif problem:
                 unmade.append(_cannot_start(request, problem.message, now))
         if not unmade:
             return made
-        made = step(federation, [*jobs, *unmade], now)
+        made = step(thing, [*jobs, *unmade], now)
         made.is_blocked = any(job.state == "starting" for job in unmade)
         return made
 
@@ -208,7 +205,7 @@ class Reconciler:
         if changed and pause and not made.is_pressing:
             return pause
         if changed:
-            self._publisher.write_status(key, family.federation or {}, made.status.to_json())
+            self._publisher.write_status(key, family.owner or {}, made.status.to_json())
             self._written[key] = now
         later.append(after)
         return 0.0 if made.goes_on else self._rest(made, after.sight, now)
@@ -229,37 +226,15 @@ class Reconciler:
         return max(0.01, (min(moments) - now).total_seconds())
 
 
-def read(thing: Data) -> Federation:
-    """The federation in an object of the API; an InputError names the field that does not fit.
-
-    The schema of the CRD is looser than the models in a few places, and may be an older one.
-    """
-    document = {name: value for name, value in thing.items() if value is not None}
-    try:
-        return Federation.model_validate(document)
-    except ValidationError as error:
-        rest = {name: value for name, value in document.items() if name != "status"}
-        load.fit(Federation, rest)  # tells what is wrong with all but the status
-        raise InputError(
-            f"{sentences.first_misfit(error)}; expected what the operator wrote: fix it, or "
-            "delete the federation and apply it again"
-        ) from None
-
-
 def _cannot_start(request: JobRequest, why: str, now: datetime) -> ObservedJob:
     """A Job that can never be made as things are, as a plan sees one that cannot start."""
     return _never_made(request, "failed", why, now, reason="CannotStart")
 
 
-def _waits(request: JobRequest, federation: Federation, why: str, now: datetime) -> ObservedJob:
+def _waits(request: JobRequest, thing: Thing, why: str, now: datetime) -> ObservedJob:
     """A Job that the API server does not take yet; its start timeout runs all the same."""
-    current = federation.status.current
-    if current is None:
-        return _never_made(request, "starting", why, now)
-    clients = {each.name: each for each in current.environments}
-    party = clients.get(request.environment, current.aggregator)
-    moments = (current.opened_at, current.frozen_at, party.not_before)
-    return _never_made(request, "starting", why, max(moment for moment in moments if moment))
+    since = kinds.of(thing).waits_since(thing, request)
+    return _never_made(request, "starting", why, since or now)
 
 
 def _never_made(

@@ -154,11 +154,14 @@ def test_the_operator_is_probed_replaced_softly_and_restarted_by_new_settings(
     assert sums[0] != sums[1]
 
 
-def test_the_definition_is_kept_or_left_out_by_option(plain: Objects) -> None:
-    kept = plain.one("CustomResourceDefinition")
+@pytest.mark.parametrize("kind", ["federation", "federationmember"])
+def test_a_definition_is_kept_or_left_out_by_option(plain: Objects, kind: str) -> None:
+    name = f"{kind}s.hansa.dev"
+    kept = plain.one("CustomResourceDefinition", name)
     assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert kept["spec"] == yaml.safe_load((CHART / "files/federation-crd.yaml").read_text())["spec"]
-    loose = render(crds={"keep": False}).one("CustomResourceDefinition")
+    file = CHART / f"files/{kind}-crd.yaml"
+    assert kept["spec"] == yaml.safe_load(file.read_text())["spec"]
+    loose = render(crds={"keep": False}).one("CustomResourceDefinition", name)
     assert "annotations" not in loose["metadata"]
     assert render(crds={"install": False}).of("CustomResourceDefinition") == []
 

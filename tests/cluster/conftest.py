@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hansa import api
 from hansa.cluster.client import ApiError
 from tests import small
 from tests.cluster.cli import Typist
@@ -86,11 +87,14 @@ def local_adapter(local_run: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def defined(devkube: Cluster) -> Cluster:
-    """The cluster, which knows what a Federation is."""
-    crd = str(SCRIPT.parents[1] / "crds" / "federation.yaml")
+    """The cluster, which knows Hansa's kinds of objects."""
+    crds = str(SCRIPT.parents[1] / "crds")
     for args in (
-        ("apply", "--server-side", "--force-conflicts", "-f", crd),
-        ("wait", "--for=condition=Established", "crd/federations.hansa.dev"),
+        ("apply", "--server-side", "--force-conflicts", "-f", crds),
+        *(
+            ("wait", "--for=condition=Established", f"crd/{plural}.{api.GROUP}")
+            for plural in (api.PLURAL, api.MEMBER_PLURAL)
+        ),
     ):
         done = devkube.kubectl(*args)
         assert done.returncode == 0, done.stderr

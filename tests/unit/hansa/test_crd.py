@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition: up to date, structural, and as strict as the models."""
+"""The CustomResourceDefinitions: up to date, structural, and as strict as the models."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from hansa.cli.common import to_yaml
-from hansa.crd import FREE, RULES, crd, schema
+from hansa.crd import FEDERATION, FREE, KINDS, MEMBER, RULES, Kind, crd, schema
 from hansa.spec import FederationSpec
 
-FILE = Path(__file__).parents[3] / "crds" / "federation.yaml"
+FOLDER = Path(__file__).parents[3] / "crds"
+of_each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.singular)
 
 
 def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -22,30 +23,38 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
             yield from nodes(node[key], f"{path}[]")
 
 
-def field(path: str) -> dict[str, Any]:
-    return dict(nodes(schema()))[path]
+def field(path: str, kind: Kind = FEDERATION) -> dict[str, Any]:
+    return dict(nodes(schema(kind)))[path]
 
 
-def test_the_file_in_crds_is_up_to_date() -> None:
-    assert FILE.read_text() == to_yaml(crd()), "run: hansa crd > crds/federation.yaml"
+@of_each_kind
+def test_the_file_in_crds_is_up_to_date(kind: Kind) -> None:
+    file = FOLDER / f"{kind.singular}.yaml"
+    assert file.read_text() == to_yaml(crd(kind)), "run: make generate"
 
 
-def test_every_node_has_one_type_or_is_free() -> None:
+@of_each_kind
+def test_every_node_has_one_type_or_is_free(kind: Kind) -> None:
     untyped = [
-        p for p, n in nodes(schema()) if not isinstance(n.get("type"), str) and FREE not in n
+        p for p, n in nodes(schema(kind)) if not isinstance(n.get("type"), str) and FREE not in n
     ]
     assert untyped == []
 
 
-def test_nothing_is_left_that_a_structural_schema_forbids() -> None:
-    forbidden = {"anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "const", "title", "prefixItems"}
-    wrong = [(path, key) for path, node in nodes(schema()) for key in forbidden & node.keys()]
+@of_each_kind
+def test_nothing_is_left_that_a_structural_schema_forbids(kind: Kind) -> None:
+    forbidden = {
+        *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "const", "title", "prefixItems"),
+        *("patternProperties", "propertyNames", "discriminator"),
+    }
+    wrong = [(path, key) for path, node in nodes(schema(kind)) for key in forbidden & node.keys()]
     assert wrong == []
 
 
-def test_no_node_has_both_fields_and_further_fields() -> None:
+@of_each_kind
+def test_no_node_has_both_fields_and_further_fields(kind: Kind) -> None:
     assert [
-        p for p, n in nodes(schema()) if "properties" in n and "additionalProperties" in n
+        p for p, n in nodes(schema(kind)) if "properties" in n and "additionalProperties" in n
     ] == []
 
 
@@ -84,14 +93,16 @@ def test_what_may_be_absent_for_good_is_not_brought_into_being() -> None:
     assert "default" not in field(".spec.storage")
 
 
-def test_a_status_gets_no_defaults() -> None:
-    assert [p for p, n in nodes(field(".status")) if "default" in n] == []
+@of_each_kind
+def test_a_status_gets_no_defaults(kind: Kind) -> None:
+    assert [p for p, n in nodes(field(".status", kind)) if "default" in n] == []
 
 
-def test_every_field_is_described() -> None:
+@of_each_kind
+def test_every_field_is_described(kind: Kind) -> None:
     silent = [
         path
-        for path, node in nodes(schema())
+        for path, node in nodes(schema(kind))
         if path.startswith((".spec", ".status")) and path[-2:] != "[]" and "description" not in node
     ]
     assert silent == []
@@ -115,3 +126,41 @@ def test_kubectl_get_shows_phase_round_updates_success_and_age() -> None:
     columns = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]
     assert columns == ["Phase", "Round", "Updates", "Success", "Age"]
     assert version["subresources"] == {"status": {}}
+
+
+# -- a silo's part -------------------------------------------------------------------------------
+
+
+def test_kubectl_get_shows_what_a_silo_does_and_wide_whether_it_can() -> None:
+    [version] = crd(MEMBER)["spec"]["versions"]
+    columns = version["additionalPrinterColumns"]
+    narrow = [c["name"] for c in columns if not c.get("priority")]
+    assert narrow == ["Federation", "Phase", "Round", "Order", "Success", "Age"]
+    assert [c["name"] for c in columns if c.get("priority")] == ["Connected", "Allowed"]
+
+
+def test_limits_by_path_are_maps_of_numbers_and_of_lists() -> None:
+    assert field(".spec.limits.most", MEMBER)["additionalProperties"] == {"type": "number"}
+    lists = field(".spec.limits.only", MEMBER)["additionalProperties"]
+    assert (lists["type"], lists["items"]) == ("array", {FREE: True})
+
+
+def test_a_silo_gets_default_limits_and_nothing_that_its_owner_must_say() -> None:
+    assert field(".spec.limits", MEMBER)["default"] == {}
+    needed = field(".spec", MEMBER)["required"]
+    assert needed == ["federation", "storage", "publicKeys", "world", "agreed"]
+    assert not [name for name in needed if "default" in field(f".spec.{name}", MEMBER)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("federation.run", "federation.environment", "world", "storage", "signingSecret"),
+        *("experienceStorage", "agreed.model.sha256", "agreed.adapter.shapes"),
+    ],
+)
+def test_rules_of_a_silo_come_with_a_sentence(part: str) -> None:
+    rules = field(".spec", MEMBER)[RULES]
+    assert any(
+        part in rule["rule"] and rule["message"].startswith(f"spec.{part}: ") for rule in rules
+    )

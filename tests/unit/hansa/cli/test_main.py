@@ -205,7 +205,25 @@ def test_run_guarded_passes_a_good_end() -> None:
 def test_the_crd_is_printed_as_yaml_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     _, as_yaml, _ = call(capsys, "crd")
     _, as_json, _ = call(capsys, "crd", "-o", "json")
+    listed = json.loads(as_json)
+    assert listed["kind"] == "List"
+    assert list(yaml.safe_load_all(as_yaml)) == listed["items"]
+    names = [each["metadata"]["name"] for each in listed["items"]]
+    assert names == ["federations.hansa.dev", "federationmembers.hansa.dev"]
+
+
+@pytest.mark.parametrize("kind", ["federation", "federationmember"])
+def test_one_definition_is_printed_alone(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    _, as_yaml, _ = call(capsys, "crd", kind)
+    _, as_json, _ = call(capsys, "crd", kind, "-o", "json")
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
+    assert json.loads(as_json)["spec"]["names"]["singular"] == kind
+
+
+def test_a_kind_that_is_not_defined_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "crd", "job")
+    assert code == 2
+    assert "'job' is not one of 'federation', 'federationmember'" in err
 
 
 def test_validate_prints_the_manifest_with_defaults(

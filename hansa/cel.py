@@ -1,0 +1,185 @@
+"""Rules between fields in CEL, by which the API server refuses what the models refuse.
+
+Each has a sentence that names the field. A rule asks for every field: CEL knows no defaults.
+"""
+
+from hansa.aggregation import KRUM
+from hansa.schema import flat
+from hansa.spec import MAX_FEDERATION_NAME, RESERVED_ENVIRONMENT_NAMES, Metadata
+from hansa.training import COMPARING
+
+Rule = dict[str, str]
+
+def _rule(rule: str, message: str, field: str = "") -> Rule:
+    made = {"rule": rule, "message": message}
+    return {**made, "fieldPath": field} if field else made
+
+
+def _immutable(field: str, *parts: str, made: str = "federation") -> Rule:
+    """An optional field that may neither change nor come or go; of `parts`, only those count."""
+    both = f"has(self.{field}) == has(oldSelf.{field})"
+    paths = [f"{field}.{part}" for part in parts] or [field]
+    same = " && ".join(f"self.{path} == oldSelf.{path}" for path in paths)
+    return _rule(
+        f"{both} && (!has(self.{field}) || ({same}))",
+        f"spec.{field}: cannot change after the {made} was made",
+        f".{field}",
+    )
+
+
+def of_federation() -> list[Rule]:
+    """Rules of a Federation's spec."""
+    minimum = "self.participation.minimumUpdates"
+    return [
+        _immutable("seed"),
+        _immutable("model", "source"),
+        _immutable("adapter"),
+        # The same bucket may be reached by another address or with other credentials.
+        _immutable("storage", "s3.bucket", "s3.prefix"),
+        _rule("self.rounds >= oldSelf.rounds", "spec.rounds: may grow, never shrink", ".rounds"),
+        _rule(
+            f"!has(self.participation) || !has({minimum}) || {minimum} <= size(self.environments)",
+            "spec.participation.minimumUpdates: expected at most the number of spec.environments",
+            ".participation.minimumUpdates",
+        ),
+        _exchange_rule(),
+        _krum_rule(),
+        _guard_rule(),
+        *_learner_rules(),
+    ]
+
+
+def _exchange_rule() -> Rule:
+    """Letters need a bucket, a key, and a base model that nobody can exchange."""
+    return _rule(
+        "!self.environments.exists(e, has(e.member)) || "
+        "(has(self.exchange) && has(self.storage) && has(self.model.sha256) && "
+        "has(self.adapter.shapes))",
+        "spec.exchange: with a silo that runs elsewhere, expected exchange, storage, model.sha256 "
+        "and adapter.shapes",
+        ".exchange",
+    )
+
+
+def _krum_rule() -> Rule:
+    """Krum needs enough members; every field is asked for, since CEL knows no defaults."""
+    ours = "self.aggregation"
+    chosen = ", ".join(f"'{name}'" for name in sorted(KRUM))
+    return _rule(
+        f"!has({ours}) || !has({ours}.strategy) || !has({ours}.faulty) || "
+        f"!({ours}.strategy in [{chosen}]) || size(self.environments) >= 2 * {ours}.faulty + 3",
+        "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
+        ".aggregation.faulty",
+    )
+
+
+def _guard_rule() -> Rule:
+    """Without a global adapter there is nothing to guard."""
+    return _rule(
+        "!has(self.guard) || (has(self.guard.action) && self.guard.action == 'none') || "
+        "!has(self.aggregation) || !has(self.aggregation.strategy) || "
+        "self.aggregation.strategy != 'none'",
+        "spec.guard: aggregation.strategy none has no global adapter to guard",
+        ".guard",
+    )
+
+
+def _learner_rules() -> list[Rule]:
+    """Learners that compare need episodes to compare; the filter belongs to one learner alone."""
+    ours, chosen = "self.training", ", ".join(f"'{name}'" for name in sorted(COMPARING))
+    needs = {"tasksPerRound": 1, "samplesPerTask": 2}
+    compares = f"has({ours}) && has({ours}.learner) && {ours}.learner in [{chosen}]"
+    rules = [
+        _rule(
+            f"!({compares}) || !has(self.exploration) || !has(self.exploration.{field}) || "
+            f"self.exploration.{field} >= {least}",
+            f"spec.exploration.{field}: dpo and grpo compare episodes of one task, "
+            f"expected {least} or more",
+            f".exploration.{field}",
+        )
+        for field, least in needs.items()
+    ]
+    filtered = "has(self.experience) && has(self.experience.filter)"
+    is_other = f"has({ours}) && has({ours}.learner) && {ours}.learner != 'success-sft'"
+    free = _rule(
+        f"!({is_other}) || !({filtered}) || self.experience.filter == 'success'",
+        "spec.experience.filter: only the learner success-sft can go without, expected success",
+        ".experience.filter",
+    )
+    return [*rules, free]
+
+
+def of_environment() -> list[Rule]:
+    """Rules of one environment of it."""
+    reserved = ", ".join(f"'{name}'" for name in sorted(RESERVED_ENVIRONMENT_NAMES))
+    return [
+        _rule(
+            f"!(self.name in [{reserved}])",
+            f"spec.environments.name: {reserved} is kept for Hansa itself",
+            ".name",
+        ),
+        _rule(
+            "has(self.member) ? !has(self.world) || self.world == '' : "
+            "has(self.world) && self.world != ''",
+            "spec.environments.world: expected the world that it plays, or none where member says "
+            "that the silo runs elsewhere",
+            ".world",
+        ),
+        *(
+            _rule(
+                f"!has(self.member) || !has(self.{field})",
+                f"spec.environments.{field}: expected none: a silo with member runs elsewhere",
+                f".{field}",
+            )
+            for field in ("demonstrationsFrom", "credentialsSecret", "experienceStorage")
+        ),
+        _rule(
+            "self.world == oldSelf.world",
+            "spec.environments.world: cannot change; give the new world a new name",
+            ".world",
+        ),
+    ]
+
+
+def of_member() -> list[Rule]:
+    """Rules of a FederationMember's spec; what it needs beyond `hansa join`, a cluster asks for."""
+    needed = {
+        "signingSecret": "the Secret with the silo's own key as signing.key",
+        "experienceStorage": "the silo's private store: trajectories never go to the shared bucket",
+    }
+    digests = ("model.sha256", "adapter.shapes")
+    return [
+        _immutable("federation.run", made="member"),
+        _immutable("federation.environment", made="member"),
+        _immutable("world", made="member"),
+        # The letters that were read and written are there, by whatever address.
+        _immutable("storage", "s3.bucket", "s3.prefix", made="member"),
+        *(
+            _rule(f"has(self.{field})", f"spec.{field}: got nothing, expected {what}", f".{field}")
+            for field, what in needed.items()
+        ),
+        *(
+            _rule(
+                f"has(self.agreed.{path})",
+                f"spec.agreed.{path}: got nothing, expected the digest that `hansa model` prints",
+                f".agreed.{path}",
+            )
+            for path in digests
+        ),
+    ]
+
+
+def of_name() -> list[Rule]:
+    """Rules of any object's name."""
+    pattern = flat(Metadata)["properties"]["name"]["pattern"]
+    return [
+        _rule(
+            f"self.metadata.name.size() <= {MAX_FEDERATION_NAME}",
+            f"metadata.name: expected at most {MAX_FEDERATION_NAME} characters, "
+            "so that Job names have room",
+        ),
+        _rule(
+            f"self.metadata.name.matches('{pattern}')",
+            "metadata.name: expected lower-case letters, digits and inner dashes",
+        ),
+    ]

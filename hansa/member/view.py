@@ -1,0 +1,85 @@
+"""A silo seen as a federation of one environment: its Jobs are made as those of any other are.
+
+Where each thing stands differs, so refusals and consents are told by the silo's own manifest.
+"""
+
+from dataclasses import replace
+
+from hansa.member.spec import Member
+from hansa.members import Exchange
+from hansa.podshapes import Allowed, Refusal
+from hansa.refusals import of_spec
+from hansa.spec import Environment, FederationSpec, Participation
+from hansa.status import Federation
+
+_PLACES = (("spec.environments[0]", "spec"), ("spec.exchange.", "spec."))
+
+
+def as_federation(silo: Member) -> Federation:
+    """What Jobs are built from: one environment, whose keys are those of the exchange."""
+    spec = silo.spec
+    own = Environment(
+        name=spec.federation.environment,
+        world=spec.world,
+        options=spec.options,
+        demonstrations_from=spec.demonstrations_from,
+        credentials_secret=spec.storage.s3.credentials_secret,
+        experience_storage=spec.experience_storage,
+        pod_template=spec.pod_template,
+        queue_name=spec.queue_name,
+    )
+    exchange = Exchange(
+        signing_secret=spec.signing_secret,
+        public_keys=spec.public_keys,
+        poll_seconds=spec.poll_seconds,
+    )
+    waits = Participation(
+        start_timeout_seconds=spec.start_timeout_seconds,
+        round_timeout_seconds=spec.limits.job_seconds,
+        retries=spec.retries,
+    )
+    whole = FederationSpec(
+        rounds=spec.agreed.rounds,
+        seed=spec.agreed.seed,
+        model=spec.agreed.model,
+        adapter=spec.agreed.adapter,
+        participation=waits,
+        storage=spec.storage,
+        exchange=exchange,
+        environments=[own],
+    )
+    return Federation(metadata=silo.metadata, spec=whole)
+
+
+def own_path(path: str) -> str:
+    """Where a FederationMember has what a Federation has there."""
+    for there, here in _PLACES:
+        path = path.replace(there, here, 1) if path.startswith(there) else path
+    return path
+
+
+def refusals(silo: Member, allowed: Allowed) -> list[Refusal]:
+    """Everything in a silo that no Job can be made from on a cluster."""
+    found = [replace(r, path=own_path(r.path)) for r in of_spec(as_federation(silo).spec, allowed)]
+    return [*_missing(silo), *found]
+
+
+def _missing(silo: Member) -> list[Refusal]:
+    """What `hansa join` has on its own machine, and a cluster does not."""
+    needed = (
+        (
+            "spec.experienceStorage",
+            silo.spec.experience_storage,
+            "the silo's private store: trajectories never go to the bucket that others read",
+        ),
+        (
+            "spec.signingSecret",
+            silo.spec.signing_secret,
+            "a Secret with the silo's key, as `hansa keys show FILE -o secret` prints it",
+        ),
+    )
+    return [
+        Refusal(path=path, got="nothing", expected=expected)
+        for path, value, expected in needed
+        if value is None
+    ]
