@@ -240,9 +240,3 @@ def address(cluster: Cluster, pod: str) -> str:
     """The address of a Pod that runs."""
     cluster.until(lambda: cluster.phase(pod) == "Running", f"{pod} runs")
     return str(cluster.get("pod", pod)["status"]["podIP"])
-
-
-def ask(cluster: Cluster, pod: str, url: str) -> str:
-    """What a Pod gets from an address, or why it gets nothing."""
-    done = cluster.kubectl("exec", pod, "--", "/program", "get", url)
-    return (done.stdout or done.stderr).strip()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.cluster.installed import NAMESPACE, RELEASE, Hansa
-from tests.cluster.kube import Cluster, Manifest, address, ask, make_pod
+from tests.cluster.kube import Cluster, Manifest, address, make_pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -44,6 +44,12 @@ class Places:
 def labelled(pod: Manifest) -> Manifest:
     """The same Pod with the label of the Jobs' Pods."""
     return {**pod, "metadata": {**pod["metadata"], "labels": LABELS}}
+
+
+def ask(cluster: Cluster, pod: str, url: str) -> str:
+    """What a Pod gets from an address, or why it gets nothing."""
+    done = cluster.kubectl("exec", pod, "--", "/program", "get", url)
+    return (done.stdout or done.stderr).strip()
 
 
 def reaches(cluster: Cluster, pod: str, url: str) -> bool:

@@ -37,12 +37,25 @@ func main() {
 		}
 		fmt.Println(string(text))
 	case "get":
-		get(rest[0])
+		text, err := get(rest[0])
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Print(text)
+	case "look": // addresses; a line for each, with the answer's status or why there is none
+		for _, url := range rest {
+			text, err := get(url)
+			if err != nil {
+				text = err.Error()
+			}
+			fmt.Println(strings.SplitN(text, "\n", 2)[0])
+		}
 	}
 }
 
-// get prints the answer's status and text; with a ServiceAccount's token where the Pod has one.
-func get(url string) {
+// get is the answer's status and text; with a ServiceAccount's token where the Pod has one.
+func get(url string) (string, error) {
 	request, _ := http.NewRequest(http.MethodGet, url, nil)
 	if token, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
 		request.Header.Set("Authorization", "Bearer "+string(token))
@@ -53,9 +66,8 @@ func get(url string) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		return "", err
 	}
 	text, _ := io.ReadAll(response.Body)
-	fmt.Println(response.StatusCode, string(text))
+	return fmt.Sprintln(response.StatusCode, string(text)), nil
 }
