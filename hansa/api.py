@@ -106,6 +106,8 @@ MemberReason = Literal[
     # of several
     "Suspended",
     "Left",
+    "OperatorError",
+    "OperatorError",
 ]
 
 EventReason = Literal[
@@ -130,6 +132,7 @@ EventReason = Literal[
     "MemberLeft",
     "OrderRefused",
     "LetterRefused",
+    "Twin",
     "Suspended",
     "Resumed",
     "Succeeded",

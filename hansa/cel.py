@@ -10,6 +10,7 @@ from hansa.training import COMPARING
 
 Rule = dict[str, str]
 
+
 def _rule(rule: str, message: str, field: str = "") -> Rule:
     made = {"rule": rule, "message": message}
     return {**made, "fieldPath": field} if field else made

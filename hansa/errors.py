@@ -5,6 +5,7 @@ HansaError
 ├── PermanentError      this assignment can never work (exit 42)
 │   ├── AnotherRun      the prefix holds a different run
 │   ├── Untrusted       a letter or a key is not of whom it says (exit 48)
+│   │   └── LogReplaced an order that was read once is gone, or is another one now
 │   └── Refused         the silo's limits do not allow the order (exit 47)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
@@ -12,6 +13,7 @@ HansaError
 └── StoreError
     ├── NotFound        no such object
     ├── Denied          the credentials may not do this
+    │   └── ClockSkewed the clocks of this machine and the store differ too much
     ├── Precondition    the object exists already
     ├── Corrupt         stored bytes are not what their manifest says
     │   └── Garbled     a document is too long, or not of its kind
@@ -52,6 +54,10 @@ class Untrusted(PermanentError):
     """A letter or a signing key is not of whom it says."""
 
     exit = Exit.UNTRUSTED
+
+
+class LogReplaced(Untrusted):
+    """An order that was read once is gone, or another one: the bucket was made anew, or lies."""
 
 
 class Refused(PermanentError):
@@ -104,6 +110,10 @@ class Denied(StoreError):
     """The credentials may not do this; a wrong policy does not heal by itself."""
 
     exit = Exit.PERMANENT
+
+
+class ClockSkewed(Denied):
+    """The store refuses what is signed so much earlier or later than its own clock says."""
 
 
 class Precondition(StoreError):

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from hansa import intervals
+from hansa.base import Sha256 as Sha256
 from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
 from hansa.spec import Model, differences
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 """A number that every program reads alike, and that no sum makes infinite."""
 Seed = Annotated[int, Field(ge=0)]

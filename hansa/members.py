@@ -41,12 +41,12 @@ Word = Literal["", "taken", "waits", "refused", "failed", "answer", "leave"]
 
 
 class Head(Model):
-    """The newest letter of a log."""
+    """How far a log was read or written."""
 
-    serial: Annotated[int, Field(ge=0)] = 0
-    """Its number; 0: there is none."""
-    digest: str = ""
-    """Digest of its bytes."""
+    serial: Annotated[int, Field(ge=0, le=2**53)] = 0
+    """The last place that was looked at, or written to; 0: none yet."""
+    digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Digest of the last letter there, or before it; empty: there was none."""
 
 
 class Order(Model):
@@ -58,7 +58,7 @@ class Order(Model):
     """As what."""
     round: Annotated[int, Field(ge=0)] = 0
     """In which round; of an evaluation, the adapter's."""
-    why: Literal["", "suspended", "finished", "removed"] = ""
+    why: Literal["", "suspended", "finished", "removed", "missed"] = ""
     """Why it rests."""
 
 

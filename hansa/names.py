@@ -38,6 +38,14 @@ def courier_job(federation: str, attempt: int) -> str:
 
 
 def silo_job(member: str, role: str, round_: int, serial: int, attempt: int) -> str:
-    """Job of a silo's attempt at one order; a repeated order has another serial."""
+    """Job of a silo's attempt at one order; a repeated order has another serial.
+
+    A silo is usually called as its federation, whose coordinator may be in the same namespace.
+    """
     kind = "e" if role == "evaluate" else "r"
-    return fit(f"{member}-{kind}{round_}-s{serial}-a{attempt}")
+    return fit(f"{member}-silo-{kind}{round_}-s{serial}-a{attempt}")
+
+
+def silo_courier_job(member: str, attempt: int) -> str:
+    """Job that carries a silo's letters."""
+    return fit(f"{member}-silo-mail-a{attempt}")

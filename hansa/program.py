@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -34,6 +35,22 @@ TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = 128 + signal.SIGINT
 PROGRESS_SECONDS = 0.25
 """Shortest time between two writes of the progress file; a new phase is written at once."""
+
+
+def main(usage: str, run: Callable[[], int]) -> int:
+    """A program without arguments; with --warm it imports, and forks for each assignment."""
+    arguments = sys.argv[1:]
+    if arguments == ["--warm"]:
+        from hansa.processes.warm import serve  # a Pod never needs it
+        from hansa.store.s3 import preload
+
+        preload()
+        serve(run)
+        return Exit.DONE
+    if arguments:
+        sys.stderr.write(usage)
+        return Exit.DONE if arguments == ["--help"] else Exit.BAD_INPUT
+    return run()
 
 
 def run(program: str, work: Callable[[Assignment], AnyReport]) -> int:

@@ -27,6 +27,11 @@ WAITS = {
     "start": "waits for its Pod to start",
 }
 
+TWIN = (
+    "its log has orders that this status does not know: it was restored from an old copy, or "
+    "somebody else coordinates with the same key; goes on behind them"
+)
+
 
 # -- what the courier brought -----------------------------------------------------------------
 
@@ -89,6 +94,8 @@ def _apply_report(
 def _posted(draft: Draft, member: MemberStatus, moved: Moved) -> MemberStatus:
     """A letter is in the bucket: what it says counts, and not what is owed by now."""
     update: dict[str, object] = {"sent": Head(serial=moved.serial, digest=moved.digest)}
+    if moved.ahead:
+        draft.tell("Twin", f"{member.name}: {TWIN}", warning=True)
     if moved.order:
         update |= {"order": moved.order, "word": "", "message": ""}
         update |= {"posted_at": draft.now, "taken_at": None}

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
+from hansa.base import Sha256
 from hansa.evaluation import Evaluation as Evaluation
 from hansa.evaluation import Guard as Guard
 from hansa.members import Exchange, RemoteSilo
@@ -60,7 +61,7 @@ class ModelSource(Model):
 
     source: ModelPlace = "builtin:tiny"
     """One of `builtin:tiny`, `s3://bucket/prefix`, `hf:org/name@revision` and `path:/dir`."""
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Sha256 | None = None
     """Digest of the base model's files, as `hansa model` prints it: other files are refused;
     absent: most members of the first round decide."""
 
@@ -86,7 +87,7 @@ class Adapter(Model):
         ]
     ) = "all-linear"
     """Names of the layers that get an adapter, or `all-linear`."""
-    shapes: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    shapes: Sha256 | None = None
     """Digest of the names and shapes of the adapter's tensors, as `hansa model` prints it: updates
     of others are refused; absent: most members of the first round decide."""
 

@@ -22,10 +22,11 @@ _ORDER = ("client", "aggregator", "evaluate")
 
 def logs(
     name: target.OptionalName = None,
+    member: target.MemberName = None,
     out: target.OptionalFolder = None,
     environment: Annotated[
         str | None,
-        typer.Option("--environment", "-e", help="Only this environment, or aggregator."),
+        typer.Option("--environment", "-e", help="Only this environment, aggregator or courier."),
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
@@ -35,24 +36,26 @@ def logs(
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
 ) -> None:
-    """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first."""
-    target.one_of(name, out)
+    """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first.
+
+    With --member: of a silo's part in somebody else's federation.
+    """
+    target.one_of(name or member, out)
     if out:
         _show_run(out, environment, round_, follow)
         return
     from hansa.cluster.podlogs import Choice
 
-    federations = target.open_federations(namespace, context, kubeconfig)
+    things, chosen = target.federation_or_member(name, member, namespace, context, kubeconfig)
     choice = Choice(environment=environment, round=round_)
-    _show_pods(federations, name or "", choice, follow)
+    _show_pods(things, chosen, choice, follow)
 
 
 def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: bool) -> None:
     from hansa.cluster.podlogs import Follower, has_started, in_order, job_of, read
     from hansa.cluster.view import pod_state
 
-    federation = federations.get(name)
-    _check_environment(federation["spec"], choice.environment)
+    _check_environment(federations.get(name)["spec"], choice.environment)
     if follow:
         for line in Follower(federations, name, choice).run():
             _print_line(line)
@@ -60,7 +63,7 @@ def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: 
     pods = in_order(federations.pods(name, choice.labels()))
     if not pods:
         raise InputError(
-            f"federation {name}: no Pod fits",
+            f"{federations.word} {name}: no Pod fits",
             hint=f"`hansa status {federations.call(name)}` shows what there is now",
         )
     for pod in pods:
@@ -72,14 +75,18 @@ def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: 
 
 
 def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
-    listed = spec.get("environments")
+    """Of a federation, what it lists; of a member, the silo itself."""
+    from hansa.cluster.podlogs import SERVERS
+
+    listed, ours = spec.get("environments"), spec.get("federation")
     names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
-    if wanted not in (None, "aggregator", *names):
+    names = [str(ours.get("environment"))] if isinstance(ours, dict) else names
+    if wanted not in (None, *SERVERS, *names):
         from hansa.cluster.errors import offer
 
         raise InputError(
             f"--environment: got {wanted}, which is not in spec.environments",
-            hint=offer(str(wanted), [*names, "aggregator"]),
+            hint=offer(str(wanted), [*names, *SERVERS]),
         )
 
 

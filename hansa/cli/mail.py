@@ -105,11 +105,11 @@ def _contradictions(
 ) -> list[str]:
     """What is not in the bucket as a verified letter names it."""
     from hansa.exchange.evidence import contradictions
-    from hansa.exchange.mailbox import Cursor
+    from hansa.members import Head
 
     wrong: list[str] = []
     for log, keys in logs.values():
-        box, cursor, more = _box(federation, store, name, log, tuple(keys)), Cursor(), True
+        box, cursor, more = _box(federation, store, name, log, tuple(keys)), Head(), True
         while more:
             reading = box.read(cursor)
             letters = [entry.letter for entry in reading.entries]

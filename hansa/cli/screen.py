@@ -17,6 +17,9 @@ STYLES = {
     "Succeeded": "green",
     "Updated": "green",
     "Running": "cyan",
+    "Working": "cyan",
+    "Refusing": "bold red",
+    "Waiting": "yellow",
     "Failed": "bold red",
     "Retrying": "yellow",
     "Starting": "yellow",
@@ -26,7 +29,10 @@ STYLES = {
     "failure": "red",
 }
 """Colours of phases, states and the ends of episodes."""
-TROUBLE = {("Accepted", "False"), ("Degraded", "True")}
+TROUBLE = {
+    *(("Accepted", "False"), ("Degraded", "True")),
+    *(("Connected", "False"), ("Allowed", "False")),
+}
 """Conditions that somebody should read first."""
 WRAPPED = {"ABOUT", "MESSAGE", "JOB", "OBJECT"}
 """Columns of prose and long names, folded where the terminal is narrow."""

@@ -9,6 +9,7 @@ from hansa.cli.common import Format, console, print_data
 from hansa.cli.target import (
     Context,
     KubeconfigFile,
+    MemberName,
     Namespace,
     OptionalFolder,
     OptionalName,
@@ -17,12 +18,12 @@ from hansa.cli.target import (
     now,
     one_of,
     open_federations,
+    open_members,
 )
 from hansa.errors import InputError
-from hansa.visible import visible
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations
+    from hansa.cluster.federations import Federations, Members
     from hansa.local.rundir import RunDir
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
@@ -34,6 +35,7 @@ Credentials = Annotated[
 
 def status(
     name: OptionalName = None,
+    member: MemberName = None,
     out: OptionalFolder = None,
     output: WideOutput = Wide.TABLE,
     all_: Annotated[
@@ -49,19 +51,26 @@ def status(
 ) -> None:
     """Show how far a federation on the cluster is, or a run on this machine (--out).
 
-    Without NAME and --out it lists all federations of the namespace.
+    Without NAME, --member and --out it lists all federations and members of the namespace.
 
-    -o json and -o yaml print the whole Federation object, as kubectl would.
+    --member NAME is a silo's page: its order, the verdict on it, what it has used, what leaves it.
+
+    -o json and -o yaml print the whole object, as kubectl would.
     """
     if out:
-        if name:
-            one_of(name, out)
+        if name or member:
+            one_of(name or member, out)
         _show_run(out, output, all_, credentials)
         return
     if all_:
         raise InputError("--all: got it without --out; on a cluster, -o wide shows all rounds")
-    if name and everywhere:
-        raise InputError(f"got NAME ({name}) and --all-namespaces, expected one of them")
+    if (name or member) and everywhere:
+        raise InputError(f"got NAME ({name or member}) and --all-namespaces, expected one of them")
+    if name and member:
+        raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
+    if member:
+        _show_member(open_members(namespace, context, kubeconfig), member, output)
+        return
     federations = open_federations(namespace, context, kubeconfig, everywhere=everywhere)
     if name:
         _show_one(federations, name, output)
@@ -79,19 +88,35 @@ def _show_one(federations: "Federations", name: str, output: Wide) -> None:
     show(render(screen(federations.look(name), now(), wide=output is Wide.WIDE)))
 
 
-def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
-    items = federations.all()
+def _show_member(members: "Members", name: str, output: Wide) -> None:
     if output in (Wide.JSON, Wide.YAML):
-        print_data({"apiVersion": "v1", "kind": "List", "items": items}, Format(output.value))
+        print_data(members.get(name), Format(output.value))
         return
-    if not items:
+    from hansa.cli.screen import render, show
+    from hansa.cluster.memberview import screen
+
+    show(render(screen(members.look(name), now(), wide=output is Wide.WIDE)))
+
+
+def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
+    from hansa.cluster.federations import Members
+
+    items = federations.all()
+    members = Members(federations.kube, federations.namespace).some()
+    if output in (Wide.JSON, Wide.YAML):
+        both = {"apiVersion": "v1", "kind": "List", "items": [*items, *members]}
+        print_data(both, Format(output.value))
+        return
+    if not items and not members:
         where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
         console(stderr=True).print(f"no federation {where}: `hansa apply -f FILE` makes one")
         return
     from hansa.cli.screen import show, table
-    from hansa.cluster.view import listing
+    from hansa.cluster import memberview, view
 
-    show(table(listing(items, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+    for things, listing in ((items, view.listing), (members, memberview.listing)):
+        if things:
+            show(table(listing(things, now(), wide=output is Wide.WIDE, spaces=everywhere)))
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
@@ -118,11 +143,14 @@ def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> 
 
 def _show_silo(folder: "RunDir", output: Wide) -> None:
     """The page of a silo that takes part in somebody else's federation."""
-    from hansa.local.join import load, page
+    from hansa.local.join import load
 
     silo = load(folder)
     if output in (Wide.JSON, Wide.YAML):
         print_data(silo.to_json(), Format(output.value))
         return
-    for line in page(silo):
-        print(visible(line))
+    from hansa.cli.screen import render, show
+    from hansa.cluster.federations import Look
+    from hansa.cluster.memberview import screen
+
+    show(render(screen(Look(federation=silo.to_json()), now(), wide=output is Wide.WIDE)))

@@ -10,7 +10,7 @@ import typer
 from hansa.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations
+    from hansa.cluster.federations import Federations, Members
 
 
 class Wide(StrEnum):
@@ -25,6 +25,10 @@ class Wide(StrEnum):
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the federation.")]
 OptionalName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Name of a federation on the cluster.")
+]
+MemberName = Annotated[
+    str | None,
+    typer.Option("--member", metavar="NAME", help="A FederationMember instead: a silo's part."),
 ]
 Namespace = Annotated[
     str | None, typer.Option("-n", "--namespace", help="Namespace; default: that of the context.")
@@ -56,6 +60,31 @@ def open_federations(
     if namespace is not None and not namespace:
         raise InputError("--namespace: got an empty text, expected the name of a namespace")
     return Federations(kube, "" if everywhere else namespace or kube.namespace)
+
+
+def open_members(namespace: str | None, context: str | None, kubeconfig: str | None) -> "Members":
+    """The silos' parts in federations of others that the options mean."""
+    from hansa.cluster.federations import Members
+
+    found = open_federations(namespace, context, kubeconfig)
+    return Members(found.kube, found.namespace)
+
+
+def federation_or_member(
+    name: str | None,
+    member: str | None,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: str | None,
+) -> tuple["Federations", str]:
+    """Where the one object is that a command line names, and its name."""
+    if name and member:
+        raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
+    if member:
+        return open_members(namespace, context, kubeconfig), member
+    if not name:
+        raise InputError("got neither NAME nor --member, expected one of them")
+    return open_federations(namespace, context, kubeconfig), name
 
 
 def one_of(name: str | None, out: Path | None) -> None:

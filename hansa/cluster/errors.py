@@ -93,7 +93,8 @@ def _not_found(error: ApiError, near: Callable[[], Iterable[str]], namespace: st
         )
     if details.get("kind") == "namespaces":
         return Absent(f"--namespace: got {details['name']}, which does not exist")
-    kind = api.SINGULAR if details.get("kind") == api.PLURAL else details.get("kind")
+    words = {api.PLURAL: api.SINGULAR, api.MEMBER_PLURAL: api.MEMBER_SINGULAR}
+    kind = words.get(str(details.get("kind")), details.get("kind"))
     where = f" in namespace {namespace}" if namespace else ""
     hint = offer(details["name"], near())
     return Absent(f"{kind} {details['name']}: there is none{where}", hint=hint)

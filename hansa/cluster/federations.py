@@ -36,6 +36,15 @@ class Look:
 class Federations:
     """The federations of a namespace, or of all when the namespace is empty."""
 
+    word = api.SINGULAR
+    """What one of them is called where a person reads it."""
+    label = api.LABEL_FEDERATION
+    """On its Jobs and Pods, with its name."""
+    path = staticmethod(paths.federations)
+    """Where they are."""
+    option = ""
+    """What stands before its name on a command line."""
+
     def __init__(self, kube: Kube, namespace: str) -> None:
         self.kube = kube
         self.namespace = namespace
@@ -43,13 +52,20 @@ class Federations:
     def all(self) -> list[Data]:
         """All of them."""
         with self._explained():
-            items: list[Data] = self.kube.list(paths.federations(self.namespace))["items"]
+            items: list[Data] = self.kube.list(self.path(self.namespace))["items"]
         return items
+
+    def some(self) -> list[Data]:
+        """All of them, or none where the cluster does not know the kind or we may not look."""
+        try:
+            return self.all()
+        except HansaError:
+            return []
 
     def get(self, name: str) -> Data:
         """One of them; near names are offered where there is none."""
         with self._explained(name):
-            return self.kube.get(paths.federations(self.namespace, name))
+            return self.kube.get(self.path(self.namespace, name))
 
     def apply(self, document: Mapping[str, Any], *, dry_run: bool, force: bool) -> Data:
         """Server-side apply; ApiError where other tools own fields, for the caller to judge."""
@@ -65,7 +81,7 @@ class Federations:
 
     def patch(self, name: str, body: Any, *, kind: PatchKind = "merge", **params: Any) -> Data:
         """Change one of them, as the field manager of the command line."""
-        path = paths.federations(self.namespace, name)
+        path = self.path(self.namespace, name)
         return self.kube.patch(path, body, kind=kind, fieldManager=MANAGER, **params)
 
     def change(self, name: str, body: Data) -> Data:
@@ -76,12 +92,12 @@ class Federations:
     def delete(self, name: str) -> None:
         """Delete one of them; its Jobs and Pods follow by their owner."""
         with self._explained(name):
-            path = paths.federations(self.namespace, name)
+            path = self.path(self.namespace, name)
             self.kube.delete(path, {"propagationPolicy": "Background"})
 
     def children(self, name: str, owners: set[str]) -> list[Data]:
         """Jobs and Pods with its label that belong to these objects, by uid."""
-        chosen = {"labelSelector": f"{api.LABEL_FEDERATION}={name}"}
+        chosen = {"labelSelector": f"{self.label}={name}"}
         with self._explained(name):
             items = [
                 *self.kube.list(paths.jobs(self.namespace), **chosen)["items"],
@@ -91,7 +107,7 @@ class Federations:
 
     def pods(self, name: str, labels: dict[str, str], *, cached: bool = False) -> list[Data]:
         """Pods of its Jobs; `cached` spares the apiserver where a second does not matter."""
-        chosen = {api.LABEL_FEDERATION: name, **labels}
+        chosen = {self.label: name, **labels}
         selector = ",".join(f"{label}={value}" for label, value in chosen.items())
         extra = {"resourceVersion": "0"} if cached else {}
         with self._explained(name):
@@ -102,7 +118,7 @@ class Federations:
     def look(self, name: str) -> Look:
         """The object with its Jobs, Pods and Events; who may read only the object sees that."""
         federation, notes = self.get(name), list[str]()
-        chosen = {"labelSelector": f"{api.LABEL_FEDERATION}={name}"}
+        chosen = {"labelSelector": f"{self.label}={name}"}
         jobs = self._optional(notes, paths.jobs(self.namespace), **chosen)
         pods = self._optional(notes, paths.pods(self.namespace), **chosen)
         events = []
@@ -115,7 +131,8 @@ class Federations:
     def call(self, name: str) -> str:
         """The name as a hint repeats it: with the namespace where that is not the usual one."""
         usual = self.namespace == self.kube.namespace
-        return name if usual else f"{name} -n {self.namespace}"
+        named = f"{self.option}{name}"
+        return named if usual else f"{named} -n {self.namespace}"
 
     def explain(self, error: ApiError, name: str = "") -> HansaError:
         """The sentence for a refusal."""
@@ -124,9 +141,9 @@ class Federations:
     def _names(self, name: str) -> Iterator[str]:
         """Names in this namespace, then the same name in others, as far as we may look."""
         try:
-            for item in self.kube.list(paths.federations(self.namespace))["items"]:
+            for item in self.kube.list(self.path(self.namespace))["items"]:
                 yield item["metadata"]["name"]
-            for item in self.kube.list(paths.federations())["items"]:
+            for item in self.kube.list(self.path())["items"]:
                 if item["metadata"]["name"] == name:
                     yield f"{name} in namespace {item['metadata']['namespace']}"
         except ApiError:
@@ -148,6 +165,15 @@ class Federations:
             yield
         except ApiError as error:
             raise self.explain(error, name) from error
+
+
+class Members(Federations):
+    """The FederationMembers of a namespace, or of all: other objects, the same verbs."""
+
+    word = api.MEMBER_SINGULAR
+    label = api.LABEL_MEMBER
+    path = staticmethod(paths.members)
+    option = "--member "
 
 
 def _standing(pods: list[Data]) -> list[Data]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 
-from hansa.cluster import paths
 from hansa.cluster.client import ApiError, Data
 from hansa.cluster.errors import Absent, ClusterError
 from hansa.cluster.federations import Federations
@@ -57,7 +56,7 @@ def _changes(federations: Federations, start: Data, deadline: float) -> Iterator
     """Changes after `start`, until the apiserver ends the watch or time is up."""
     seconds = min(WATCH_SECONDS, max(1, round(_left(deadline))))
     events = federations.kube.watch(
-        paths.federations(federations.namespace),
+        federations.path(federations.namespace),
         resource_version=start["metadata"]["resourceVersion"],
         timeout_seconds=seconds,
         fieldSelector=f"metadata.name={start['metadata']['name']}",

@@ -8,6 +8,12 @@ def federations(namespace: str = "", name: str = "", subresource: str = "") -> s
     return _path(f"/apis/{api.GROUP}/{api.VERSION}", namespace, api.PLURAL, name, subresource)
 
 
+def members(namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """FederationMembers of one namespace, or of all; one of them; or its `status`."""
+    root = f"/apis/{api.GROUP}/{api.VERSION}"
+    return _path(root, namespace, api.MEMBER_PLURAL, name, subresource)
+
+
 def jobs(namespace: str = "", name: str = "") -> str:
     """Jobs."""
     return _path("/apis/batch/v1", namespace, "jobs", name)

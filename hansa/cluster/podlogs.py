@@ -12,13 +12,14 @@ from hansa.cluster import paths
 from hansa.cluster.client import ApiError, Data
 from hansa.cluster.errors import Absent, ClusterError
 from hansa.cluster.federations import Federations
-from hansa.cluster.state import has_failed, has_succeeded
+from hansa.cluster.state import has_failed, has_succeeded, status
 
 CONTAINERS = ("client", "server")
 """The container of ours in a Pod; what else is there came from the user's template."""
 ORDER = ("client", "aggregator", "evaluate")
 """How the Jobs of a round follow one another."""
-AGGREGATOR = "aggregator"
+SERVERS = ("aggregator", "courier")
+"""Roles of Jobs that belong to no environment."""
 LOOK_SECONDS = 1.0
 SILENCE_SECONDS = 3600.0
 
@@ -37,15 +38,15 @@ class Choice:
     """Whose logs are asked for."""
 
     environment: str | None = None
-    """One environment, or `aggregator`; None: all."""
+    """One environment, `aggregator` or `courier`; None: all."""
     round: int | None = None
     """One round; None: all."""
 
     def labels(self) -> dict[str, str]:
         """The labels that these Pods have."""
         labels = {} if self.round is None else {api.LABEL_ROUND: str(self.round)}
-        if self.environment == AGGREGATOR:
-            return {**labels, api.LABEL_ROLE: AGGREGATOR}
+        if self.environment in SERVERS:
+            return {**labels, api.LABEL_ROLE: self.environment}
         return {**labels, api.LABEL_ENVIRONMENT: self.environment} if self.environment else labels
 
 
@@ -138,6 +139,8 @@ class Follower:
             return True
         except ClusterError:  # away for a while: the readers try again too
             return False
+        if self.federations.word == api.MEMBER_SINGULAR:  # what failed is tried again by itself
+            return status(federation).get("phase") in ("Left", "Suspended")
         return has_succeeded(federation) or has_failed(federation)
 
     def _start_readers(self) -> None:

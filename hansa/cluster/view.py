@@ -86,10 +86,10 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
     federation = look.federation
     warnings = doubts(look, now)
     tables = [
-        _conditions(federation, now),
+        conditions(federation, now),
         _environments(look, now, wide=wide),
         *([_history(federation)] if wide else []),
-        _events(look, now, None if wide else SHOWN_EVENTS),
+        events(look, now, None if wide else SHOWN_EVENTS),
     ]
     return Screen(
         headline=headline(federation, now),
@@ -153,7 +153,8 @@ def _wait(wait: Wait, now: datetime) -> str:
     return f"{clock(wait.until)} ({ahead(wait.until, now)}): then {wait.then}"
 
 
-def _conditions(federation: Data, now: datetime) -> Table:
+def conditions(federation: Data, now: datetime) -> Table:
+    """What was observed of an object, and since when."""
     rows = [
         (
             str(c.get("type")),
@@ -247,13 +248,14 @@ def _history(federation: Data) -> Table:
     return Table(titles=("ROUND", "OUTCOME", "UPDATES", "SUCCESS", "TOOK"), rows=rows)
 
 
-def _events(look: Look, now: datetime, limit: int | None) -> Table:
-    events = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
-    chosen = events[-limit:] if limit else events
+def events(look: Look, now: datetime, limit: int | None) -> Table:
+    """What happened to an object and to what belongs to it, newest last."""
+    told = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
+    chosen = told[-limit:] if limit else told
     return Table(
         titles=("EVENT", "AGE", "OBJECT", "MESSAGE"),
         rows=[_event(event, now) for event in chosen],
-        rest=f"and {len(events) - len(chosen)} older: -o wide" if len(events) > len(chosen) else "",
+        rest=f"and {len(told) - len(chosen)} older: -o wide" if len(told) > len(chosen) else "",
     )
 
 
@@ -264,7 +266,7 @@ def _event(event: Data, now: datetime) -> tuple[str, ...]:
     return (
         str(event.get("reason") or ""),
         ago(event_time(event), now),
-        "" if about.get("kind") == api.KIND else str(about.get("name") or ""),
+        "" if about.get("kind") in (api.KIND, api.MEMBER_KIND) else str(about.get("name") or ""),
         f"{message} (x{count})" if count > 1 else message,
     )
 

@@ -12,11 +12,10 @@ from hansa.errors import PermanentError
 from hansa.exchange import courier
 from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY, CourierReport, CourierTask
-from hansa.exits import Exit
 from hansa.member import courier as silos
 from hansa.member.tasks import SiloReport, SiloTask
 from hansa.sentences import first_misfit
-from hansa.store.s3 import S3Store, preload
+from hansa.store.s3 import S3Store
 
 PROGRAM = "courier"
 USAGE = """usage: hansa-courier [--warm]
@@ -47,22 +46,7 @@ def work() -> CourierReport | SiloReport:
 
 def main() -> int:
     """Entry point of `hansa-courier`."""
-    arguments = sys.argv[1:]
-    if arguments == ["--warm"]:
-        from hansa.processes.warm import serve  # a Pod never needs it
-
-        preload()
-        serve(run)
-        return Exit.DONE
-    if arguments:
-        sys.stderr.write(USAGE)
-        return Exit.DONE if arguments == ["--help"] else Exit.BAD_INPUT
-    return run()
-
-
-def run() -> int:
-    """One assignment, from the environment to the exit code."""
-    return program.run_told(PROGRAM, work)
+    return program.main(USAGE, lambda: program.run_told(PROGRAM, work))
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ from hansa.exchange.letters import (
     ORDERS,
     Answer,
     Failed,
+    Log,
     Refused,
     Reply,
     Rest,
     Waits,
     Work,
 )
-from hansa.exchange.mailbox import Cursor, Mailbox, Reading
+from hansa.exchange.mailbox import Mailbox, Reading
 from hansa.exchange.tasks import Box, CourierReport, CourierTask, Faults, Moved, News
-from hansa.manifest import Sha256
 from hansa.members import Head
 from hansa.store.base import ObjectStore
 
@@ -70,6 +70,18 @@ def load_key(path: str) -> SigningKey:
     return read_key(data, f"signing key {path}")
 
 
+def _log(task: CourierTask, store: ObjectStore, log: Log, box: Box) -> Mailbox:
+    """One of a silo's two logs: ours are the orders, the answers are its own."""
+    return Mailbox(
+        store=store,
+        prefix=task.storage.prefix,
+        log=log,
+        run=task.run,
+        environment=box.environment,
+        trusted=tuple(task.public_keys if log is ORDERS else box.public_keys),
+    )
+
+
 # -- posting ----------------------------------------------------------------------------------
 
 
@@ -80,23 +92,16 @@ def _post_all(task: CourierTask, store: ObjectStore, key: SigningKey) -> Courier
         letter = _letter(task, box)
         if letter is None:
             continue
-        widest = Moved(box=index, serial=2**53, digest="0" * 64, order=box.order)
+        widest = Moved(box=index, serial=2**53, digest="0" * 64, order=box.order, ahead=True)
         if not _fits(_with(report, posted=[widest])):
             break
-        log = Mailbox(
-            store=store,
-            prefix=task.storage.prefix,
-            log=ORDERS,
-            run=task.run,
-            environment=box.environment,
-            trusted=tuple(task.public_keys),
-        )
-        posted = log.post(letter, _cursor(box.sent), key)
+        posted = _log(task, store, ORDERS, box).post(letter, box.sent, key)
         moved = Moved(
             box=index,
             serial=posted.cursor.serial,
             digest=posted.cursor.digest,
             order=box.order if posted.done else None,
+            ahead=posted.ahead or None,
         )
         report = _with(report, posted=[moved])
     return report
@@ -133,22 +138,15 @@ def _read_all(task: CourierTask, store: ObjectStore, report: CourierReport) -> C
     for index, box in enumerate(task.boxes):
         if _is_full(report):
             break
-        log = Mailbox(
-            store=store,
-            prefix=task.storage.prefix,
-            log=ANSWERS,
-            run=task.run,
-            environment=box.environment,
-            trusted=tuple(box.public_keys),
-        )
+        log = _log(task, store, ANSWERS, box)
         sent = next((m for m in report.posted if m.box == index), None)
-        order = Cursor(serial=sent.serial, digest=sent.digest) if sent else _cursor(box.sent)
-        report = _read_box(report, index, log, _cursor(box.received), order)
+        order = Head(serial=sent.serial, digest=sent.digest) if sent else box.sent
+        report = _read_box(report, index, log, box.received, order)
     return report
 
 
 def _read_box(
-    report: CourierReport, index: int, log: Mailbox, cursor: Cursor, order: Cursor
+    report: CourierReport, index: int, log: Mailbox, cursor: Head, order: Head
 ) -> CourierReport:
     """One letter at a time, until the log ends or the report is full."""
     while True:
@@ -203,8 +201,3 @@ def _is_full(report: CourierReport) -> bool:
     """Whether another answer would no longer fit."""
     size = len(report.model_dump_json(by_alias=True, exclude_none=True).encode())
     return size > REPORT_LIMIT - 1000
-
-
-def _cursor(head: Head) -> Cursor:
-    digest: Sha256 = head.digest
-    return Cursor(serial=head.serial, digest=digest)

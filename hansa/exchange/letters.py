@@ -156,8 +156,8 @@ class Rest(Letter):
 
     kind: Literal["rest"] = "rest"
     """Which letter this is."""
-    why: Literal["suspended", "finished", "removed"]
-    """Why there is nothing."""
+    why: Literal["suspended", "finished", "removed", "missed"]
+    """Why there is nothing; `missed`: its last order was not taken in time, and is taken back."""
     adapter: StartAdapter | None = None
     """The global adapter that counts; absent: none was made."""
 

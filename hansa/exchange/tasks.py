@@ -95,6 +95,8 @@ class Moved(Model):
     """Digest of the last letter there, or before it."""
     order: Order | None = None
     """What was posted there; none where too much garbage lies in its way, or where was read."""
+    ahead: Literal[True] | None = None
+    """Whether our own log has letters that the status does not know."""
 
 
 class News(Model):

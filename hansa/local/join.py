@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hansa import keys
 from hansa.access import AGGREGATOR
 from hansa.errors import HansaError, InputError, PermanentError, Untrusted
 from hansa.exchange.courier import load_key
@@ -107,7 +106,7 @@ def _loop(
     joining: Joining,
     tell: Tell,
 ) -> FederationMember:
-    has_listened, shown = False, ""
+    has_listened, shown, told = False, "", dict[str, str]()
     while True:
         jobs = executor.observe()
         if store:
@@ -123,6 +122,8 @@ def _loop(
         _tell(made.events, folder, tell)
         if (line := in_one_line(silo)) != shown:
             tell(shown := line)
+        for line in _changed_conditions(silo, told):
+            tell(line)
         has_listened |= any(job.role == "courier" and job.state == "succeeded" for job in jobs)
         if silo.status.phase == "Failed":
             raise _failure(silo.status.message, jobs)
@@ -159,6 +160,17 @@ def in_one_line(silo: FederationMember) -> str:
     return f"{name}: {status.phase}: {what}: {current.state}{why}"
 
 
+def _changed_conditions(silo: FederationMember, told: dict[str, str]) -> list[str]:
+    """Letters that do not come through and orders that do not fit, once; and when they do again."""
+    lines = []
+    for each in silo.status.conditions:
+        trouble = each.reason if each.status == "False" else ""
+        if each.type in ("Connected", "Allowed") and trouble != told.get(each.type, ""):
+            lines.append(f"{each.type} {each.status}: {each.reason}: {each.message}")
+            told[each.type] = trouble
+    return lines
+
+
 def is_silo(folder: RunDir) -> bool:
     """Whether a folder is that of a silo, and not of a run."""
     return (folder.path / OBJECT).exists() and not folder.object.exists()
@@ -172,28 +184,6 @@ def load(folder: RunDir) -> FederationMember:
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         why = first_misfit(error) if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{path}: cannot be read ({why})") from None
-
-
-def page(silo: FederationMember) -> list[str]:
-    """What the silo's owner asks: what it does, what it has used, and what leaves it."""
-    spec, status = silo.spec, silo.status
-    usage, limits = status.usage, spec.limits
-    most = limits.most.get("rounds", spec.agreed.rounds)
-    exchange, name = spec.storage.s3, spec.federation.environment
-    of_all = f" of {limits.episodes}" if limits.episodes else ""
-    return [
-        in_one_line(silo),
-        f"rounds     {usage.rounds} of {most:g}",
-        f"episodes   {usage.episodes}{of_all} at most",
-        *(
-            f"round {each.round:<5}{each.role}: {each.outcome}, "
-            f"{each.succeeded} of {each.explored} explored succeeded"
-            for each in status.rounds[-10:]
-        ),
-        f"leaves     s3://{exchange.bucket}/{keys.update_root(exchange.prefix, name)}",
-        f"           s3://{exchange.bucket}/{keys.evaluation_root(exchange.prefix, name)}",
-        f"           s3://{exchange.bucket}/{keys.answer_root(exchange.prefix, name)}",
-    ]
 
 
 def _adopt(wanted: Member, folder: RunDir) -> FederationMember:

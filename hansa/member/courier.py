@@ -9,22 +9,21 @@ from collections.abc import Callable
 
 from hansa import __version__, keys
 from hansa.assignment import ClientReport
-from hansa.errors import PermanentError, Untrusted
+from hansa.errors import HansaError, LogReplaced, PermanentError, Untrusted
 from hansa.exchange import letters
 from hansa.exchange.courier import LONGEST_SECONDS
 from hansa.exchange.envelope import SigningKey
 from hansa.exchange.letters import ANSWERS, Reference, Rest, Work
-from hansa.exchange.mailbox import Cursor, Entry, Mailbox
+from hansa.exchange.mailbox import Entry, Mailbox
 from hansa.manifest import sha256
+from hansa.member import trouble
 from hansa.member.limits import episodes, judge
 from hansa.member.order import orders_of
 from hansa.member.spec import MemberSpec
 from hansa.member.status import Letter
-from hansa.member.tasks import NewestOrder, SiloReport, SiloTask, used
+from hansa.member.tasks import LONGEST_MESSAGE, NewestOrder, SiloReport, SiloTask, used
 from hansa.members import Head
 from hansa.store.base import ObjectStore
-
-LONGEST_MESSAGE = 300
 
 
 def carry(
@@ -36,27 +35,42 @@ def carry(
     clock: Callable[[], float] = time.monotonic,
 ) -> SiloReport:
     """Post what is to be posted; else listen until there is a newer order or an hour is over."""
+    try:
+        return _carry(task, store, key, sleep, clock)
+    except HansaError as error:
+        error.report = trouble.report(error)  # type: ignore[attr-defined]  # which programs write as well
+        raise
+
+
+def _carry(
+    task: SiloTask,
+    store: ObjectStore,
+    key: SigningKey,
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+) -> SiloReport:
     log = orders_of(task.member, store)
-    _check_log(log, task.received)
+    _check_log(log, task.received, task.order)
     if task.post:
-        sent, count, faults = _post_all(task, store, key)
+        written = _post_all(task, store, key)
         read = _read(task, log)
-        faults.update(dict(read.faults))
-        return read.model_copy(update={"sent": sent, "posted": count, "faults": _faults(faults)})
+        faults = Counter(dict(written.faults)) + Counter(dict(read.faults))
+        kept = written.model_dump(include={"sent", "posted", "ahead"})
+        return read.model_copy(update={**kept, "sent": written.sent, "faults": _faults(faults)})
     until = clock() + LONGEST_SECONDS
     while (report := _read(task, log)) == SiloReport() and clock() < until:
         sleep(task.member.poll_seconds)
     return report
 
 
-def _check_log(log: Mailbox, received: Head) -> None:
+def _check_log(log: Mailbox, received: Head, order: Reference | None) -> None:
     """What was read once must still be there: else somebody made the bucket anew, or lies."""
-    if not received.serial:
-        return
-    entry = log.look(received.serial)
-    if entry is None or (isinstance(entry, Entry) and entry.digest != received.digest):
-        raise Untrusted(
-            f"order {received.serial}: it is gone from the bucket or is another one now, "
+    gone = received.serial if received.serial and log.look(received.serial) is None else 0
+    if order and not log.holds(order.serial, order.digest):
+        gone = order.serial
+    if gone:
+        raise LogReplaced(
+            f"order {gone}: it is gone from the bucket or is another one now, "
             "so nothing is done any more",
             hint="ask the coordinator; if the bucket was made anew, make this member anew, too",
         )
@@ -64,7 +78,7 @@ def _check_log(log: Mailbox, received: Head) -> None:
 
 def _read(task: SiloTask, log: Mailbox) -> SiloReport:
     """The newest order: whoever was away long does not work for rounds that are closed."""
-    cursor = start = Cursor(serial=task.received.serial, digest=task.received.digest)
+    cursor = start = task.received
     newest: Entry | None = None
     faults: Counter[str] = Counter()
     while True:
@@ -77,8 +91,9 @@ def _read(task: SiloTask, log: Mailbox) -> SiloReport:
     if cursor == start:
         return SiloReport()
     return SiloReport(
-        received=Head(serial=cursor.serial, digest=cursor.digest),
+        received=cursor,
         newest=_newest(task, newest) if newest else None,
+        missed=newest is not None and getattr(newest.letter, "why", "") == "missed",
         faults=_faults(faults),
     )
 
@@ -112,9 +127,7 @@ def _newest(task: SiloTask, entry: Entry) -> NewestOrder:
 # -- posting ----------------------------------------------------------------------------------
 
 
-def _post_all(
-    task: SiloTask, store: ObjectStore, key: SigningKey
-) -> tuple[Head, int, Counter[str]]:
+def _post_all(task: SiloTask, store: ObjectStore, key: SigningKey) -> SiloReport:
     member = task.member
     log = Mailbox(
         store=store,
@@ -124,17 +137,17 @@ def _post_all(
         environment=member.federation.environment,
         trusted=tuple(member.public_keys),
     )
-    cursor = Cursor(serial=task.sent.serial, digest=task.sent.digest)
+    cursor = task.sent
     faults: Counter[str] = Counter()
-    count = 0
+    count, ahead = 0, False
     for letter in task.post:
         posted = log.post(_letter(member, letter, store), cursor, key)
         faults.update(posted.faults)
-        cursor = posted.cursor
+        cursor, ahead = posted.cursor, ahead or posted.ahead
         if not posted.done:
             break
         count += 1
-    return Head(serial=cursor.serial, digest=cursor.digest), count, faults
+    return SiloReport(sent=cursor, posted=count, ahead=ahead, faults=_faults(faults))
 
 
 def _letter(member: MemberSpec, letter: Letter, store: ObjectStore) -> letters.Letter:

@@ -5,7 +5,6 @@ no randomness. The newest order wins; nothing is done that the owner's limits do
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from hansa import names
@@ -14,12 +13,13 @@ from hansa.exchange.letters import FAULTS
 from hansa.exits import Exit, facts
 from hansa.jobs import Event, JobRequest, ObservedJob
 from hansa.manifest import fingerprint
+from hansa.member import trouble
+from hansa.member.draft import Draft, SiloPlan
 from hansa.member.status import (
     MOST_ROUNDS,
     FederationMember,
     Letter,
     SiloOrder,
-    SiloPhase,
     SiloRound,
     SiloStatus,
     SiloUsage,
@@ -27,67 +27,22 @@ from hansa.member.status import (
 from hansa.member.tasks import SiloReport, SiloTask, SiloWork
 from hansa.member.windows import opens_at
 from hansa.policy import courier as couriers
-from hansa.policy import deadline, retention, retry
+from hansa.policy import deadline, retry
 
 GREET_SECONDS = 3600
 """A silo that hears nothing says this often that it is there: who was lost is found again."""
 
-
-@dataclass(kw_only=True)
-class SiloPlan:
-    """What to do next: make these Jobs, end those, write this status, tell these events."""
-
-    status: SiloStatus
-    create: list[JobRequest] = field(default_factory=list)
-    delete: list[str] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    wake_at: datetime | None = None
-
-
-class _Draft:
-    """A plan in the making."""
-
-    def __init__(
-        self, silo: FederationMember, observed: Sequence[ObservedJob], now: datetime
-    ) -> None:
-        self.silo = silo
-        self.now = now
-        self.jobs = {job.name: job for job in observed}
-        self.create: list[JobRequest] = []
-        self.wanted: set[str] = set()
-        self.events: list[Event] = []
-        self.wake_at: datetime | None = None
-
-    def ask(self, request: JobRequest, not_before: datetime | None) -> ObservedJob | None:
-        self.wanted.add(request.name)
-        job = self.jobs.get(request.name)
-        if job is None:
-            if not_before and self.now < not_before:
-                self.wake(not_before)
-            else:
-                self.create.append(request)
-        return job
-
-    def wake(self, moment: datetime | None) -> None:
-        self.wake_at = deadline.earliest(self.wake_at, moment)
-
-    def tell(self, event: Event) -> None:
-        self.events.append(event)
-
-    def finish(self, status: SiloStatus) -> SiloPlan:
-        round_ = status.current.round if status.current else 0
-        return SiloPlan(
-            status=status.model_copy(update={"phase": _phase(self.silo, status)}),
-            create=self.create,
-            delete=retention.to_delete(self.jobs.values(), self.wanted, round_),
-            events=self.events,
-            wake_at=self.wake_at,
-        )
+RESTS_POLLS = 20
+"""After what only a person can fix, the bucket is asked this many times more rarely."""
+TWIN = (
+    "the silo's log has letters that its status does not know: it was restored from an old copy, "
+    "or another one runs with its key; goes on behind them"
+)
 
 
 def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetime) -> SiloPlan:
     """The next plan; calling it again in an unchanged world changes nothing."""
-    draft = _Draft(silo, observed, now)
+    draft = Draft(silo, observed, now)
     status = _hear(draft, silo.status)
     if silo.spec.suspend:
         return draft.finish(status)
@@ -97,14 +52,15 @@ def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetim
         owed = [letter for letter in status.owed if letter.kind != "leave"]
         anew = {"left": False, "owed": owed, "greeted_at": None, "heard_at": None}
         status = status.model_copy(update=anew)
-    status = _work(draft, status)
+    if status.trouble != "LogReplaced":  # what was agreed on is gone: nothing more is done for it
+        status = _work(draft, status)
     return draft.finish(_send(draft, _greet(draft, status)))
 
 
 # -- what the courier brought -----------------------------------------------------------------
 
 
-def _hear(draft: _Draft, status: SiloStatus) -> SiloStatus:
+def _hear(draft: Draft, status: SiloStatus) -> SiloStatus:
     courier = status.courier
     job = draft.jobs.get(_courier_name(draft, courier.attempt)) if courier else None
     if courier is None or job is None:
@@ -113,18 +69,22 @@ def _hear(draft: _Draft, status: SiloStatus) -> SiloStatus:
         return status.model_copy(update={"courier": couriers.under_way(courier, job)})
     if job.state == "succeeded" and isinstance(job.report, SiloReport):
         status = _apply_report(draft, status, job.report)
-        return status.model_copy(update={"courier": couriers.after_success(courier), "message": ""})
-    ended = couriers.after_failure(courier, job, draft.now)
-    message = status.message if ended.again else ended.why
+        well = {"courier": couriers.after_success(courier), "message": "", "trouble": ""}
+        return status.model_copy(update=well)
+    rests = RESTS_POLLS * draft.silo.spec.poll_seconds
+    ended = couriers.after_failure(courier, trouble.in_words(job), draft.now, rests_seconds=rests)
     draft.tell(Event(reason="JobRetried", message=ended.why, warning=True))
-    return status.model_copy(update={"courier": ended.next, "message": message})
+    update = {"courier": ended.next, "message": status.message if ended.again else ended.why}
+    return status.model_copy(update={**update, "trouble": trouble.of(job)})
 
 
-def _apply_report(draft: _Draft, status: SiloStatus, report: SiloReport) -> SiloStatus:
+def _apply_report(draft: Draft, status: SiloStatus, report: SiloReport) -> SiloStatus:
     for code, number in report.faults:
         why = FAULTS.get(code, code)  # type: ignore[call-overload]
         text = f"{number} in the log of orders: {why}"
         draft.tell(Event(reason="LetterRefused", message=text, warning=True))
+    if report.ahead:
+        draft.tell(Event(reason="Twin", message=TWIN, warning=True))
     update: dict[str, object] = {"owed": status.owed[report.posted :]}
     if report.sent:
         update["sent"] = report.sent
@@ -138,13 +98,15 @@ def _apply_report(draft: _Draft, status: SiloStatus, report: SiloReport) -> Silo
         )
         # What was owed for an older order is nobody's question any more.
         update["owed"] = [w for w in status.owed[report.posted :] if w.order is None]
+    if report.missed:
+        update |= {"owed": [Letter(kind="hello")], "greeted_at": draft.now}
     return status.model_copy(update=update)
 
 
 # -- its own Job ------------------------------------------------------------------------------
 
 
-def _work(draft: _Draft, status: SiloStatus) -> SiloStatus:
+def _work(draft: Draft, status: SiloStatus) -> SiloStatus:
     current = status.current
     if current is None:
         return status
@@ -157,7 +119,7 @@ def _work(draft: _Draft, status: SiloStatus) -> SiloStatus:
     return status
 
 
-def _take(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
+def _take(draft: Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
     """Refuse an order, wait for hours or budget, or take it on."""
     if current.veto:
         why = f"order {current.order.serial} refused: {current.message}"
@@ -182,7 +144,7 @@ def _take(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
 
 
 def _waits(
-    draft: _Draft, status: SiloStatus, current: SiloOrder, code: str, until: datetime | None
+    draft: Draft, status: SiloStatus, current: SiloOrder, code: str, until: datetime | None
 ) -> SiloStatus:
     draft.wake(until)
     if current.waits_for == code:
@@ -194,7 +156,7 @@ def _waits(
     return _owing(status, letter)
 
 
-def _step(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
+def _step(draft: Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
     """Bring the client's Job forward; the coordinator hears how far it is, and of its end."""
     job = draft.ask(_client(draft, status, current), current.not_before)
     if job is None or job.state == "starting":
@@ -224,7 +186,7 @@ def _step(draft: _Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
 
 
 def _starting(
-    draft: _Draft, status: SiloStatus, current: SiloOrder, job: ObservedJob | None
+    draft: Draft, status: SiloStatus, current: SiloOrder, job: ObservedJob | None
 ) -> SiloStatus:
     if job is None:
         return status
@@ -238,7 +200,7 @@ def _starting(
 
 
 def _failed(
-    draft: _Draft, status: SiloStatus, current: SiloOrder, job: ObservedJob, why: str
+    draft: Draft, status: SiloStatus, current: SiloOrder, job: ObservedJob, why: str
 ) -> SiloStatus:
     verdict = retry.after_failure(
         exit_code=job.exit_code,
@@ -260,7 +222,7 @@ def _failed(
 
 
 def _again(
-    draft: _Draft, status: SiloStatus, current: SiloOrder, why: str, *, counted: bool
+    draft: Draft, status: SiloStatus, current: SiloOrder, why: str, *, counted: bool
 ) -> SiloStatus:
     pause = timedelta(seconds=retry.delay_seconds(current.attempt))
     draft.wake(draft.now + pause)
@@ -286,16 +248,21 @@ def _owing(status: SiloStatus, letter: Letter) -> SiloStatus:
 
 def _ended(status: SiloStatus, letter: Letter, order: SiloOrder, outcome: str) -> SiloStatus:
     """An order that needs nothing more, with its line in the list."""
-    counts = letter.report.counts if isinstance(letter.report, ClientReport) else None
+    report = letter.report
+    counts = report.counts if isinstance(report, ClientReport) else None
+    ratio = report.evaluation.ratio if report and report.evaluation else None
+    success = f"{ratio:.3f}" if ratio is not None else ""
     line = SiloRound(
         round=order.round,
         role=order.role or "client",
         outcome=outcome,  # type: ignore[arg-type]  # one of its three words
         explored=counts.explored if counts else 0,
         succeeded=counts.succeeded if counts else 0,
+        success=success,
     )
     lines = [*status.rounds, line][-MOST_ROUNDS:]
-    return _owing(status, letter).model_copy(update={"rounds": lines})
+    update = {"rounds": lines, "success": success or status.success}
+    return _owing(status, letter).model_copy(update=update)
 
 
 def _today(usage: SiloUsage, now: datetime) -> SiloUsage:
@@ -317,7 +284,7 @@ def _charged(usage: SiloUsage, order: SiloOrder, seconds: int) -> SiloUsage:
 # -- letters and Jobs -------------------------------------------------------------------------
 
 
-def _greet(draft: _Draft, status: SiloStatus) -> SiloStatus:
+def _greet(draft: Draft, status: SiloStatus) -> SiloStatus:
     """Say that one is there: at first, and when nothing was heard for long."""
     current = status.current
     if current and current.state in ("Resting", "Working", "Waiting"):
@@ -331,20 +298,21 @@ def _greet(draft: _Draft, status: SiloStatus) -> SiloStatus:
     return _owing(status, Letter(kind="hello"))
 
 
-def _leave(draft: _Draft, status: SiloStatus) -> SiloStatus:
+def _leave(draft: Draft, status: SiloStatus) -> SiloStatus:
     """Say so, once; nothing runs any more."""
     if not status.left:
         status = status.model_copy(update={"owed": [Letter(kind="leave")], "left": True})
     return _send(draft, status) if status.owed else status
 
 
-def _send(draft: _Draft, status: SiloStatus) -> SiloStatus:
+def _send(draft: Draft, status: SiloStatus) -> SiloStatus:
     """A courier that posts what is owed, or listens for the next order."""
     task = SiloTask(
         member=draft.silo.spec,
         usage=status.usage,
         sent=status.sent,
         received=status.received,
+        order=status.current.order if status.current else None,
         post=status.owed,
     )
     courier = couriers.with_task(status.courier, fingerprint(task.to_json()))
@@ -365,7 +333,7 @@ def _send(draft: _Draft, status: SiloStatus) -> SiloStatus:
     return status
 
 
-def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest:
+def _client(draft: Draft, status: SiloStatus, current: SiloOrder) -> JobRequest:
     role = current.role or "client"
     name = draft.silo.metadata.name
     usage = status.usage  # which counts this order already
@@ -381,23 +349,5 @@ def _client(draft: _Draft, status: SiloStatus, current: SiloOrder) -> JobRequest
     )
 
 
-def _courier_name(draft: _Draft, attempt: int) -> str:
-    return names.courier_job(draft.silo.metadata.name, attempt)
-
-
-def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
-    current = status.current
-    if silo.spec.suspend:
-        return "Suspended"
-    if silo.spec.leave:
-        return "Working" if status.owed else "Left"
-    if status.message:
-        return "Failed"
-    if current is None:
-        return "Idle"
-    phases: dict[str, SiloPhase] = {
-        "Waiting": "Waiting",
-        "Working": "Waiting" if current.waits_for else "Working",
-        "Refused": "Refusing",
-    }
-    return phases.get(current.state, "Idle")
+def _courier_name(draft: Draft, attempt: int) -> str:
+    return names.silo_courier_job(draft.silo.metadata.name, attempt)

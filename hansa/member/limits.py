@@ -50,11 +50,7 @@ class Usage:
 
 def judge(order: Assignment, member: MemberSpec, usage: Usage) -> Refusal | None:
     """The first thing that speaks against an order, or nothing; `usage` is without this order."""
-    return (
-        _misplaced(order, member)
-        or _beyond(order, member)
-        or _overspent(order, member, usage)
-    )
+    return _misplaced(order, member) or _beyond(order, member) or _overspent(order, member, usage)
 
 
 def episodes(order: Assignment) -> int:

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hansa.base import Model
+from hansa.base import Model, Sha256
 from hansa.members import PollSeconds, PublicKeys
 from hansa.schema import at, flat
 from hansa.spec import (
     MAX_SECONDS,
+    RESERVED_ENVIRONMENT_NAMES,
     Adapter,
     DnsName,
     FederationName,
@@ -27,7 +28,6 @@ from hansa.spec import (
 )
 from hansa.status import RoundSettings
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -159,6 +159,11 @@ class MemberSpec(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.federation.environment in RESERVED_ENVIRONMENT_NAMES:
+            raise ValueError(
+                f"federation.environment: got '{self.federation.environment}', which Hansa keeps "
+                "for itself"
+            )
         digests = {
             "model.sha256": self.agreed.model.sha256,
             "adapter.shapes": self.agreed.adapter.shapes,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hansa.api import MemberConditionType, MemberReason
+from hansa.api import MemberConditionType, MemberReason, Trouble
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.base import Model
 from hansa.conditions import Observation
@@ -145,6 +145,8 @@ class SiloStatus(Model):
     """When an order was last read."""
     left: bool = False
     """Whether it has said, or is going to say, that it takes no further part."""
+    trouble: Trouble | Literal[""] = ""
+    """Why letters can be neither posted nor read, until a courier does well again."""
     message: str = ""
     """Why it cannot go on."""
 

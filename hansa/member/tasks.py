@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hansa.api import Trouble
 from hansa.base import Model
 from hansa.exchange.letters import Reference, Veto
 from hansa.manifest import Count
@@ -15,6 +16,9 @@ from hansa.member.limits import Usage
 from hansa.member.spec import MemberSpec
 from hansa.member.status import Letter, SiloUsage
 from hansa.members import Head
+
+LONGEST_MESSAGE = 300
+"""Characters of a sentence in a report."""
 
 
 class SiloTask(Model):
@@ -33,7 +37,9 @@ class SiloTask(Model):
     sent: Head
     """Its newest letter."""
     received: Head
-    """The newest order that was read."""
+    """How far the orders were read."""
+    order: Reference | None = None
+    """The newest among them, which must be there as it was."""
     post: Annotated[list[Letter], Field(max_length=20)] = Field(default_factory=list)
     """Letters to post, in order."""
 
@@ -72,7 +78,7 @@ class NewestOrder(Model):
     """Why the silo's limits do not allow it."""
     path: Annotated[str, Field(max_length=100)] = ""
     """Field that they do not allow."""
-    message: Annotated[str, Field(max_length=300)] = ""
+    message: Annotated[str, Field(max_length=LONGEST_MESSAGE)] = ""
     """The sentence for the silo's own people; it names the limit, and is never posted."""
 
 
@@ -93,6 +99,14 @@ class SiloReport(Model):
         default_factory=list, max_length=20
     )
     """What else was in the log, and how often."""
+    missed: bool = False
+    """Whether the newest order takes one back that nobody took in time: say that you are there."""
+    ahead: bool = False
+    """Whether the silo's own log has letters that its status does not know."""
+    trouble: Trouble | Literal[""] = ""
+    """Why letters can be neither posted nor read; of a courier that failed."""
+    message: Annotated[str, Field(max_length=LONGEST_MESSAGE)] = ""
+    """The same as a sentence."""
 
 
 def used(usage: SiloUsage) -> Usage:

@@ -38,8 +38,13 @@ def after_success(courier: CourierStatus) -> CourierStatus:
     return courier.model_copy(update={**update, "not_before": None, "message": ""})
 
 
-def after_failure(courier: CourierStatus, job: ObservedJob, now: datetime) -> Ended:
-    """A dead store is asked without end, since it heals; a crash a few times."""
+def after_failure(
+    courier: CourierStatus, job: ObservedJob, now: datetime, *, rests_seconds: int = 0
+) -> Ended:
+    """A dead store is asked without end, since it heals; a crash a few times.
+
+    Where a person must help, the next one comes after `rests_seconds`: nobody tells when they have.
+    """
     if job.state == "succeeded":
         why, again = "its report was lost", True
     else:
@@ -51,7 +56,8 @@ def after_failure(courier: CourierStatus, job: ObservedJob, now: datetime) -> En
             failures=courier.failures,
             retries=RETRIES,
         ).again
-    pause = timedelta(seconds=retry.delay_seconds(courier.failures + 1))
+    seconds = retry.delay_seconds(courier.failures + 1)
+    pause = timedelta(seconds=seconds if again else max(seconds, rests_seconds))
     update = {
         "attempt": courier.attempt + 1,
         "failures": courier.failures + 1,

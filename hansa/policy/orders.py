@@ -33,7 +33,11 @@ def _wanted(spec: FederationSpec, status: FederationStatus, member: MemberStatus
     if resting:
         return resting if works(member) else None
     current = status.current
-    if current is None or status.failed:
+    if status.failed:
+        return None
+    if member.state == "Away" and works(member):  # whoever comes back works for no closed round
+        return Order(kind="rest", why="missed")
+    if current is None:
         return None
     line = next((e for e in current.environments if e.name == member.name), None)
     return work(current) if line and line.state not in CONCLUDED else None
@@ -59,4 +63,4 @@ def is_closing(spec: FederationSpec, status: FederationStatus) -> bool:
     if not spec.suspend and (status.current or status.failed):
         return False
     letters = [owed(spec, status, member) for member in status.members]
-    return any(letter and letter.kind == "rest" for letter in letters)
+    return any(letter and letter.why not in ("", "missed") for letter in letters)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hansa.errors import Denied, NotFound, Precondition, StoreError, Unreachable
+from hansa.errors import ClockSkewed, Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.spec import S3
 
 _BAD_CREDENTIALS = {
@@ -12,7 +12,6 @@ _BAD_CREDENTIALS = {
     "SignatureDoesNotMatch": "the secret key does not fit the access key",
     "ExpiredToken": "the credentials have expired",
     "InvalidToken": "the session token is not valid",
-    "RequestTimeTooSkewed": "the clocks of this machine and the store differ too much",
 }
 _WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"}
 _WORTH_ANOTHER_TRY = {
@@ -49,6 +48,12 @@ class Answers:
         if code in _BAD_CREDENTIALS:
             why = f"{self.endpoint} refused: {_BAD_CREDENTIALS[code]} ({code})"
             return Denied(f"{self.path}: {where}: {why}")
+        if code == "RequestTimeTooSkewed":
+            return ClockSkewed(
+                f"{self.path}: {where}: {self.endpoint} refused: the clocks of this machine and "
+                f"the store differ too much ({code})",
+                hint="set this machine's clock; stores take at most 15 minutes",
+            )
         if code in _WRONG_REGION:
             return Denied(f"{self.path}.region: got {self.s3.region}, which does not fit ({text})")
         if status == 416:

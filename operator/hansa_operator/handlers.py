@@ -82,9 +82,7 @@ def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) ->
             queue.add(key, COALESCE_SECONDS)
 
 
-def _register(
-    registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: Kind
-) -> None:
+def _register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: Kind) -> None:
     @kopf.on.event(api.GROUP, api.VERSION, kind.plural, registry=registry, id=kind.plural)
     async def owner_changed(event: Any, **_: Any) -> None:
         note = index.forget_owner if event["type"] == DELETED else index.see_owner

@@ -65,8 +65,9 @@ class Kind(ABC):
                 f"delete the {self.word} and apply it again"
             ) from None
 
-    def check(self, thing: Any, allowed: Allowed) -> None:
-        """An InputError where nothing can be done for an object on this cluster."""
+    def unfit(self, thing: Any, allowed: Allowed) -> str:
+        """Why nothing at all can be done for it on this cluster; empty: something can."""
+        return ""
 
     @abstractmethod
     def plan(self, thing: Any, observed: Sequence[ObservedJob], now: datetime) -> AnyPlan:
@@ -138,13 +139,9 @@ class _Members(Kind):
     model, condition = FederationMember, SiloCondition
     rejected = ("Accepted", "Working")
 
-    def check(self, thing: FederationMember, allowed: Allowed) -> None:
-        try:
-            refused = self.refusals(thing, allowed)
-        except ValidationError as error:
-            raise InputError(self.own_path(sentences.first_misfit(error))) from None
-        if refused:  # whoever could not carry out an order had better take none
-            raise InputError("; ".join(refusal.sentence for refusal in refused))
+    def unfit(self, thing: FederationMember, allowed: Allowed) -> str:
+        # Whoever could not carry out an order had better take none.
+        return "; ".join(refusal.sentence for refusal in self.refusals(thing, allowed))
 
     def plan(
         self, thing: FederationMember, observed: Sequence[ObservedJob], now: datetime

@@ -198,7 +198,11 @@ class Operator:
         except ApiError as error:
             return f"{path}: {error.message}"
         missing = [kind.plural for kind in KINDS.values() if kind.plural not in served]
-        return f"{path}: got no {' and no '.join(missing)}, expected what `hansa crd` prints" if missing else ""
+        return (
+            f"{path}: got no {' and no '.join(missing)}, expected what `hansa crd` prints"
+            if missing
+            else ""
+        )
 
     # -- passes -----------------------------------------------------------------------------------
 

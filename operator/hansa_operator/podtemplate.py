@@ -24,7 +24,9 @@ Join = Callable[[Any, Any], Any]
 
 def allowed(settings: Settings) -> Allowed:
     """What this operator lets Pod templates name."""
-    return Allowed(**{each.name: getattr(settings, f"allowed_{each.name}") for each in fields(Allowed)})
+    return Allowed(
+        **{each.name: getattr(settings, f"allowed_{each.name}") for each in fields(Allowed)}
+    )
 
 
 def refusals(thing: Thing, settings: Settings) -> list[Refusal]:

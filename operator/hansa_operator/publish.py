@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from hansa import api, logs
 from hansa.cluster.client import ApiError, Kube
+from hansa.conditions import Observation, observed
 from hansa.errors import HansaError, InputError
 from hansa.jobs import Event
-from hansa.conditions import Observation, observed
 from hansa.visible import visible
 from hansa_operator import kinds
 from hansa_operator.children import named

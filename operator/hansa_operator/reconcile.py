@@ -163,7 +163,8 @@ class Reconciler:
         now, kind = self._clock(), KINDS[key.kind]
         try:
             thing = kind.read(family.owner or {})
-            kind.check(thing, allowed(self._settings))
+            if why := kind.unfit(thing, allowed(self._settings)):
+                raise InputError(why)
             sight = self._children.observe(key, family, now)
             made = step(thing, sight.jobs, now)
             if sight.is_doubtful or made.create:
@@ -177,9 +178,7 @@ class Reconciler:
             self._publisher.reject(key, family.owner or {}, error.message, now)
             return None
 
-    def _create(
-        self, thing: Thing, made: Step, jobs: list[ObservedJob], now: datetime
-    ) -> Step:
+    def _create(self, thing: Thing, made: Step, jobs: list[ObservedJob], now: datetime) -> Step:
         """Make the Jobs asked for; those that cannot be made count as failed, with the reason."""
         unmade = []
         for request in made.create:

@@ -4,8 +4,7 @@ import sys
 
 from hansa import logs, program
 from hansa.assignment import AggregatorReport, Assignment
-from hansa.exits import Exit
-from hansa.store.s3 import S3Store, preload
+from hansa.store.s3 import S3Store
 from hansa_server.round import aggregate
 
 PROGRAM = "server"
@@ -23,22 +22,7 @@ def work(assignment: Assignment) -> AggregatorReport:
 
 def main() -> int:
     """Entry point of `hansa-server`."""
-    arguments = sys.argv[1:]
-    if arguments == ["--warm"]:
-        from hansa.processes.warm import serve  # a Pod never needs it
-
-        preload()
-        serve(run)
-        return Exit.DONE
-    if arguments:
-        sys.stderr.write(USAGE)
-        return Exit.DONE if arguments == ["--help"] else Exit.BAD_INPUT
-    return run()
-
-
-def run() -> int:
-    """One assignment, from the environment to the exit code."""
-    return program.run(PROGRAM, work)
+    return program.main(USAGE, lambda: program.run(PROGRAM, work))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ from tests.chart.charts import CHART, EVERYTHING, NAMESPACE, SEAWEEDFS, Objects,
 OPERATOR_RULES = {
     ("hansa.dev", "federations"): {"list", "watch"},
     ("hansa.dev", "federations/status"): {"update"},
+    ("hansa.dev", "federationmembers"): {"list", "watch"},
+    ("hansa.dev", "federationmembers/status"): {"update"},
     ("batch", "jobs"): {"list", "watch", "create", "delete"},
     ("", "pods"): {"list", "watch"},
     ("", "events"): {"list", "create"},
 }
 LEASE_RULES = {("coordination.k8s.io", "leases"): {"get", "update"}}
 CLUSTER_NAME = f"{NAMESPACE}-hansa-operator"
+ROLES = ("view", "edit")
 
 
 def rights(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
@@ -46,7 +49,7 @@ def test_the_default_is_an_operator_for_the_whole_cluster_and_nothing_else(plain
         "ClusterRole": 3,
         "ClusterRoleBinding": 1,
         "ConfigMap": 1,
-        "CustomResourceDefinition": 1,
+        "CustomResourceDefinition": 2,
         "Deployment": 1,
         "Lease": 1,
         "NetworkPolicy": 2,
@@ -95,6 +98,16 @@ def test_watched_namespaces_get_a_role_each_and_the_cluster_none() -> None:
     assert made.one("ConfigMap")["data"]["HANSA_NAMESPACES"] == "team-a,team-b"
     tested = made.one("Role", "hansa-test")
     assert tested["metadata"]["namespace"] == "team-a", "federations are tried where one watches"
+
+
+def test_users_see_and_write_both_kinds_by_their_own_roles(plain: Objects) -> None:
+    kinds = ("federations", "federationmembers")
+    view, edit = (rights(plain.one("ClusterRole", f"{NAMESPACE}-hansa-{n}")) for n in ROLES)
+    assert view.keys() == {
+        ("hansa.dev", f"{kind}{sub}") for kind in kinds for sub in ("", "/status")
+    }
+    assert {verb for verbs in view.values() for verb in verbs} == {"get", "list", "watch"}
+    assert edit.keys() == {("hansa.dev", kind) for kind in kinds}
 
 
 def test_what_helm_test_may_do_goes_when_it_ends(plain: Objects) -> None:

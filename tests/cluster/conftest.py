@@ -24,7 +24,10 @@ from tests.cluster.kube import (
     running,
 )
 
-FEDERATIONS = ("evolves", "disturbed", "rules", "rules2", "other", "joined")
+FEDERATIONS = (
+    *("evolves", "disturbed", "rules", "rules2", "other", "joined"),
+    *("shared", "private"),  # of test_member.py: the exchange, and the silo's own store
+)
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""
 
 

@@ -25,8 +25,8 @@ RELEASE = "hansa"
 OPERATOR = f"{RELEASE}-operator"
 BUCKET = "hansa"
 WORLDS = ("maze", "webshop")
-ELSEWHERE = {"joined": ("webshop",)}
-"""Silos of a federation that run outside the cluster."""
+ELSEWHERE = {"joined": ("webshop",), "shared": ("webshop",)}
+"""Silos of a federation that run outside its namespace, or outside the cluster."""
 LONG_SECONDS = 420.0
 """A bound against hanging tests: a federation of two rounds takes one to two minutes."""
 SETTINGS = {

@@ -34,6 +34,7 @@ Manifest = dict[str, Any]
 
 PATHS = {
     "hfed": (f"/apis/{api.API_VERSION}", api.PLURAL),
+    "hmem": (f"/apis/{api.API_VERSION}", api.MEMBER_PLURAL),
     "job": ("/apis/batch/v1", "jobs"),
     "pod": ("/api/v1", "pods"),
     "service": ("/api/v1", "services"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hansa import api
-from tests.cluster import audit
+from tests.cluster import audit, members
 from tests.cluster.admission import MADE, changed, privileged, refusals
 from tests.cluster.audit import OPERATOR, Use
 from tests.cluster.installed import NAMESPACE, Hansa
@@ -13,8 +13,12 @@ from tests.cluster.installed import NAMESPACE, Hansa
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 GRANTED = {
-    *(Use(verb, f"{api.PLURAL}.{api.GROUP}") for verb in ("list", "watch")),
-    Use("update", f"{api.PLURAL}.{api.GROUP}/status"),
+    *(
+        Use(verb, f"{plural}.{api.GROUP}")
+        for plural in (api.PLURAL, api.MEMBER_PLURAL)
+        for verb in ("list", "watch")
+    ),
+    *(Use("update", f"{plural}.{api.GROUP}/status") for plural in (api.PLURAL, api.MEMBER_PLURAL)),
     *(Use(verb, "jobs.batch") for verb in ("create", "delete", "list", "watch")),
     *(Use(verb, "pods") for verb in ("list", "watch")),
     *(Use(verb, "events") for verb in ("create", "list")),
@@ -76,7 +80,7 @@ def test_the_api_server_refuses_its_jobs_that_are_not_hardened(hansa: Hansa) -> 
 
 
 def test_every_right_is_used_and_none_beside(hansa: Hansa) -> None:
-    """A clash, a missing volume and a suspension bring forth the rarer requests."""
+    """A clash, a missing volume, a suspension and a member bring forth the rarer requests."""
     name = "other"
     clash = {
         "apiVersion": "batch/v1",
@@ -105,6 +109,11 @@ def test_every_right_is_used_and_none_beside(hansa: Hansa) -> None:
     hansa.patch(name, {"suspend": True})
     hansa.wait(name, lambda s: s.get("phase") == "Suspended", "it is suspended")
     hansa.delete(name)
+    hansa.cluster.apply(members.manifest("rests", suspend=True))
+    hansa.cluster.until(
+        lambda: members.phase(hansa.cluster, "rests") == "Suspended", "the member is suspended"
+    )
+    hansa.cluster.kubectl("delete", api.MEMBER_SHORT_NAME, "rests")
     hansa.cluster.kubectl("delete", "job", f"{name}-r1-maze-a1")
     used = {use for use in audit.uses(hansa.cluster) if not use.resource.startswith("selfsubject")}
     assert used == granted(hansa)

@@ -14,8 +14,9 @@ import pytest
 from hansa import access, keys
 from hansa.errors import Denied, NotFound, StoreError, Unreachable
 from hansa.exchange.letters import ANSWERS, ORDERS, Log, Reference
-from hansa.exchange.mailbox import Cursor, Mailbox
+from hansa.exchange.mailbox import Mailbox
 from hansa.local.objectstore import LocalStore
+from hansa.members import Head
 from hansa.spec import S3
 from hansa.store.base import Credentials, ObjectStore
 from hansa.store.s3 import Retry, S3Store
@@ -90,7 +91,7 @@ def boxes(request: pytest.FixtureRequest, fresh_prefix: str) -> Callable[[Log], 
 def test_letters_come_in_the_order_in_which_they_were_posted(
     boxes: Callable[[Log], Mailbox],
 ) -> None:
-    box, cursor = boxes(ANSWERS), Cursor()
+    box, cursor = boxes(ANSWERS), Head()
     assert box.read(cursor).entries == []
     wanted = [mail.hello(), mail.taken(), mail.answer()]
     for number, letter in enumerate(wanted, start=1):
@@ -98,7 +99,7 @@ def test_letters_come_in_the_order_in_which_they_were_posted(
         assert (posted.done, posted.ahead, posted.faults) == (True, False, {})
         cursor = posted.cursor
         assert cursor.serial == number
-    reading = box.read(Cursor())
+    reading = box.read(Head())
     assert [entry.letter.kind for entry in reading.entries] == ["hello", "taken", "answer"]
     assert (reading.cursor, reading.faults, reading.more) == (cursor, {}, False)
     assert box.read(cursor).entries == []
@@ -106,17 +107,17 @@ def test_letters_come_in_the_order_in_which_they_were_posted(
 
 def test_a_letter_that_is_posted_again_is_the_same_object(boxes: Callable[[Log], Mailbox]) -> None:
     box = boxes(ORDERS)
-    first = box.post(mail.work(), Cursor(), COORDINATOR)
-    assert box.post(mail.work(), Cursor(), COORDINATOR) == first
+    first = box.post(mail.work(), Head(), COORDINATOR)
+    assert box.post(mail.work(), Head(), COORDINATOR) == first
     assert box.look(2) is None
 
 
 def test_another_letter_of_ours_means_that_we_are_behind(boxes: Callable[[Log], Mailbox]) -> None:
     box = boxes(ORDERS)
-    cursor = Cursor()
+    cursor = Head()
     for round_ in (1, 2, 3):
         cursor = box.post(mail.work(round=round_), cursor, COORDINATOR).cursor
-    restored = box.post(mail.rest(), Cursor(), COORDINATOR)
+    restored = box.post(mail.rest(), Head(), COORDINATOR)
     assert (restored.done, restored.ahead, restored.cursor.serial) == (True, True, 4)
     assert box.read(cursor).faults == {}, "the chain goes on behind the newest letter"
 
@@ -125,10 +126,10 @@ def test_garbage_at_a_place_is_left_behind(boxes: Callable[[Log], Mailbox]) -> N
     box = boxes(ANSWERS)
     for serial, data in enumerate((b"", b"x" * 100_000, b"{}"), start=1):
         box.store.put_if_absent(keys.answer(box.prefix, box.environment, serial), data)
-    posted = box.post(mail.hello(), Cursor(), SILO)
+    posted = box.post(mail.hello(), Head(), SILO)
     assert posted.cursor.serial == 4
     assert posted.faults == {"malformed": 2, "size": 1}
-    reading = box.read(Cursor())
+    reading = box.read(Head())
     assert [entry.serial for entry in reading.entries] == [4]
     assert reading.faults == posted.faults
 
@@ -144,9 +145,9 @@ def test_a_fault_while_posting_leaves_one_letter(
 ) -> None:
     box = mail.box(ORDERS, through(patience_seconds=30.0), prefix=fresh_prefix)
     proxy.fail(kind, times=2, methods=("PUT",))
-    posted = box.post(mail.work(), Cursor(), COORDINATOR)
+    posted = box.post(mail.work(), Head(), COORDINATOR)
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, False, 1)
-    assert [entry.digest for entry in box.read(Cursor()).entries] == [posted.cursor.digest]
+    assert [entry.digest for entry in box.read(Head()).entries] == [posted.cursor.digest]
     assert len(proxy.failed) == 2
 
 
@@ -161,7 +162,7 @@ def test_who_died_while_posting_posts_the_same_bytes_again(
     proxy.fail(kind, methods=("PUT",))
     impatient = mail.box(ORDERS, through(patience_seconds=0.0), prefix=fresh_prefix)
     with pytest.raises(Unreachable):
-        impatient.post(mail.work(), Cursor(), COORDINATOR)
+        impatient.post(mail.work(), Head(), COORDINATOR)
     key = keys.order(fresh_prefix, impatient.environment, 1)
     try:
         before = store.get(key)
@@ -170,7 +171,7 @@ def test_who_died_while_posting_posts_the_same_bytes_again(
     assert bool(before) is (kind == "lose-answer")
     proxy.heal()
     again = mail.box(ORDERS, through(patience_seconds=30.0), prefix=fresh_prefix)
-    posted = again.post(mail.work(), Cursor(), COORDINATOR)
+    posted = again.post(mail.work(), Head(), COORDINATOR)
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, False, 1)
     assert store.get(key) == (before or store.get(key))
     assert again.look(2) is None
@@ -182,9 +183,9 @@ def test_a_fault_while_reading_loses_no_letter(
 ) -> None:
     """Not even a flipped bit: it would be taken for garbage, and skipped for good."""
     box = mail.box(ANSWERS, through(patience_seconds=30.0), prefix=fresh_prefix)
-    posted = box.post(mail.hello(), Cursor(), SILO)
+    posted = box.post(mail.hello(), Head(), SILO)
     proxy.fail(kind, times=1, methods=("GET",))
-    reading = box.read(Cursor())
+    reading = box.read(Head())
     assert (reading.cursor, reading.faults) == (posted.cursor, {})
     assert len(reading.entries) == len(proxy.failed) == 1
 
@@ -193,8 +194,8 @@ def test_nobody_lists_the_bucket(
     through: Callable[..., S3Store], proxy: FaultyProxy, fresh_prefix: str
 ) -> None:
     box = mail.box(ORDERS, through(), prefix=fresh_prefix)
-    cursor = box.post(mail.work(), Cursor(), COORDINATOR).cursor
-    box.post(mail.work(), Cursor(), COORDINATOR)
+    cursor = box.post(mail.work(), Head(), COORDINATOR).cursor
+    box.post(mail.work(), Head(), COORDINATOR)
     box.read(cursor)
     assert proxy.count("GET", "list-type") == 0
     before = proxy.count()
@@ -207,7 +208,7 @@ def test_an_end_that_the_store_calls_forbidden_is_an_end(
 ) -> None:
     """Amazon does so for policies that list by prefix alone; there an empty poll lists one key."""
     box = mail.box(ORDERS, through(), prefix=fresh_prefix)
-    cursor = box.post(mail.work(), Cursor(), COORDINATOR).cursor
+    cursor = box.post(mail.work(), Head(), COORDINATOR).cursor
     proxy.fail("403", methods=("GET",), contains="maze/000002.json")
     before = proxy.count()
     assert box.read(cursor).cursor == cursor
@@ -220,9 +221,9 @@ def test_a_store_that_is_down_is_no_empty_log(
     box = mail.box(ORDERS, through(patience_seconds=0.1), prefix=fresh_prefix)
     proxy.down()
     with pytest.raises(Unreachable):
-        box.read(Cursor())
+        box.read(Head())
     with pytest.raises(Unreachable):
-        box.post(mail.work(), Cursor(), COORDINATOR)
+        box.post(mail.work(), Head(), COORDINATOR)
 
 
 # Who may do what: the grants of silos in clusters of their own, installed on the server.
@@ -250,12 +251,12 @@ def seen_by(exchange: Exchange, identity: str, log: Log, environment: str = "maz
 @pytest.mark.slow
 def test_each_party_writes_its_own_log_and_reads_the_others(exchange: Exchange) -> None:
     orders = seen_by(exchange, access.AGGREGATOR, ORDERS)
-    posted = orders.post(mail.work(), Cursor(), COORDINATOR)
-    [order] = seen_by(exchange, "maze", ORDERS).read(Cursor()).entries
+    posted = orders.post(mail.work(), Head(), COORDINATOR)
+    [order] = seen_by(exchange, "maze", ORDERS).read(Head()).entries
     assert order.digest == posted.cursor.digest
     reply = mail.taken(Reference(serial=order.serial, digest=order.digest))
-    seen_by(exchange, "maze", ANSWERS).post(reply, Cursor(), SILO)
-    reading = seen_by(exchange, access.AGGREGATOR, ANSWERS).read(Cursor(), posted=posted.cursor)
+    seen_by(exchange, "maze", ANSWERS).post(reply, Head(), SILO)
+    reading = seen_by(exchange, access.AGGREGATOR, ANSWERS).read(Head(), posted=posted.cursor)
     assert [entry.letter for entry in reading.entries] == [reply.placed(1, "")]
 
 

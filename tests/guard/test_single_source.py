@@ -26,6 +26,8 @@ PURE = [
     "hansa/draft.py",
     "hansa/summary.py",
     "hansa/remote.py",
+    "hansa/member/conditions.py",
+    "hansa/member/draft.py",
     "hansa/member/follow.py",
     "hansa/member/limits.py",
     "hansa/member/windows.py",

@@ -10,10 +10,10 @@ import yaml
 from hansa import keys
 from hansa.cli import main as program
 from hansa.exchange.letters import ANSWERS, ORDERS, Reference, run_of
-from hansa.exchange.mailbox import Cursor
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
+from hansa.members import Head
 from hansa.spec import S3
 from hansa.store.base import ObjectStore
 from tests import mail
@@ -37,9 +37,9 @@ def correspond(store: ObjectStore, place: S3) -> None:
     fields = {"run": run, "prefix": place.prefix}
     order = mail.work(storage={"bucket": place.bucket, "prefix": place.prefix})
     box = mail.box(ORDERS, store, **fields)
-    posted = box.post(order.model_copy(update={"run": run}), Cursor(), COORDINATOR)
+    posted = box.post(order.model_copy(update={"run": run}), Head(), COORDINATOR)
     about = Reference(serial=1, digest=posted.cursor.digest or "")
-    answers, cursor = mail.box(ANSWERS, store, **fields), Cursor()
+    answers, cursor = mail.box(ANSWERS, store, **fields), Head()
     for letter in (mail.taken(about), mail.answer(about)):
         cursor = answers.post(letter.model_copy(update={"run": run}), cursor, SILO).cursor
 

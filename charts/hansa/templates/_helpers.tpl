@@ -83,10 +83,10 @@ capabilities:
 {{/* What the operator does, and nothing it does not: the rules of its Role or ClusterRole. */}}
 {{- define "hansa.rules" -}}
 - apiGroups: [hansa.dev]
-  resources: [federations]
+  resources: [federations, federationmembers]
   verbs: [list, watch]
 - apiGroups: [hansa.dev]
-  resources: [federations/status]
+  resources: [federations/status, federationmembers/status]
   verbs: [update]
 - apiGroups: [batch]
   resources: [jobs]

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from hansa import api
 from hansa.cluster.client import ApiError
 from hansa.errors import InputError
 from hansa.jobs import Event, Plan
-from hansa_operator import operate, reconcile
+from hansa_operator import kinds, operate
 from hansa_operator.index import Index, Key
+from hansa_operator.kinds import KINDS
 from hansa_operator.operate import Operator
 from hansa_operator.publish import Publisher
-from hansa_operator.reconcile import read
 from hansa_operator.settings import Settings
 from tests.builders import NOW
 from tests.terminal import is_tame
@@ -66,7 +67,7 @@ def operator(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> Operator:
     monkeypatch.setattr(operate, "connect", lambda **how: kube)
     made = Operator(Settings(metrics_port=0))
     made._lease = SimpleNamespace(is_held=True)  # type: ignore[assignment]
-    made._index.see_federation(kube.federation)
+    made._index.see_owner(api.KIND, kube.federation)
     return made
 
 
@@ -78,7 +79,7 @@ def break_the_plan(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def plan(federation: Any, observed: Any, now: datetime) -> Plan:
         raise error
 
-    monkeypatch.setattr(reconcile, "plan", plan)
+    monkeypatch.setattr(kinds, "plan", plan)
 
 
 @pytest.mark.parametrize(
@@ -179,11 +180,11 @@ def test_a_stored_status_that_is_none_is_told_by_its_field(
 ) -> None:
     status, start = WRITTEN_BY_HAND[case]
     with pytest.raises(InputError) as refused:
-        read({**kube.federation, "status": status})
+        KINDS[api.KIND].read({**kube.federation, "status": status})
     assert refused.value.message.startswith(start)
     kube.federation = {**kube.federation, "status": status}
     kube.federation["metadata"]["resourceVersion"] = "9"
-    operator._index.see_federation(kube.federation)
+    operator._index.see_owner(api.KIND, kube.federation)
     pass_over(operator)
     shown = kube.condition("Accepted")
     assert (shown["status"], shown["reason"]) == ("False", "Invalid")

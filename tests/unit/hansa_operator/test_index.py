@@ -20,45 +20,45 @@ def child(name: str, version: int = 1, uid: str = "j1", **fields: Any) -> dict[s
 
 def test_a_federation_is_found_with_its_jobs_and_pods() -> None:
     index = Index()
-    index.see_federation(thing())
+    index.see_owner(api.KIND, thing())
     index.see("jobs", child("job"))
     index.see("pods", child("pod", uid="p1"))
     family = index.get(KEY)
-    assert family.federation is not None
+    assert family.owner is not None
     assert (list(family.jobs), list(family.pods)) == (["job"], ["pod"])
-    assert index.federations() == [KEY]
+    assert index.owners() == [KEY]
 
 
 def test_an_older_state_that_comes_late_changes_nothing() -> None:
     index = Index()
-    index.see_federation(thing(version=10, status={"round": 2}))
-    index.see_federation(thing(version=9, status={"round": 1}))
-    assert (index.get(KEY).federation or {})["status"] == {"round": 2}
+    index.see_owner(api.KIND, thing(version=10, status={"round": 2}))
+    index.see_owner(api.KIND, thing(version=9, status={"round": 1}))
+    assert (index.get(KEY).owner or {})["status"] == {"round": 2}
 
 
 def test_a_new_object_of_the_same_name_replaces_the_old_one_whatever_its_version() -> None:
     index = Index()
-    index.see_federation(thing(version=10, uid="old"))
-    index.see_federation(thing(version=3, uid="new"))
-    assert (index.get(KEY).federation or {})["metadata"]["uid"] == "new"
+    index.see_owner(api.KIND, thing(version=10, uid="old"))
+    index.see_owner(api.KIND, thing(version=3, uid="new"))
+    assert (index.get(KEY).owner or {})["metadata"]["uid"] == "new"
 
 
 def test_the_end_of_an_old_object_does_not_remove_the_new_one_of_its_name() -> None:
     index = Index()
-    index.see_federation(thing(uid="new"))
-    index.forget_federation(thing(uid="old"))
+    index.see_owner(api.KIND, thing(uid="new"))
+    index.forget_owner(api.KIND, thing(uid="old"))
     index.see("jobs", child("job", uid="new"))
     index.forget("jobs", child("job", uid="old"))
     family = index.get(KEY)
-    assert family.federation is not None
+    assert family.owner is not None
     assert "job" in family.jobs
 
 
 def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
     index = Index()
-    index.see_federation(thing())
+    index.see_owner(api.KIND, thing())
     index.see("jobs", child("job"))
-    index.forget_federation(thing())
+    index.forget_owner(api.KIND, thing())
     index.forget("jobs", child("job"))
     assert index._families == {}
 
@@ -74,11 +74,11 @@ def test_the_longest_parts_of_objects_are_not_kept() -> None:
     index = Index()
     index.see("jobs", child("job", spec={"suspend": True, "template": {"spec": "long"}}))
     index.see("pods", child("pod", spec={"nodeName": "n", "volumes": [{"name": "long"}]}))
-    index.see_federation(thing(metadata={"managedFields": ["long"], "generation": 3}))
+    index.see_owner(api.KIND, thing(metadata={"managedFields": ["long"], "generation": 3}))
     family = index.get(KEY)
     assert "long" not in str(family)
     assert family.jobs["job"]["spec"] == {"suspend": True}
-    assert (family.federation or {})["metadata"]["generation"] == 3
+    assert (family.owner or {})["metadata"]["generation"] == 3
 
 
 def test_a_job_without_the_label_is_nobodys() -> None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from hansa_operator.metric_table import COMMON_LABELS, METRICS
+from hansa_operator.metric_table import COMMON_LABELS, MEMBER_LABELS, METRICS
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_a_metric_follows_the_conventions(metric):
     assert metric.name.startswith("hansa_")
     assert metric.name.endswith("_total") == (metric.type == "counter")
-    assert metric.labels[:2] == COMMON_LABELS
+    assert metric.labels[:2] in (COMMON_LABELS, MEMBER_LABELS)
     assert "round" not in metric.labels
     assert metric.help.endswith(".")
     assert bool(metric.buckets) == (metric.type == "histogram")

@@ -5,6 +5,7 @@ from typing import Any, get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hansa import api
 from hansa.api import Phase
 from hansa.assignment import AggregatorReport
 from hansa.jobs import ObservedJob
@@ -52,8 +53,8 @@ def _timed(report: Any) -> Any:
 
 def test_every_metric_of_the_table_is_exposed_and_parses() -> None:
     run = Run("maze").passes()
-    run.recorder.reconciled("default", "fed", 0.02)
-    run.recorder.waiting("default", "fed", 1)
+    run.recorder.reconciled("default", "fed", api.KIND, 0.02)
+    run.recorder.waiting("default", "fed", api.KIND, 1)
     text = run.recorder.exposition().decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     for metric in METRICS:
@@ -182,8 +183,8 @@ def test_an_environment_that_left_loses_its_gauges() -> None:
 
 def test_a_deleted_federation_leaves_no_series() -> None:
     run = Run("maze").passes()
-    run.recorder.reconciled("default", "fed", 0.02)
-    run.recorder.forget("default", "fed")
+    run.recorder.reconciled("default", "fed", api.KIND, 0.02)
+    run.recorder.forget("default", "fed", api.KIND)
     families = text_string_to_metric_families(run.recorder.exposition().decode())
     assert [sample for family in families for sample in family.samples] == []
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hansa import api
 from hansa.jobs import JobRequest
 from hansa_operator.index import Index, Key
 from hansa_operator.publish import Publisher
@@ -66,8 +67,8 @@ def thing(uid: str, version: str = "1") -> dict[str, Any]:
 )
 def test_a_look_finds_what_a_watch_has_missed(there: list[dict[str, Any]], uid: str | None) -> None:
     index = Index()
-    index.see_federation(thing("one"))
-    known = index.get(KEY).federation
+    index.see_owner(api.KIND, thing("one"))
+    known = index.get(KEY).owner
     Publisher(Kube(*there), index, "operator").look(KEY, known)  # type: ignore[arg-type]
-    kept = index.get(KEY).federation
+    kept = index.get(KEY).owner
     assert (kept and kept["metadata"]["uid"]) == uid

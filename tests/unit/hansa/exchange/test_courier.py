@@ -8,7 +8,7 @@ from hansa.exchange import courier
 from hansa.exchange.courier import carry, load_key
 from hansa.exchange.envelope import new_key
 from hansa.exchange.letters import ANSWERS, ORDERS, Answer, Failed, Hello, Refused, Taken, Waits
-from hansa.exchange.mailbox import Cursor, Mailbox
+from hansa.exchange.mailbox import Mailbox
 from hansa.exchange.tasks import Box, CourierReport, CourierTask, WorkOrder
 from hansa.manifest import Counts, Figures, StartAdapter
 from hansa.members import Head, Order
@@ -58,10 +58,10 @@ class Silo:
         common = {"store": store, "prefix": "run", "run": RUN, "environment": name}
         self.orders = Mailbox(log=ORDERS, trusted=(COORDINATOR.public,), **common)
         self.answers = Mailbox(log=ANSWERS, trusted=(SILO.public,), **common)
-        self.sent = Cursor()
+        self.sent = Head()
 
     def newest(self):
-        return self.orders.read(Cursor()).entries[-1]
+        return self.orders.read(Head()).entries[-1]
 
     def say(self, kind, **fields) -> None:
         letter = kind(run=RUN, environment=self.name, **fields)
@@ -246,7 +246,7 @@ def test_garbage_in_one_log_moves_the_cursor_and_is_counted() -> None:
     silo = Silo(store)
     for serial in range(1, 4):
         store.objects[f"run/answers/clinic/{serial:06d}.json"] = b"garbage"
-    silo.sent = Cursor(serial=3)
+    silo.sent = Head(serial=3)
     silo.say(Hello, program="1.0")
     report = run(task(box()), store)
     assert [n.kind for n in report.news] == ["hello"]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hansa import keys
 from hansa.errors import Corrupt, Precondition, Unreachable, Untrusted
 from hansa.exchange.letters import ANSWERS, ORDERS, Letter, Reference
-from hansa.exchange.mailbox import MOST_SKIPPED, Cursor, Entry, Mailbox, NoEntry, Posted, Reading
+from hansa.exchange.mailbox import MOST_SKIPPED, Entry, Mailbox, NoEntry, Posted, Reading
+from hansa.members import Head
 from tests import mail
 from tests.mail import COORDINATOR, SILO, THIEF, box, sealed
 from tests.memory_store import MemoryStore
@@ -20,9 +21,9 @@ def put(mailbox: Mailbox, serial: int, data: bytes) -> None:
     mailbox.store.put_if_absent(key, data)
 
 
-def post(mailbox: Mailbox, letter: Letter, cursor: Cursor | None = None) -> Posted:
+def post(mailbox: Mailbox, letter: Letter, cursor: Head | None = None) -> Posted:
     key = mail.WRITERS[mailbox.log.payload_type]
-    return mailbox.post(letter, cursor or Cursor(), key)
+    return mailbox.post(letter, cursor or Head(), key)
 
 
 def kinds(reading: Reading) -> list[str]:
@@ -31,17 +32,17 @@ def kinds(reading: Reading) -> list[str]:
 
 def test_an_empty_log_is_one_request_and_no_news() -> None:
     store = MemoryStore()
-    reading = box(ORDERS, store).read(Cursor(serial=6, digest="a" * 64))
+    reading = box(ORDERS, store).read(Head(serial=6, digest="a" * 64))
     assert (reading.entries, reading.faults, reading.more) == ([], {}, False)
-    assert reading.cursor == Cursor(serial=6, digest="a" * 64)
+    assert reading.cursor == Head(serial=6, digest="a" * 64)
     assert store.ranges == [(keys.order("run", "maze", 7), 0, ORDERS.limit + 1)]
 
 
 def test_a_reading_ends_after_its_most_and_the_next_goes_on() -> None:
-    orders, cursor = box(ORDERS), Cursor()
+    orders, cursor = box(ORDERS), Head()
     for round_ in range(1, 6):
         cursor = post(orders, mail.work(round=round_), cursor).cursor
-    first = orders.read(Cursor(), most=3)
+    first = orders.read(Head(), most=3)
     assert ([e.serial for e in first.entries], first.more) == ([1, 2, 3], True)
     second = orders.read(first.cursor, most=3)
     assert ([e.serial for e in second.entries], second.more) == ([4, 5], False)
@@ -76,7 +77,7 @@ def test_what_is_put_at_the_next_place_is_skipped_and_counted(data: bytes, code:
     assert orders.look(2) == NoEntry(serial=2, fault=code)  # type: ignore[arg-type]
     reading = orders.read(cursor)
     assert (reading.entries, reading.faults) == ([], {code: 1})
-    assert reading.cursor == Cursor(serial=2, digest=cursor.digest)
+    assert reading.cursor == Head(serial=2, digest=cursor.digest)
     after = post(orders, mail.rest(), cursor)
     assert (after.done, after.ahead, after.cursor.serial) == (True, False, 3)
     assert after.faults == {code: 1}
@@ -90,7 +91,7 @@ def test_a_thousand_pieces_of_garbage_cost_each_reading_sixteen() -> None:
     for serial in range(1, 1001):
         put(answers, serial, b"garbage")
     put(answers, 1001, sealed(ANSWERS, mail.hello().placed(1001, "")))
-    cursor, readings = Cursor(), 0
+    cursor, readings = Head(), 0
     while True:
         asked = len(store.ranges)
         reading = answers.read(cursor)
@@ -110,7 +111,7 @@ def test_a_writer_goes_on_behind_a_flood_in_its_next_run() -> None:
     for serial in range(1, 21):
         put(answers, serial, b"garbage")
     first = post(answers, mail.hello())
-    assert (first.done, first.cursor) == (False, Cursor(serial=16))
+    assert (first.done, first.cursor) == (False, Head(serial=16))
     assert first.faults == {"malformed": 16, "flooded": 1}
     second = post(answers, mail.hello(), first.cursor)
     assert (second.done, second.ahead, second.cursor.serial) == (True, False, 21)
@@ -120,7 +121,7 @@ def test_a_break_in_the_chain_is_told_and_the_letter_counts() -> None:
     orders = box(ORDERS)
     post(orders, mail.work())
     put(orders, 2, sealed(ORDERS, mail.rest().placed(2, "f" * 64)))
-    reading = orders.read(Cursor())
+    reading = orders.read(Head())
     assert (kinds(reading), reading.faults) == (["work", "rest"], {"chain": 1})
 
 
@@ -130,7 +131,7 @@ def test_an_answer_to_another_order_under_that_number_is_skipped() -> None:
     put(answers, 1, sealed(ANSWERS, mail.taken(Reference(serial=1, digest="f" * 64)).placed(1, "")))
     right = mail.taken(Reference(serial=posted.serial, digest=posted.digest or ""))
     put(answers, 2, sealed(ANSWERS, right.placed(2, "")))
-    reading = answers.read(Cursor(), posted=posted)
+    reading = answers.read(Head(), posted=posted)
     assert reading.faults == {"order": 1}
     assert [entry.letter for entry in reading.entries] == [right.placed(2, "")]
 
@@ -138,14 +139,14 @@ def test_an_answer_to_another_order_under_that_number_is_skipped() -> None:
 def test_an_answer_to_an_earlier_order_is_a_letter_like_any() -> None:
     answers = box(ANSWERS)
     post(answers, mail.taken())
-    reading = answers.read(Cursor(), posted=Cursor(serial=5, digest="b" * 64))
+    reading = answers.read(Head(), posted=Head(serial=5, digest="b" * 64))
     assert (kinds(reading), reading.faults) == (["taken"], {})
 
 
 def test_a_key_that_nobody_was_told_of_signs_nothing() -> None:
     orders = box(ORDERS)
     with pytest.raises(Untrusted, match=r"signing key: got that of ed25519:.*, which is not among"):
-        orders.post(mail.work(), Cursor(), THIEF)
+        orders.post(mail.work(), Head(), THIEF)
     assert isinstance(orders.store, MemoryStore)
     assert orders.store.objects == {}
 
@@ -153,10 +154,10 @@ def test_a_key_that_nobody_was_told_of_signs_nothing() -> None:
 def test_a_key_that_takes_over_and_one_that_was_revoked() -> None:
     store = MemoryStore()
     both = box(ANSWERS, store, trusted=(THIEF.public, SILO.public))
-    cursor = both.post(mail.hello(), Cursor(), SILO).cursor
+    cursor = both.post(mail.hello(), Head(), SILO).cursor
     both.post(mail.taken(), cursor, THIEF)
-    assert kinds(both.read(Cursor())) == ["hello", "taken"]
-    left = box(ANSWERS, store, trusted=(THIEF.public,)).read(Cursor())
+    assert kinds(both.read(Head())) == ["hello", "taken"]
+    left = box(ANSWERS, store, trusted=(THIEF.public,)).read(Head())
     assert (kinds(left), left.faults) == (["taken"], {"unknown-key": 1, "chain": 1})
 
 
@@ -176,12 +177,12 @@ def test_a_twin_with_another_mind_is_gone_behind() -> None:
     put(orders, 1, sealed(ORDERS, mail.rest().placed(1, "")))
     posted = post(orders, mail.work())
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, True, 2)
-    assert orders.read(Cursor()).faults == {}
+    assert orders.read(Head()).faults == {}
 
 
 def test_an_equal_letter_that_is_not_the_last_one_does_not_count() -> None:
     """A silo works on the newest order: `rest` of last week is no rest."""
-    orders, cursor = box(ORDERS), Cursor()
+    orders, cursor = box(ORDERS), Head()
     for letter in (mail.rest(), mail.work(round=2)):
         cursor = post(orders, letter, cursor).cursor
     restored = post(orders, mail.rest())
@@ -189,7 +190,7 @@ def test_an_equal_letter_that_is_not_the_last_one_does_not_count() -> None:
 
 
 def test_a_last_letter_that_says_the_same_is_found_again_after_a_restore() -> None:
-    orders, cursor = box(ORDERS), Cursor()
+    orders, cursor = box(ORDERS), Head()
     for round_ in range(1, 101):
         cursor = post(orders, mail.work(round=round_), cursor).cursor
     restored = post(orders, mail.work(round=100))
@@ -244,8 +245,8 @@ class Killed(Exception):
 def test_whatever_happens_to_a_writer_its_log_is_sound(steps: list[tuple[str, int]]) -> None:
     store = MemoryStore()
     answers = box(ANSWERS, store)
-    cursors = [Cursor()]  # what a status knew, oldest first
-    read_so_far, received = Cursor(), []
+    cursors = [Head()]  # what a status knew, oldest first
+    read_so_far, received = Head(), []
     for step, number in steps:
         letter = LETTERS[number]
         free = 1 + len(store.objects)
@@ -304,5 +305,5 @@ def test_a_store_that_does_not_answer_stops_a_reading_where_it_was() -> None:
             raise Unreachable("down")
 
     with pytest.raises(Unreachable):
-        box(ORDERS, Down()).read(Cursor())
+        box(ORDERS, Down()).read(Head())
     assert COORDINATOR.public in box(ORDERS).trusted

@@ -148,7 +148,7 @@ def test_it_says_so_again_after_an_hour_of_silence_and_not_before() -> None:
 def test_an_order_that_is_allowed_is_taken_and_gets_a_job() -> None:
     clinic = working()
     assert clinic.owed() == ["taken"]
-    assert clinic.job == "five-r1-s1-a1"
+    assert clinic.job == "five-silo-r1-s1-a1"
     assert clinic.status.phase == "Working"
     assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 164
     told = clinic.requests[clinic.job].assignment
@@ -168,7 +168,7 @@ def test_its_report_becomes_the_answer() -> None:
 
 def test_an_evaluation_is_charged_once_also_when_the_client_judges_it_again() -> None:
     clinic = Clinic().turn().post().order(role="evaluate", round=3, episodes=100)
-    assert clinic.job == "five-e3-s1-a1"
+    assert clinic.job == "five-silo-e3-s1-a1"
     assert clinic.status.usage.episodes == 100 and clinic.status.usage.rounds == 0
     assert clinic.requests[clinic.job].assignment.usage.episodes == 0
     clinic.set(clinic.job, "succeeded", report=EVALUATED).turn()
@@ -191,13 +191,13 @@ def test_the_newest_order_wins() -> None:
     clinic = working()
     first = clinic.job
     clinic.order(round=2)
-    assert clinic.job == "five-r2-s2-a1" and first not in clinic.jobs
+    assert clinic.job == "five-silo-r2-s2-a1" and first not in clinic.jobs
     assert clinic.status.usage.rounds == 2
 
 
 def test_a_repeated_order_of_a_round_is_taken_without_being_charged() -> None:
     clinic = working().order(round=1)
-    assert clinic.job == "five-r1-s2-a1"
+    assert clinic.job == "five-silo-r1-s2-a1"
     assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 164
 
 
@@ -275,7 +275,7 @@ def test_others_are_tried_again_as_often_as_the_owner_says() -> None:
     clinic.set(clinic.job, "failed", exit_code=1).turn()
     assert clinic.owed() == [] and clinic.job is None
     clinic.now += timedelta(seconds=2)
-    assert clinic.turn().job == "five-r1-s1-a2"
+    assert clinic.turn().job == "five-silo-r1-s1-a2"
     clinic.set(clinic.job, "failed", exit_code=1, reason="CannotStart").turn()
     assert clinic.owed() == ["failed"]
 
@@ -286,7 +286,7 @@ def test_a_disruption_and_a_lost_report_do_not_count() -> None:
     clinic.now += timedelta(seconds=2)
     clinic.turn().set(clinic.job, "succeeded", report=None).turn()
     clinic.now += timedelta(seconds=5)
-    assert clinic.turn().job == "five-r1-s1-a3"
+    assert clinic.turn().job == "five-silo-r1-s1-a3"
 
 
 def test_a_job_that_does_not_start_in_time_has_failed() -> None:
@@ -314,7 +314,7 @@ def edited(clinic, **changes):
 def test_a_suspended_silo_runs_nothing_and_goes_on_where_it_stood() -> None:
     clinic = edited(working().post(), suspend=True)
     assert clinic.active() == [] and clinic.status.phase == "Suspended"
-    assert edited(clinic).job == "five-r1-s1-a1"
+    assert edited(clinic).job == "five-silo-r1-s1-a1"
 
 
 def test_who_leaves_says_so_once_and_is_back_when_the_owner_wants() -> None:
@@ -332,24 +332,6 @@ def test_who_thinks_better_of_it_before_it_was_said_does_not_say_it() -> None:
     edited(clinic)
     assert clinic.owed() == ["hello"] or clinic.owed() == []
     assert all(letter.kind != "leave" for letter in clinic.status.owed)
-
-
-def test_a_courier_that_can_never_work_is_shown_and_tried_again() -> None:
-    clinic = Clinic().turn()
-    clinic.set(clinic.courier, "failed", exit_code=42, message="access denied").turn()
-    assert clinic.status.phase == "Failed"
-    assert clinic.status.message == "courier: access denied"
-    clinic.now += timedelta(seconds=60)
-    clinic.turn().post()
-    assert clinic.status.phase == "Idle"
-
-
-def test_a_store_that_does_not_answer_is_asked_again() -> None:
-    clinic = Clinic().turn()
-    clinic.set(clinic.courier, "failed", exit_code=44).turn()
-    assert clinic.status.phase == "Idle" and clinic.courier is None
-    clinic.now += timedelta(seconds=2)
-    assert clinic.turn().courier == "five-mail-a2"
 
 
 def test_objects_that_are_no_orders_are_told() -> None:

@@ -11,7 +11,7 @@ from hansa.assignment import Assignment
 from hansa.exchange import courier as coordinators_courier
 from hansa.exchange.envelope import new_key
 from hansa.exchange.letters import ANSWERS, ORDERS, run_of
-from hansa.exchange.mailbox import Cursor, Mailbox
+from hansa.exchange.mailbox import Mailbox
 from hansa.exchange.tasks import CourierTask
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.manifest import sha256
@@ -21,6 +21,7 @@ from hansa.member.order import assignment_of
 from hansa.member.spec import MemberSpec
 from hansa.member.status import FederationMember
 from hansa.member.tasks import SiloTask, SiloWork
+from hansa.members import Head
 from hansa.plan import plan
 from hansa.spec import S3, FederationSpec, Metadata
 from hansa.status import Federation, RoundSettings
@@ -254,7 +255,7 @@ class World:
             environment=name,
             trusted=(key,),
         )
-        reading = box.read(Cursor(), most=1000)
+        reading = box.read(Head(), most=1000)
         written = [k for k in self.store.objects if k.startswith(log.key("run", name, 0)[:-11])]
         assert len(reading.entries) == len(written) and not reading.faults
 
