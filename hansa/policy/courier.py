@@ -26,7 +26,7 @@ class Ended:
 
 def under_way(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
     """Why it does not start, for people; what the last one failed of stays until one does well."""
-    if job.state == "starting" and job.message:
+    if job.state == "starting" and job.message and (job.reason or not courier.failures):
         return courier.model_copy(update={"message": job.message})
     is_well = job.state == "running" and not courier.failures
     return courier.model_copy(update={"message": ""}) if is_well else courier

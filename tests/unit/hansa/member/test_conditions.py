@@ -45,6 +45,27 @@ def test_before_its_first_letter_nothing_is_known_but_that_it_was_accepted() -> 
     assert said(clinic, "Working")[:2] == ("False", "NoOrder")
 
 
+def test_a_courier_that_cannot_start_yet_says_why() -> None:
+    clinic = Clinic().turn()
+    clinic.set(clinic.courier, "starting", message="Secret clinic-signing: there is none").turn()
+    assert said(clinic, "Connected") == (
+        *("Unknown", "NotYet"),
+        "Secret clinic-signing: there is none",
+    )
+
+
+def test_what_the_last_courier_failed_of_is_told_while_the_next_one_starts() -> None:
+    clinic = Clinic().turn()
+    clinic.set(clinic.courier, "failed", exit_code=44, message="no answer").turn()
+    clinic.now += timedelta(seconds=10)
+    clinic.turn().set(clinic.courier, "starting", message="its Pod waits for a node").turn()
+    assert said(clinic, "Connected")[2].startswith("no answer; ")
+    clinic.set(
+        clinic.courier, "starting", reason="ConsentMissing", message="add the key to the Secret"
+    ).turn()
+    assert said(clinic, "Connected")[2].startswith("add the key to the Secret; ")
+
+
 def test_an_order_that_is_worked_on_makes_all_of_them_true() -> None:
     clinic = working().post()
     clinic.set(clinic.job, "running").turn()
