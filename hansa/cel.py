@@ -9,6 +9,11 @@ from hansa.spec import MAX_FEDERATION_NAME, RESERVED_ENVIRONMENT_NAMES, Metadata
 from hansa.training import COMPARING
 
 Rule = dict[str, str]
+FIXED_IN_MEMBER = (
+    *("federation.run", "federation.environment", "world"),
+    *("storage.s3.bucket", "storage.s3.prefix"),
+)
+"""What a silo's letters, read and written, depend on; the bucket's address may change."""
 
 
 def _rule(rule: str, message: str, field: str = "") -> Rule:
@@ -150,11 +155,7 @@ def of_member() -> list[Rule]:
     }
     digests = ("model.sha256", "adapter.shapes")
     return [
-        _immutable("federation.run", made="member"),
-        _immutable("federation.environment", made="member"),
-        _immutable("world", made="member"),
-        # The letters that were read and written are there, by whatever address.
-        _immutable("storage", "s3.bucket", "s3.prefix", made="member"),
+        *(_immutable(path, made="member") for path in FIXED_IN_MEMBER),
         *(
             _rule(f"has(self.{field})", f"spec.{field}: got nothing, expected {what}", f".{field}")
             for field, what in needed.items()

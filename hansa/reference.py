@@ -1,6 +1,6 @@
-"""Every field of a Federation as the reference describes it, read from the models.
+"""Every field of Hansa's objects as the reference describes it, read from the models.
 
-`docs/reference.md` and `hansa explain` are both made from this, so neither can differ from the
+`docs/reference.md`, `docs/reference-member.md` and `hansa explain` are made from this, so none can differ from the
 other, or from what is checked.
 """
 
@@ -13,9 +13,11 @@ from typing import Any
 
 from hansa import sentences
 from hansa.accepted import immutable_fields
+from hansa.cel import FIXED_IN_MEMBER
+from hansa.crd import FEDERATION, Kind
 from hansa.schema import Schema, flat
 from hansa.spec import FederationSpec
-from hansa.status import CurrentRound, FederationStatus, RoundEnvironment, RoundSettings
+from hansa.status import CurrentRound, RoundEnvironment, RoundSettings
 
 NEVER = "never"
 NEXT_ROUND = "from the next round"
@@ -23,7 +25,7 @@ AT_ONCE = "at once"
 ONLY_GROWS = "at once, and only upwards"
 BY_FIELD = "see its fields"
 CHANGES = {
-    NEVER: "it cannot change after the federation was made",
+    NEVER: "it cannot change after the object was made",
     NEXT_ROUND: "an open round goes on with the settings that it opened with",
     AT_ONCE: "a Job that runs already keeps what it was made with",
 }
@@ -81,15 +83,15 @@ class Entry:
 
 
 @cache
-def spec() -> Entry:
-    """Federation.spec with all its fields."""
-    return _entry(flat(FederationSpec), "spec", is_required=True)
+def spec(kind: Kind = FEDERATION) -> Entry:
+    """The spec of a kind with all its fields."""
+    return _entry(flat(kind.spec), "spec", kind, is_required=True)
 
 
 @cache
-def status() -> Entry:
-    """Federation.status with all its fields."""
-    return _entry(flat(FederationStatus), "status")
+def status(kind: Kind = FEDERATION) -> Entry:
+    """The status of a kind with all its fields."""
+    return _entry(flat(kind.status), "status", kind)
 
 
 def every(entry: Entry) -> Iterator[Entry]:
@@ -99,15 +101,16 @@ def every(entry: Entry) -> Iterator[Entry]:
         yield from every(each)
 
 
-def find(path: str) -> Entry | None:
+def find(path: str, kind: Kind = FEDERATION) -> Entry | None:
     """The field of that path; `[]`, `[0]` and `[maze]` may follow a list and need not."""
-    entries = {_plain(each.path): each for top in (spec(), status()) for each in every(top)}
+    tops = (spec(kind), status(kind))
+    entries = {_plain(each.path): each for top in tops for each in every(top)}
     return entries.get(_plain(path))
 
 
-def nearest(path: str) -> list[str]:
+def nearest(path: str, kind: Kind = FEDERATION) -> list[str]:
     """Paths that were probably meant: the same name elsewhere first, then similar paths."""
-    paths = [each.path for top in (spec(), status()) for each in every(top)]
+    paths = [each.path for top in (spec(kind), status(kind)) for each in every(top)]
     plain = {_plain(each): each for each in reversed(paths)}
     wanted = _plain(path)
     same = [each for each in paths if _plain(each).endswith(f".{wanted}")]
@@ -122,11 +125,11 @@ def _plain(path: str) -> str:
 # -- one field ------------------------------------------------------------------------------------
 
 
-def _entry(node: Schema, path: str, *, is_required: bool = False) -> Entry:
+def _entry(node: Schema, path: str, kind: Kind, *, is_required: bool = False) -> Entry:
     inner, below = (node["items"], f"{path}[]") if _is_list_of_objects(node) else (node, path)
     required = inner.get("required", [])
     fields = [
-        _entry(each, f"{below}.{name}", is_required=name in required)
+        _entry(each, f"{below}.{name}", kind, is_required=name in required)
         for name, each in inner.get("properties", {}).items()
     ]
     return Entry(
@@ -135,7 +138,7 @@ def _entry(node: Schema, path: str, *, is_required: bool = False) -> Entry:
         is_required=is_required,
         default=node.get("default"),
         allowed="" if fields and inner is node else _allowed(node),
-        change=_change(path, fields) if path.startswith("spec") else "",
+        change=_change(path, fields, kind) if path.startswith("spec") else "",
         description=" ".join(node.get("description", "").split()),
         fields=fields,
     )
@@ -164,17 +167,20 @@ def _allowed(node: Schema) -> str:
 # -- when a change counts -------------------------------------------------------------------------
 
 
-def _change(path: str, fields: list[Entry]) -> str:
+def _change(path: str, fields: list[Entry], kind: Kind) -> str:
     own = path.removeprefix("spec").removeprefix(".")
-    if own == "rounds":
+    is_federation = kind is FEDERATION
+    if is_federation and own == "rounds":
         return ONLY_GROWS
-    if own in _remembered():
+    if own in (_remembered() if is_federation else FIXED_IN_MEMBER):
         return NEVER
     below = {each.change for each in fields}
-    if own == "environments" or own in _frozen():
+    if is_federation and (own == "environments" or own in _frozen()):
         return NEXT_ROUND
     if below:
         return below.pop() if len(below) == 1 else BY_FIELD
+    if not is_federation:  # each order is judged by what the manifest says at that moment
+        return AT_ONCE
     parents = own.split(".")
     is_frozen = any(".".join(parents[:depth]) in _frozen() for depth in range(1, len(parents)))
     return NEXT_ROUND if is_frozen else AT_ONCE

@@ -1,7 +1,7 @@
-"""docs/reference.md: every field of a Federation, made from the models.
+"""docs/reference.md and docs/reference-member.md: every field of both kinds, from the models.
 
-tools/python tools/reference.py            writes it
-tools/python tools/reference.py --check    only says whether it is stale, and ends with 1 if it is
+tools/python tools/reference.py            writes them
+tools/python tools/reference.py --check    only says which are stale, and ends with 1 if one is
 """
 
 import json
@@ -11,47 +11,65 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hansa import reference
-from hansa.reference import CHANGES, ONLY_GROWS, Entry
+from hansa.crd import FEDERATION, MEMBER, Kind
+from hansa.reference import AT_ONCE, CHANGES, NEVER, ONLY_GROWS, Entry
 from hansa.schema import PathPart, at, flat
-from hansa.spec import FederationSpec
-from hansa.status import FederationStatus
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
-INTRO = """<!-- made by tools/reference.py from the models: change those, then run it -->
-# Reference
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {"reference.md": FEDERATION, "reference-member.md": MEMBER}
+NOTE = "<!-- made by tools/reference.py from the models: change those, then run it -->\n"
+INTROS = {
+    FEDERATION: """# Reference
 
 Every field of a Federation: what it means, what fits, and what counts when it is absent.
 `hansa explain spec.exploration.temperature` prints one of them; `hansa validate` checks all.
+The fields of a FederationMember are on [a page of their own](reference-member.md).
 
 - [spec](#spec) is what you write.
 - [status](#status) is what Hansa writes: what has happened, what runs now, and why it waits.
 
 A field may be changed while the federation runs. The column "a change counts" says from when on:
+""",
+    MEMBER: """# Reference of members
 
-| a change counts | meaning |
-|---|---|
-"""
+Every field of a FederationMember, which is [a silo's part](members.md) in somebody else's federation.
+`hansa explain --member spec.limits` prints one of them.
+
+- [spec](#spec) is what the silo's owner writes; `hansa member INVITATION` prints most of it.
+- [status](#status) is what Hansa writes: the newest order, what became of it, and what it has used.
+
+A field may be changed at any time. The column "a change counts" says from when on:
+""",
+}
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the page; the exit code says whether it is fresh."""
-    text = page()
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
+    """Write or check the pages; the exit code says whether all are fresh."""
+    stale = [name for name, kind in PAGES.items() if _read(DOCS / name) != page(kind)]
     if "--check" in arguments:
-        print("stale: docs/reference.md; run tools/python tools/reference.py")
-        return 1
-    PAGE.write_text(text)
-    print("wrote docs/reference.md")
+        for name in stale:
+            print(f"stale: docs/{name}; run tools/python tools/reference.py")
+        return 1 if stale else 0
+    for name in stale:
+        (DOCS / name).write_text(page(PAGES[name]))
+        print(f"wrote docs/{name}")
     return 0
 
 
-def page() -> str:
-    """The page as it should be."""
-    changes = [f"| {change} | {meaning} |" for change, meaning in CHANGES.items()]
-    changes.append(f"| {ONLY_GROWS} | it may grow, and never shrink |")
-    sections = [*_sections(reference.spec()), *_sections(reference.status())]
-    return INTRO + "\n".join([*changes, "", *sections]).rstrip() + "\n"
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def page(kind: Kind = FEDERATION) -> str:
+    """A page as it should be."""
+    used = (NEVER, AT_ONCE) if kind is MEMBER else CHANGES
+    changes = [f"| {change} | {CHANGES[change]} |" for change in used]
+    if kind is FEDERATION:
+        changes.append(f"| {ONLY_GROWS} | it may grow, and never shrink |")
+    tops = (reference.spec(kind), reference.status(kind))
+    sections = [section for top in tops for section in _sections(top, kind)]
+    head = "\n| a change counts | meaning |\n|---|---|\n"
+    return NOTE + INTROS[kind] + head + "\n".join([*changes, "", *sections]).rstrip() + "\n"
 
 
 def anchor(heading: str) -> str:
@@ -59,67 +77,69 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
-def _sections(entry: Entry) -> Iterator[str]:
+def _sections(entry: Entry, kind: Kind) -> Iterator[str]:
     """A section for the object and for each object below it."""
     level = "##" if "." not in entry.path else "###"
     yield f"{level} {entry.path}\n"
     yield f"{entry.description}\n"
-    rows = _spec_rows(entry) if entry.path.startswith("spec") else _status_rows(entry)
+    is_spec = entry.path.startswith("spec")
+    rows = _spec_rows(entry, kind) if is_spec else _status_rows(entry, kind)
     yield "\n".join(rows) + "\n"
     for each in entry.fields:
-        if each.fields and not _same_as(each):
-            yield from _sections(each)
+        if each.fields and not _same_as(each, kind):
+            yield from _sections(each, kind)
 
 
-def _spec_rows(entry: Entry) -> Iterator[str]:
+def _spec_rows(entry: Entry, kind: Kind) -> Iterator[str]:
     yield "| field | type | what fits | default | a change counts | meaning |"
     yield "|---|---|---|---|---|---|"
     for each in entry.fields:
         default = "**required**" if each.is_required else _code(each.default)
-        cells = [_name(each), each.type, each.allowed, default, each.change, each.description]
+        cells = [_name(each, kind), each.type, each.allowed, default, each.change, each.description]
         yield _row(cells)
 
 
-def _status_rows(entry: Entry) -> Iterator[str]:
+def _status_rows(entry: Entry, kind: Kind) -> Iterator[str]:
     yield "| field | type | values | meaning |"
     yield "|---|---|---|---|"
     for each in entry.fields:
         values = each.allowed if " or " in each.allowed and "string" in each.type else ""
-        yield _row([_name(each), each.type, values, each.description])
+        yield _row([_name(each, kind), each.type, values, each.description])
 
 
 def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: Entry, kind: Kind) -> str:
     if not entry.fields:
         return f"`{entry.name}`"
-    return f"[`{entry.name}`](#{anchor(_same_as(entry) or entry.path)})"
+    return f"[`{entry.name}`](#{anchor(_same_as(entry, kind) or entry.path)})"
 
 
 def _code(value: object) -> str:
     return "" if value is None else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
-def _same_as(entry: Entry) -> str:
+def _same_as(entry: Entry, kind: Kind) -> str:
     """The first object with the very same fields, which has a section already; empty: none."""
-    for other in (*reference.every(reference.spec()), *reference.every(reference.status())):
+    tops = (reference.spec(kind), reference.status(kind))
+    for other in (each for top in tops for each in reference.every(top)):
         if other.path == entry.path:
             return ""
-        if other.fields and _properties(other) == _properties(entry):
+        if other.fields and _properties(other, kind) == _properties(entry, kind):
             same_changes = [e.change for e in other.fields] == [e.change for e in entry.fields]
             if same_changes or not entry.change:
                 return other.path
     return ""
 
 
-def _properties(entry: Entry) -> object:
+def _properties(entry: Entry, kind: Kind) -> object:
     top, *rest = entry.path.split(".")
     path: list[PathPart] = []
     for part in rest:
         path += [part.removesuffix("[]"), 0] if part.endswith("[]") else [part]
-    node = at(flat(FederationSpec if top == "spec" else FederationStatus), tuple(path))
+    node = at(flat(kind.spec if top == "spec" else kind.status), tuple(path))
     return node.get("items", node).get("properties")
 
 

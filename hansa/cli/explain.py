@@ -1,4 +1,4 @@
-"""`hansa explain`: what a field of a Federation means, what fits and when a change counts."""
+"""`hansa explain`: what a field of an object means, what fits and when a change counts."""
 
 import json
 import textwrap
@@ -21,34 +21,39 @@ def explain(
         typer.Argument(metavar="FIELD", help="A field, for example spec.exploration.temperature."),
     ] = "spec",
     output: Output = Format.TABLE,
+    member: Annotated[
+        bool, typer.Option("--member", help="A field of a FederationMember instead.")
+    ] = False,
 ) -> None:
     """Print what a field of a Federation means, as `kubectl explain` does.
 
     Without a field it shows the top level of spec; `hansa explain status` shows the status.
     """
     from hansa import reference
+    from hansa.crd import FEDERATION, MEMBER
 
-    entry = reference.find(field)
+    kind = MEMBER if member else FEDERATION
+    entry = reference.find(field, kind)
     if entry is None:
-        near = reference.nearest(field) or ["spec", "status"]
+        near = reference.nearest(field, kind) or ["spec", "status"]
         raise InputError(
-            f"FIELD: got '{field}', expected a field of a Federation, "
+            f"FIELD: got '{field}', expected a field of a {kind.kind}, "
             f"for example {' or '.join(near)}",
             hint="`hansa explain spec` lists the fields of spec",
         )
     if output is Format.TABLE:
-        print(text(entry))
+        print(text(entry, kind.kind))
     else:
         print_data(entry.to_json(), output)
 
 
-def text(entry: "Entry") -> str:
+def text(entry: "Entry", kind: str) -> str:
     """The field as a person reads it."""
     from hansa import api
 
     lines = [
         f"GROUP:      {api.GROUP}",
-        f"KIND:       {api.KIND}",
+        f"KIND:       {kind}",
         f"VERSION:    {api.VERSION}",
         "",
         f"FIELD:      {entry.path} {_kind(entry)}",

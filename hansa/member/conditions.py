@@ -91,11 +91,12 @@ def _connected(silo: FederationMember, status: SiloStatus) -> _Verdict:
     if status.trouble:
         why = (status.courier.message if status.courier else "") or status.message
         return "False", status.trouble, f"{why}; {REMEDIES[status.trouble]}"
+    slow = status.courier.message if status.courier else ""
     if not status.sent.serial and not status.received.serial:
-        why = status.courier.message if status.courier else ""
-        return "Unknown", "NotYet", why or "no letter was posted or read yet"
+        return "Unknown", "NotYet", slow or "no letter was posted or read yet"
     read, posted = status.received.serial, status.sent.serial
-    return "True", "Listening", f"orders are read up to {read}, letters are posted up to {posted}"
+    said = f"orders are read up to {read}, letters are posted up to {posted}"
+    return "True", "Listening", f"{said}; the next courier: {slow}" if slow else said
 
 
 def _working(silo: FederationMember, status: SiloStatus) -> _Verdict:

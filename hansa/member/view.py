@@ -60,8 +60,8 @@ def own_path(path: str) -> str:
 
 def refusals(silo: Member, allowed: Allowed) -> list[Refusal]:
     """Everything in a silo that no Job can be made from on a cluster."""
-    found = [replace(r, path=own_path(r.path)) for r in of_spec(as_federation(silo).spec, allowed)]
-    return [*_missing(silo), *found]
+    refused = of_spec(as_federation(silo).spec, allowed)
+    return [*_missing(silo), *(replace(each, path=own_path(each.path)) for each in refused)]
 
 
 def _missing(silo: Member) -> list[Refusal]:

@@ -249,9 +249,9 @@ def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
 
 def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Data]:
     federation = kinds.of(thing).as_federation(thing)
-    told = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
+    variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
     variables: list[Data] = [
-        {"name": told, "value": _assignment(request, thing)},
+        {"name": variable, "value": _assignment(request, thing)},
         {"name": "HOME", "value": SCRATCH},
         {"name": "USER", "value": "hansa"},  # some libraries ask who runs them; no passwd knows
     ]

@@ -16,7 +16,8 @@ from hansa.conditions import Observation
 from hansa.errors import InputError
 from hansa.jobs import JobRequest, ObservedJob, Plan
 from hansa.member import view
-from hansa.member.follow import SiloPlan, follow
+from hansa.member.draft import SiloPlan
+from hansa.member.follow import follow
 from hansa.member.status import FederationMember, SiloCondition
 from hansa.plan import plan
 from hansa.podshapes import Allowed, Refusal

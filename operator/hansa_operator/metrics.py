@@ -22,7 +22,7 @@ from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
-from hansa.member.follow import SiloPlan
+from hansa.member.draft import SiloPlan
 from hansa.member.status import FederationMember, SiloPhase, SiloStatus
 from hansa.status import (
     CurrentRound,

@@ -113,7 +113,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "another world": ({"world": "wordle"}, "spec.world: cannot change after the member was made"),
     "another bucket": (
         {"storage": {"s3": {**S3, "bucket": "other"}}},
-        "spec.storage: cannot change after the member was made",
+        "spec.storage.s3.bucket: cannot change after the member was made",
     ),
 }
 

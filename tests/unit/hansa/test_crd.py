@@ -155,8 +155,9 @@ def test_a_silo_gets_default_limits_and_nothing_that_its_owner_must_say() -> Non
 @pytest.mark.parametrize(
     "part",
     [
-        *("federation.run", "federation.environment", "world", "storage", "signingSecret"),
-        *("experienceStorage", "agreed.model.sha256", "agreed.adapter.shapes"),
+        *("federation.run", "federation.environment", "world", "storage.s3.bucket"),
+        *("storage.s3.prefix", "signingSecret", "experienceStorage"),
+        *("agreed.model.sha256", "agreed.adapter.shapes"),
     ],
 )
 def test_rules_of_a_silo_come_with_a_sentence(part: str) -> None:

@@ -9,7 +9,7 @@ from hansa import reference
 from hansa.accepted import immutable_changes, immutable_fields
 from hansa.cli.explain import explain
 from hansa.cli.main import COMMANDS
-from hansa.crd import RULES, schema
+from hansa.crd import KINDS, MEMBER, RULES, Kind, schema
 from hansa.errors import InputError
 from hansa.plan import plan
 from hansa.reference import AT_ONCE, NEVER, NEXT_ROUND, ONLY_GROWS, Entry
@@ -152,11 +152,21 @@ def test_what_the_cluster_refuses_to_change_is_never_changed_in_the_reference() 
     assert entries["spec.rounds"].change == ONLY_GROWS
 
 
-def test_every_field_has_a_meaning_and_what_fits() -> None:
-    for top in (reference.spec(), reference.status()):
+def test_what_the_cluster_refuses_to_change_of_a_member_is_said_so() -> None:
+    never = {e.path for e in reference.every(reference.spec(MEMBER)) if e.change == NEVER}
+    rules = schema(MEMBER)["properties"]["spec"][RULES]
+    fixed = {f"spec{rule['fieldPath']}" for rule in rules if "cannot change" in rule["message"]}
+    assert never == fixed
+    assert len(fixed) == 5
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.singular)
+def test_every_field_has_a_meaning_and_what_fits(kind: Kind) -> None:
+    for top in (reference.spec(kind), reference.status(kind)):
         for entry in reference.every(top):
             assert entry.description, entry.path
-            assert entry.allowed or entry.fields or "map" in entry.type, entry.path
+            known = entry.allowed or entry.fields or "map" in entry.type or "object" in entry.type
+            assert known, entry.path
 
 
 def test_it_is_on_the_command_line() -> None:
@@ -190,6 +200,17 @@ def test_a_field_of_a_list_is_found_with_and_without_an_index(
 ) -> None:
     explain(path)
     assert "FIELD:      spec.environments[].name <string> -required-" in capsys.readouterr().out
+
+
+def test_a_field_of_a_member_is_explained_by_its_own_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    explain("spec.limits.jobSeconds", member=True)
+    shown = capsys.readouterr().out
+    assert "KIND:       FederationMember\n" in shown
+    assert "ALLOWED:    a whole number from 1 to 2592000\n" in shown
+    with pytest.raises(InputError, match="expected a field of a FederationMember"):
+        explain("spec.guard", member=True)
 
 
 def test_explain_alone_shows_the_top_level_of_spec(capsys: pytest.CaptureFixture[str]) -> None:

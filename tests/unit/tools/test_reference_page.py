@@ -1,4 +1,4 @@
-"""docs/reference.md is made from the models, and says so when it is stale."""
+"""The reference pages are made from the models, and say so when they are stale."""
 
 import importlib.util
 from pathlib import Path
@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from hansa import reference
+from hansa.crd import FEDERATION, MEMBER, Kind
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,23 +33,34 @@ def test_a_stale_page_is_named_and_written(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool, "PAGE", tmp_path / "reference.md")
+    monkeypatch.setattr(tool, "DOCS", tmp_path)
     assert tool.main(["--check"]) == 1
     assert capsys.readouterr().out == (
         "stale: docs/reference.md; run tools/python tools/reference.py\n"
+        "stale: docs/reference-member.md; run tools/python tools/reference.py\n"
     )
     assert tool.main([]) == 0
     assert tool.main(["--check"]) == 0
 
 
-def test_every_field_of_the_spec_has_a_row_and_every_link_a_heading(tool: ModuleType) -> None:
-    page = tool.page()
+@pytest.mark.parametrize(
+    "kind, some",
+    [
+        (FEDERATION, {"spec", "spec.training", "spec.storage.s3", "spec.environments"}),
+        (MEMBER, {"spec", "spec.federation", "spec.limits", "spec.agreed", "status.conditions"}),
+    ],
+    ids=["federation", "member"],
+)
+def test_every_field_of_the_spec_has_a_row_and_every_link_a_heading(
+    tool: ModuleType, kind: Kind, some: set[str]
+) -> None:
+    page = tool.page(kind)
     sections = {part.partition("\n")[0].lstrip("# "): part for part in page.split("\n#")}
-    for entry in reference.every(reference.spec()):
+    for entry in reference.every(reference.spec(kind)):
         section = sections.get(entry.path, "")
         for each in entry.fields if section else []:
             assert f"| `{each.name}` |" in section or f"| [`{each.name}`](#" in section, each.path
-    assert {"spec", "spec.training", "spec.storage.s3", "spec.environments"} <= sections.keys()
+    assert some <= sections.keys()
     anchors = {tool.anchor(line.lstrip("# ")) for line in page.splitlines() if line[:1] == "#"}
     links = {part.partition(")")[0] for part in page.split("](#")[1:]}
     assert links <= anchors
