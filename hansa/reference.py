@@ -1,7 +1,7 @@
 """Every field of Hansa's objects as the reference describes it, read from the models.
 
-`docs/reference.md`, `docs/reference-member.md` and `hansa explain` are made from this, so none can differ from the
-other, or from what is checked.
+`docs/reference.md`, `docs/reference-member.md` and `hansa explain` are made from this, so none can
+differ from the others, or from what is checked.
 """
 
 import difflib

@@ -32,7 +32,7 @@ A field may be changed while the federation runs. The column "a change counts" s
 """,
     MEMBER: """# Reference of members
 
-Every field of a FederationMember, which is [a silo's part](members.md) in somebody else's federation.
+Every field of a FederationMember, [a silo's part](members.md) in somebody else's federation.
 `hansa explain --member spec.limits` prints one of them.
 
 - [spec](#spec) is what the silo's owner writes; `hansa member INVITATION` prints most of it.

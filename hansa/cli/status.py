@@ -114,9 +114,12 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
     from hansa.cli.screen import show, table
     from hansa.cluster import memberview, view
 
-    for things, listing in ((items, view.listing), (members, memberview.listing)):
-        if things:
-            show(table(listing(things, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+    if items:
+        show(table(view.listing(items, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+    if items and members:
+        print()
+    if members:
+        show(table(memberview.listing(members, now(), wide=output is Wide.WIDE, spaces=everywhere)))
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:

@@ -80,7 +80,7 @@ def test_a_silo_that_nobody_has_looked_at_says_so() -> None:
 def test_a_silo_that_cannot_be_read_is_refused_by_field() -> None:
     document = look(Clinic()).federation
     document["spec"]["pollSeconds"] = 1
-    with pytest.raises(InputError, match="spec.pollSeconds: got 1, expected"):
+    with pytest.raises(InputError, match=r"spec\.pollSeconds: got 1, expected"):
         screen(Look(federation=document), NOW)
 
 
