@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -44,13 +45,21 @@ func main() {
 		}
 		fmt.Print(text)
 	case "look": // addresses; a line for each, with the answer's status or why there is none
-		for _, url := range rest {
-			text, err := get(url)
-			if err != nil {
-				text = err.Error()
-			}
-			fmt.Println(strings.SplitN(text, "\n", 2)[0])
+		answers := make([]string, len(rest))
+		var asked sync.WaitGroup
+		for i, url := range rest {
+			asked.Add(1)
+			go func(i int, url string) {
+				defer asked.Done()
+				text, err := get(url)
+				if err != nil {
+					text = err.Error()
+				}
+				answers[i] = strings.SplitN(text, "\n", 2)[0]
+			}(i, url)
 		}
+		asked.Wait()
+		fmt.Println(strings.Join(answers, "\n"))
 	}
 }
 
