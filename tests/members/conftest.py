@@ -17,7 +17,7 @@ from tests.members.island import Island
 from tests.members.parties import CLINIC, HQ, LONE, PARTIES, Apart, Place, new_key
 from tests.members.stores import Exchange, Private
 
-FEDERATIONS = ("apart", "disturbed")
+FEDERATIONS = ("apart", "disturbed", "cut-off")
 USUAL = ROOT / ".cache" / "devkube" / "cluster"
 
 

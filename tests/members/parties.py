@@ -161,6 +161,15 @@ class Apart:
         given = ("--key", self.keys[LONE][0], "--credentials", credentials)
         return Join(self.at.island, path, self.folder / "silo", *given)
 
+    def end(self) -> None:
+        """Delete what the owners made; nothing of it works on."""
+        for where, kind, name in (
+            (self.at.hq, api.SHORT_NAME, self.name),
+            (self.at.clinic, api.MEMBER_SHORT_NAME, self.member),
+        ):
+            gone = where.cluster.kubectl("delete", kind, name, "--ignore-not-found")
+            assert gone.returncode == 0, gone.stderr
+
     # -- keys -------------------------------------------------------------------------------------
 
     def _pair(self, party: str) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 import os
 import signal
-import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,13 +57,14 @@ class Exchange(LocalStore):
         endpoint = self.doors[party].endpoint
         return {"endpoint": endpoint, "bucket": self.s3.bucket, "prefix": prefix}
 
-    def be_away(self, seconds: float) -> None:
-        """Die, stay away, and come back at the same address with the same objects."""
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Die, and come back at the same address with the same objects."""
         for door in self.doors.values():
             door.down()
         assert self.pid
         os.kill(self.pid, signal.SIGKILL)
-        time.sleep(seconds)
+        yield
         self.ensure()
         for door in self.doors.values():
             door.up()
@@ -81,7 +81,7 @@ class Private(LocalStore):
     def __init__(self, folder: Path, silo: str, address: str, prefixes: Iterable[str]) -> None:
         """`address` is this machine's on that cable; each federation has a prefix."""
         super().__init__(folder, [silo])
-        self._address, self._prefixes = address, tuple(prefixes)
+        self._silo, self._address, self._prefixes = silo, address, tuple(prefixes)
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -93,11 +93,11 @@ class Private(LocalStore):
         self.door.down()
         super().__exit__(*error)
 
-    def _granted(self, name: str) -> list[access.Grant]:
-        if name == access.AGGREGATOR:
-            return []
+    def _identities(self) -> dict[str, object]:
+        """The silo and the owner; a policy without a statement would spoil the others' in `weed`."""
         places = [self.s3.model_copy(update={"prefix": prefix}) for prefix in self._prefixes]
-        return [grant for place in places for grant in access.private_grants(place, name)]
+        own = [grant for place in places for grant in access.private_grants(place, self._silo)]
+        return access.weed_identities({self._silo: own}, self.credentials, RUNNER)
 
     def place(self, prefix: str) -> dict[str, Any]:
         """storage.s3 as the silo has it."""

@@ -29,6 +29,7 @@ def joined(federations: dict[str, Apart]) -> Iterator[Join]:
     with apart.join() as join:
         apart.at.hq.finish(NAME)
         yield join
+    apart.end()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,9 @@ from tests.members.test_federation import result
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 NAME = "disturbed"
 AWAY_SECONDS = 30.0
-"""How long the store is gone; a courier gives up within it, and is started again."""
+"""How long the store is gone."""
+LONG_AWAY_SECONDS = 200.0
+"""Longer than any program waits for a store: all give up, and are started again."""
 
 
 @dataclass(kw_only=True)
@@ -195,6 +197,7 @@ def disturbed(federations: dict[str, Apart]) -> Iterator[Killer]:
         yield killer
         for door in apart.at.exchange.doors.values():
             door.heal()
+    apart.end()
 
 
 def test_kills_of_every_party_in_one_run_change_no_byte(
@@ -208,7 +211,8 @@ def test_kills_of_every_party_in_one_run_change_no_byte(
     while (phase := hq.status(NAME).get("phase")) not in ENDS:
         disturbed.lone.revive()
         if disturbed.wants_away.is_set():
-            apart.at.exchange.be_away(AWAY_SECONDS)
+            with apart.at.exchange.away():
+                time.sleep(AWAY_SECONDS)
             disturbed.wants_away.clear()
             disturbed.done.append("store")
         assert time.monotonic() < deadline, f"{disturbed.done}: {hq.story(NAME)}"
@@ -220,3 +224,24 @@ def test_kills_of_every_party_in_one_run_change_no_byte(
         made = Counter(audit.created_jobs(where.cluster, owner, since))
         assert made, f"{owner} has Jobs"
         assert {job: count for job, count in made.items() if count > 1} == {}
+
+
+@pytest.mark.full
+def test_a_store_that_is_away_for_minutes_costs_nothing_but_time(
+    federations: dict[str, Apart], reference: dict[str, bytes]
+) -> None:
+    apart = federations["cut-off"]
+    hq, clinic = apart.at.hq, apart.at.clinic.cluster
+    apart.coordinate()
+    apart.serve()
+    with apart.join() as lone:
+        hq.wait(apart.name, lambda s: s.get("round") == 1, "a round is open")
+        with apart.at.exchange.away():
+            time.sleep(LONG_AWAY_SECONDS)
+            conditions = clinic.get("hmem", apart.member)["status"]["conditions"]
+            (connected,) = [each for each in conditions if each["type"] == "Connected"]
+        assert (connected["status"], connected["reason"]) == ("False", "Unreachable"), connected
+        hq.finish(apart.name)
+        assert lone.process.poll() is None, lone.said
+    assert result(apart) == reference
+    apart.end()
