@@ -70,8 +70,10 @@ class Request:
 class FaultyProxy:
     """Forwards HTTP to one upstream address; each request asks whether a fault is due."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, host: str = "127.0.0.1") -> None:
+        """`host` is the address of this machine at which it listens."""
         parts = urlsplit(upstream)
+        self._host = host
         self._upstream = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._faults: list[Fault] = []
         self._guard = threading.Lock()
@@ -97,7 +99,7 @@ class FaultyProxy:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     def fail(
         self,
@@ -141,7 +143,7 @@ class FaultyProxy:
     def _bind(self) -> socket.socket:
         bound = socket.socket()
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(("127.0.0.1", self._port))
+        bound.bind((self._host, self._port))
         return bound
 
     def down(self) -> None:

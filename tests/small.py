@@ -108,6 +108,8 @@ class Run:
     """`compare` for a comparison."""
     is_of_manifest = True
     """Whether the command is given the manifest, or only the folder."""
+    within: tuple[str, ...] = ()
+    """What comes before the command, for example to run it in another network."""
 
     def __init__(self, manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> None:
         self.manifest = manifest
@@ -116,7 +118,7 @@ class Run:
         given = (manifest,) if self.is_of_manifest else ()
         with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
-                _command((self.command, *given, "--out", out, *arguments)),
+                [*self.within, *_command((self.command, *given, "--out", out, *arguments))],
                 env={**os.environ, MARK: str(out), **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

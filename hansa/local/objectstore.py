@@ -184,12 +184,14 @@ class LocalStore:
                     raise
 
     def _write_identities(self) -> None:
-        granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
-        document = access.weed_identities(granted, self.credentials, RUNNER)
         path = self.folder / "identities.json"
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
-            json.dump(document, file)
+            json.dump(self._identities(), file)
+
+    def _identities(self) -> dict[str, object]:
+        granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
+        return access.weed_identities(granted, self.credentials, RUNNER)
 
     def _granted(self, name: str) -> list[access.Grant]:
         if name == access.AGGREGATOR:

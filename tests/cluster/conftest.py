@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +14,15 @@ from hansa.cluster.client import ApiError
 from tests import small
 from tests.cluster.cli import Typist
 from tests.cluster.installed import Hansa, build_images, install
-from tests.cluster.kube import GIVEN, PROBE, SCRIPT, Cluster, Manifest
+from tests.cluster.kube import (
+    GIVEN,
+    SCRIPT,
+    Cluster,
+    Manifest,
+    build_probe,
+    probe_image,
+    running,
+)
 
 FEDERATIONS = (
     *("evolves", "disturbed", "rules", "rules2", "other", "joined"),
@@ -28,17 +34,7 @@ FEDERATIONS = (
 @pytest.fixture(scope="session")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The archive of an image with the program that the tests run in Pods."""
-    program = tmp_path_factory.mktemp("probe") / "probe"
-    subprocess.run(
-        ["go", "build", "-trimpath", "-o", str(program), "main.go"],
-        cwd=Path(__file__).parent / "probe",
-        env={**os.environ, "CGO_ENABLED": "0"},
-        check=True,
-    )
-    made = subprocess.run(
-        [str(SCRIPT), "make-image", PROBE, str(program)], check=True, capture_output=True
-    )
-    return made.stdout
+    return probe_image(build_probe(tmp_path_factory.mktemp("probe")))
 
 
 @pytest.fixture(scope="session")
@@ -51,17 +47,8 @@ def devkube(probe: bytes) -> Iterator[Cluster]:
     if GIVEN in os.environ:
         yield cluster
         return
-    ran_before = cluster.script("status").returncode == 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the cluster would live on
-    try:
-        started = cluster.script("up")
-        assert started.returncode == 0, started.stderr
-        loaded = cluster.script("load-image", "-", stdin=probe)
-        assert loaded.returncode == 0, loaded.stderr
+    with running(cluster, probe):
         yield cluster
-    finally:
-        if not ran_before:
-            assert cluster.script("down").returncode == 0
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -148,6 +150,42 @@ class Cluster:
         return str(self.get("pod", pod).get("status", {}).get("phase", ""))
 
 
+@contextmanager
+def running(cluster: Cluster, image: bytes) -> Iterator[Cluster]:
+    """The cluster while it runs, with an image loaded; one that ran before is left running."""
+    ran_before = cluster.script("status").returncode == 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the cluster would live on
+    try:
+        started = cluster.script("up")
+        assert started.returncode == 0, started.stderr
+        loaded = cluster.script("load-image", "-", stdin=image)
+        assert loaded.returncode == 0, loaded.stderr
+        yield cluster
+    finally:
+        if not ran_before:
+            assert cluster.script("down").returncode == 0
+
+
+def build_probe(folder: Path) -> Path:
+    """The program that tests run in Pods, to see what can be seen from there."""
+    program = folder / "probe"
+    subprocess.run(
+        ["go", "build", "-trimpath", "-o", str(program), "main.go"],
+        cwd=Path(__file__).parent / "probe",
+        env={**os.environ, "CGO_ENABLED": "0"},
+        check=True,
+    )
+    return program
+
+
+def probe_image(program: Path) -> bytes:
+    """The archive of an image that has that program and nothing else."""
+    made = subprocess.run(
+        [str(SCRIPT), "make-image", PROBE, str(program)], check=True, capture_output=True
+    )
+    return made.stdout
+
+
 def _given(args: tuple[str, ...]) -> list[str]:
     """What stands for a verb of tools/cluster on a cluster that somebody else runs."""
     verb, path = args[0], os.environ[GIVEN]
@@ -197,3 +235,9 @@ def make_pod(name: str, *args: str, **fields: Any) -> Manifest:
     }
     spec = {"restartPolicy": "Never", "containers": [container], **fields}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def address(cluster: Cluster, pod: str) -> str:
+    """The address of a Pod that runs."""
+    cluster.until(lambda: cluster.phase(pod) == "Running", f"{pod} runs")
+    return str(cluster.get("pod", pod)["status"]["podIP"])

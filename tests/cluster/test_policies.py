@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.cluster.installed import NAMESPACE, RELEASE, Hansa
-from tests.cluster.kube import Cluster, Manifest, make_pod
+from tests.cluster.kube import Cluster, Manifest, address, make_pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -44,12 +44,6 @@ class Places:
 def labelled(pod: Manifest) -> Manifest:
     """The same Pod with the label of the Jobs' Pods."""
     return {**pod, "metadata": {**pod["metadata"], "labels": LABELS}}
-
-
-def address(cluster: Cluster, pod: str) -> str:
-    """The address of a Pod that runs."""
-    cluster.until(lambda: cluster.phase(pod) == "Running", f"{pod} runs")
-    return str(cluster.get("pod", pod)["status"]["podIP"])
 
 
 def ask(cluster: Cluster, pod: str, url: str) -> str:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,12 +38,33 @@ func main() {
 		}
 		fmt.Println(string(text))
 	case "get":
-		get(rest[0])
+		text, err := get(rest[0])
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Print(text)
+	case "look": // addresses; a line for each, with the answer's status or why there is none
+		answers := make([]string, len(rest))
+		var asked sync.WaitGroup
+		for i, url := range rest {
+			asked.Add(1)
+			go func(i int, url string) {
+				defer asked.Done()
+				text, err := get(url)
+				if err != nil {
+					text = err.Error()
+				}
+				answers[i] = strings.SplitN(text, "\n", 2)[0]
+			}(i, url)
+		}
+		asked.Wait()
+		fmt.Println(strings.Join(answers, "\n"))
 	}
 }
 
-// get prints the answer's status and text; with a ServiceAccount's token where the Pod has one.
-func get(url string) {
+// get is the answer's status and text; with a ServiceAccount's token where the Pod has one.
+func get(url string) (string, error) {
 	request, _ := http.NewRequest(http.MethodGet, url, nil)
 	if token, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
 		request.Header.Set("Authorization", "Bearer "+string(token))
@@ -53,9 +75,8 @@ func get(url string) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		return "", err
 	}
 	text, _ := io.ReadAll(response.Body)
-	fmt.Println(response.StatusCode, string(text))
+	return fmt.Sprintln(response.StatusCode, string(text)), nil
 }

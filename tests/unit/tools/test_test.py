@@ -37,7 +37,7 @@ def tree(tmp_path: Path) -> Path:
     """A project with this one's `tools/test`, whose other tools only write down their calls."""
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "test", tmp_path / "tools" / "test")
-    for folder in ("unit", "guard", "contract", "local", "chart", "cluster"):
+    for folder in ("unit", "guard", "contract", "local", "chart", "cluster", "members"):
         (tmp_path / "tests" / folder).mkdir(parents=True)
     tool(tmp_path, "python", PYTHON)
     for name in ("fetch", "cluster", "images", "debian"):
@@ -80,7 +80,7 @@ def calls(tree: Path) -> str:
 def test_every_folder_of_tests_is_run_once(tree: Path) -> None:
     done = run(tree)
     assert done.returncode == 0, done.stderr
-    for folder in ("unit", "guard", "contract", "local", "chart", "cluster"):
+    for folder in ("unit", "guard", "contract", "local", "chart", "cluster", "members"):
         assert calls(tree).count(f"tests/{folder}\n") + calls(tree).count(f"tests/{folder} ") == 1
 
 
@@ -149,7 +149,7 @@ def test_tests_on_a_cluster_run_beside_the_others_and_are_shown_after_them(tree:
     assert said.index("ran here") < said.index("== cluster") < said.index("ran on a cluster")
     assert any(re.fullmatch(r"== quick, beside it: (builds|chart|cluster)", s) for s in said)
     times = [name for name, _ in re.findall(r"^(\w+) +(\d+) s$", done.stdout, re.MULTILINE)]
-    assert times == ["checks", "quick", "runs", "builds", "chart", "cluster"]
+    assert times == ["checks", "quick", "runs", "builds", "chart", "cluster", "members"]
 
 
 def test_a_failure_on_a_cluster_is_shown_and_fails_all(tree: Path) -> None:
@@ -245,10 +245,22 @@ def test_tests_on_a_cluster_say_that_they_did_not_run_where_images_cannot_be_bui
     tool(tree, "images", "#!/bin/sh\nexit 2\n")
     done = run(tree)
     assert done.returncode == 0, done.stderr
-    assert "NOT RUN: tests/cluster" in done.stdout
+    assert "NOT RUN: tests/cluster and tests/members" in done.stdout
     assert sentence in done.stdout
     assert "tests/chart" in calls(tree)
     assert "tests/cluster" not in calls(tree)
+    assert "tests/members" not in calls(tree)
+
+
+def test_tests_on_two_clusters_say_that_they_did_not_run_where_one_is_given(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSA_TEST_KUBECONFIG", "/a/file")
+    done = run(tree)
+    assert done.returncode == 0, done.stderr
+    assert "NOT RUN: tests/members, which starts two clusters of its own" in done.stdout
+    assert "tests/cluster" in calls(tree)
+    assert "tests/members" not in calls(tree)
 
 
 def test_a_failed_lint_leaves_no_coverage_behind(tree: Path) -> None:
