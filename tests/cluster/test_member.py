@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hansa import api, consent, keys
-from tests.cluster.installed import BUCKET, OPERATOR, RELEASE, Hansa
+from tests.cluster.installed import ADDRESS, BUCKET, OPERATOR, Hansa
 from tests.cluster.installed import NAMESPACE as COORDINATOR
 from tests.cluster.kube import Cluster, Manifest
 from tests.cluster.silos import SIGNING, Invited, invite, pair, signing_secret
@@ -80,12 +80,11 @@ def _check_what_is_where(hansa: Hansa, clinic: Cluster) -> None:
 def _member(invited: Invited) -> Manifest:
     """The silo's manifest as its owner completes it."""
     spec = invited.member["spec"]
-    address = f"http://{RELEASE}-minio.{COORDINATOR}.svc:9000"
     spec["storage"]["s3"] |= {
-        "endpoint": address,
+        "endpoint": ADDRESS,
         "credentialsSecret": {"name": f"{NAME}-{SILO}"},
     }
-    private = {"endpoint": address, "bucket": BUCKET, "prefix": PRIVATE}
+    private = {"endpoint": ADDRESS, "bucket": BUCKET, "prefix": PRIVATE}
     spec |= {
         "experienceStorage": {
             "s3": {**private, "credentialsSecret": {"name": f"{PRIVATE}-{SILO}"}}
