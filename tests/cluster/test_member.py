@@ -40,9 +40,12 @@ def test_its_result_is_that_of_a_local_run_and_its_experience_stays_its_own(
     hansa.apply(invited.federation)
     _give_secrets(hansa, clinic, invited)
     member = _member(invited)
-    clinic.apply({**member, "spec": {**member["spec"], "experienceStorage": None}})
+    open_handed = {**member, "spec": {**member["spec"], "experienceStorage": None}}
+    assert "spec.experienceStorage: got nothing" in clinic.refusal(open_handed)
+    close = {"spec": {"hostNetwork": True}}
+    clinic.apply({**member, "spec": {**member["spec"], "podTemplate": close}})
     _until(clinic, lambda: _condition(clinic, "Accepted").get("status") == "False", "is refused")
-    assert "spec.experienceStorage: got nothing" in _condition(clinic, "Accepted")["message"]
+    assert "spec.podTemplate.spec.hostNetwork" in _condition(clinic, "Accepted")["message"]
     assert not clinic.list("job")
     clinic.apply(member)
     _until(clinic, lambda: _clients(clinic), "works on its first order")
