@@ -81,12 +81,12 @@ class BatchedLora:
         self, module: str, _: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
     ) -> None:
         """Add what the adapters of this pass have for a layer; a pass is one packed row."""
-        tokens_in = inputs[0][0]
+        states, added = inputs[0].flatten(0, -2), output.view(-1, output.shape[-1])
         for loaded, tokens in self._pass:
             pair = loaded.layers.get(module)
             if pair is None:
                 continue
             if tokens is None:
-                output[0].addmm_(tokens_in @ pair[0], pair[1])
+                added.addmm_(states @ pair[0], pair[1])
             else:
-                output[0].index_add_(0, tokens, tokens_in[tokens] @ pair[0] @ pair[1])
+                added.index_add_(0, tokens, states[tokens] @ pair[0] @ pair[1])

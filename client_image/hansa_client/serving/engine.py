@@ -96,6 +96,8 @@ class Engine:
         self._waiting: deque[Turn] = deque()
         self._active: dict[int, Turn] = {}
         self._is_closed = False
+        metrics.waiting.set_function(lambda: len(self._waiting))
+        metrics.active.set_function(lambda: len(self._active))
         self._started: SimpleQueue[Exception | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -187,8 +189,6 @@ class Engine:
                 room -= len(turn.tokens)
                 fresh[heapq.heappop(free)] = turn
             self._active |= fresh
-            self._metrics.waiting.set(len(self._waiting))
-            self._metrics.active.set(len(self._active))
             return fresh
 
     def _request(self, row: int, turn: Turn) -> RowRequest:

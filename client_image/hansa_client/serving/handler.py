@@ -201,6 +201,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _head(self, status: int, kind: str, more: dict[str, str]) -> None:
         self._status = status
+        self.request_version = self.protocol_version  # a line without one gets a head, too
         self.send_response(status)
         self.send_header("Content-Type", kind)
         for name, value in more.items():
