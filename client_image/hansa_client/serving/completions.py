@@ -61,7 +61,7 @@ class Completions:
                 top_logprobs=request.top_logprobs,
                 stop=request.stop,
                 streams=request.stream,
-                index=n,
+                choice=n,
                 news=news,
             )
             for n in range(request.n)
@@ -155,8 +155,8 @@ class Completion:
                     "the answer was broken off: the server ends, or its log says why",
                 )
             left -= news.is_over
-            answer = self._answers[news.index]
-            yield news.index, answer.add(news.written, is_last=news.is_over), news.is_over
+            answer = self._answers[news.choice]
+            yield news.choice, answer.add(news.written, is_last=news.is_over), news.is_over
         self._count()
 
     def _next(self, is_gone: Callable[[], bool]) -> News:

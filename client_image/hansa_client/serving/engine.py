@@ -39,7 +39,7 @@ MOST_WAITING = 1024
 class News(NamedTuple):
     """What became of a turn since the last news."""
 
-    index: int
+    choice: int
     """Which of a request's turns."""
     written: list[Written]
     """Tokens that are new."""
@@ -67,7 +67,7 @@ class Turn:
     stop: tuple[str, ...] = ()
     streams: bool = False
     """Whether each token is news, or only the whole answer."""
-    index: int = 0
+    choice: int = 0
     """Which of a request's turns."""
     news: SimpleQueue[News] = field(default_factory=SimpleQueue)
     """What the engine tells; all turns of a request may share one."""
@@ -76,7 +76,7 @@ class Turn:
 
     def tell(self, written: list[Written], *, is_over: bool, has_failed: bool = False) -> None:
         """Give news to who waits."""
-        self.news.put(News(self.index, written, is_over, has_failed))
+        self.news.put(News(self.choice, written, is_over, has_failed))
 
 
 class Engine:

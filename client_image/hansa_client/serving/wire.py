@@ -84,7 +84,7 @@ def body_length(headers: Message) -> int:
     return int(text)
 
 
-def read_body(headers: Message, file: io.BufferedReader) -> bytes:
+def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
     """The body; ApiError where it is not all there in time."""
     length = body_length(headers)
     try:
