@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -40,12 +39,12 @@ def serve(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]
     """The program and the address that it prints when it is ready."""
     given = ["serve", *map(str, arguments), "--port", "0"]
     process = subprocess.Popen(
-        [*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         assert process.stdout
         url = process.stdout.readline().strip()
-        assert url.startswith("http://127.0.0.1:"), process.communicate()[1]
+        assert url.startswith("http://127.0.0.1:")
         yield process, url
     finally:
         process.kill()
@@ -142,9 +141,8 @@ def test_what_does_not_end_in_time_is_broken_off(run: Path) -> None:
         )
         next(iter(chunks))
         process.send_signal(signal.SIGTERM)
-        with pytest.raises((openai.APIError, Exception)):
-            for _ in chunks:
-                pass
+        with pytest.raises(openai.APIError, match="broken off"):
+            list(chunks)
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
@@ -153,57 +151,21 @@ def test_chat_talks_to_a_server_and_remembers_what_was_said(server: str) -> None
     lines = "Reach the goal.\nThe goal is at position 8, 6.\n"
     done = talk(*options, "--system", "Play.", said=lines)
     assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
     ask = client(server).chat.completions.create
     messages: list[Any] = [{"role": "system", "content": "Play."}]
-    for line, said in zip(lines.splitlines(), (first, second), strict=True):
+    answers = []
+    for line in lines.splitlines():
         messages.append({"role": "user", "content": line})
         answer = ask(model="final", messages=messages, temperature=0).choices[0].message.content
-        assert answer == said
         messages.append({"role": "assistant", "content": answer})
+        answers.append(f"{answer}\n")
+    assert done.stdout == "".join(answers)
 
 
 def test_chat_serves_a_run_by_itself(run: Path) -> None:
     done = talk(str(run), "--temperature", "0", "--model", "round-1", said="Reach the goal.\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
-
-
-@pytest.mark.parametrize(
-    "words, sentence",
-    [
-        pytest.param(["serve", "no/where"], "error: WHERE: got no/where, expected the folder"),
-        pytest.param(
-            ["serve", "--adapter", "x"], "error: --adapter: got 'x', expected NAME=FOLDER"
-        ),
-        pytest.param(
-            ["serve", "--api-key-file", "none"], "error: --api-key-file: got none: No such"
-        ),
-        pytest.param(
-            ["serve", "--model", "path:/none"], "error: --model: got path:/none, which is"
-        ),
-        pytest.param(["serve", "--host", "192.0.2.1"], "error: --host, --port: got 192.0.2.1:8000"),
-        pytest.param(
-            ["chat", "--url", "ftp://x"], "error: --url: got ftp://x, expected an address"
-        ),
-        pytest.param(["chat", "--url", "http://127.0.0.1:9"], "error: http://127.0.0.1:9: got no"),
-        pytest.param(["chat", "x", "--url", "y"], "error: got RUN (x) and --url (y), expected one"),
-        pytest.param(["chat", "none"], "error: RUN: got none, expected the folder of a run"),
-    ],
-)
-def test_what_cannot_be_served_is_said_in_one_sentence(words: list[str], sentence: str) -> None:
-    done = hansa(*words)
-    assert done.returncode in (1, 2)
-    assert sentence in done.stderr and "Traceback" not in done.stderr
-
-
-def test_a_port_that_is_taken_is_named(run: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        done = hansa("serve", run / "adapter", "--port", port)
-    assert done.returncode == 2 and f"got 127.0.0.1:{port} (Address already in use)" in done.stderr
 
 
 def test_nothing_of_a_served_run_is_left_behind(run: Path) -> None:
