@@ -61,10 +61,13 @@ class SlotDecoder:
 
     def step(self) -> None:
         """One more token for every row that writes; at least one must."""
-        going = [one for one in self._writing.values() if not one.is_over]
+        going = self._going()
         spans = [Span(one.request.row, self._lengths[one.request.row], 1) for one in going]
         tokens = [one.tokens[-1] for one in going]
         self._draw(going, self._forward(spans, tokens, torch.arange(len(going))))
+
+    def _going(self) -> list[PartialTurn]:
+        return [one for one in self._writing.values() if not one.is_over]
 
     def _begin(self, request: TurnRequest) -> PartialTurn:
         return PartialTurn(request)

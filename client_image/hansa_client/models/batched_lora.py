@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class BatchedLora:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._hooked: set[str] = set()
-        self._pass: list[tuple[LoadedAdapter, torch.Tensor | None]] = []
+        self._pass: list[tuple[LoadedAdapter, slice]] = []
 
     def prepare(self, sizes: Mapping[str, tuple[int, int]]) -> None:
         """Make layers ready for adapters of these outputs and inputs, before the first pass."""
@@ -63,19 +64,17 @@ class BatchedLora:
         return LoadedAdapter(layers)
 
     def route(self, rows: Sequence[tuple[LoadedAdapter | None, int]]) -> None:
-        """For the next pass: each row's adapter, and how many tokens of the pass are its."""
-        places: dict[LoadedAdapter, list[torch.Tensor]] = {}
-        begin = 0
-        for loaded, width in rows:
-            if loaded is not None:
-                places.setdefault(loaded, []).append(torch.arange(begin, begin + width))
-            begin += width
-        device = next(self._model.parameters()).device
+        """For the next pass: each row's adapter, and how many tokens of the pass are its.
+
+        Rows of one adapter that lie together are one product: sort them.
+        """
         self._pass = []
-        for loaded, parts in places.items():
-            tokens = torch.cat(parts)
-            is_all = len(tokens) == begin
-            self._pass.append((loaded, None if is_all else tokens.to(device)))
+        begin = 0
+        for loaded, group in groupby(rows, key=lambda row: row[0]):
+            end = begin + sum(width for _, width in group)
+            if loaded is not None:
+                self._pass.append((loaded, slice(begin, end)))
+            begin = end
 
     def _add(
         self, module: str, _: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
@@ -83,10 +82,5 @@ class BatchedLora:
         """Add what the adapters of this pass have for a layer; a pass is one packed row."""
         states, added = inputs[0].flatten(0, -2), output.view(-1, output.shape[-1])
         for loaded, tokens in self._pass:
-            pair = loaded.layers.get(module)
-            if pair is None:
-                continue
-            if tokens is None:
-                added.addmm_(states @ pair[0], pair[1])
-            else:
-                added.index_add_(0, tokens, states[tokens] @ pair[0] @ pair[1])
+            if pair := loaded.layers.get(module):
+                added[tokens].addmm_(states[tokens] @ pair[0], pair[1])

@@ -75,6 +75,13 @@ class BatchDecoder(SlotDecoder):
         """Forget a row, whatever it holds: the next turn there begins anew."""
         self._writing.pop(row, None)
 
+    def read(self, requests: Sequence[TurnRequest]) -> None:
+        """Read each row's prompt, and draw the first token of its answer."""
+        super().read(sorted(requests, key=_adapter))
+
+    def _going(self) -> list[PartialTurn]:
+        return sorted(super()._going(), key=lambda one: _adapter(one.request))
+
     def _begin(self, request: TurnRequest) -> PartialTurn:
         assert isinstance(request, RowRequest)  # noqa: S101  # what the engine makes
         return RowTurn(request)
@@ -98,6 +105,12 @@ class BatchDecoder(SlotDecoder):
         for place, (one, token) in enumerate(zip(rows, drawn.tolist(), strict=True)):
             one.written.append(logprobs.get(place) or Written(token))
             one.add([token], one.request.endings)
+
+
+def _adapter(request: TurnRequest) -> int:
+    """Rows of one adapter lie together in a pass: it adds to one slice of them."""
+    assert isinstance(request, RowRequest)  # noqa: S101  # what the engine makes
+    return id(request.adapter)
 
 
 def _logprobs(

@@ -20,8 +20,12 @@ class ChatClient:
     """Asks one server, a connection a request."""
 
     def __init__(self, url: str, api_key: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:  # brackets that never end
+            is_address = False
+        if not is_address:
             raise InputError(f"--url: got {url}, expected an address like http://127.0.0.1:8000")
         self._url = url
         self._parts = parts
