@@ -109,11 +109,11 @@ def test_every_field_that_is_taken_is_on_the_page() -> None:
 
 def check(value: Any, kind: str, path: str) -> None:
     """Compare a value with a type of Kubernetes' API, as its own client describes it."""
-    if match := re.fullmatch(r"list\[(.*)\]", kind):
+    if match := re.fullmatch(r"[Ll]ist\[(.*)\]", kind):
         assert isinstance(value, list), path
         for place, each in enumerate(value):
             check(each, match[1], f"{path}[{place}]")
-    elif match := re.fullmatch(r"dict\(str, (.*)\)", kind):
+    elif match := re.fullmatch(r"[Dd]ict[\[(]str, (.*)[\])]", kind):
         assert isinstance(value, dict), path
         for name, each in value.items():
             check(each, match[1], f"{path}.{name}")

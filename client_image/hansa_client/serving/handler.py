@@ -9,16 +9,14 @@ import traceback
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from hansa_client.serving import chat_request, wire
 from hansa_client.serving.completions import ClientGone, Completion
 from hansa_client.serving.errors import ApiError
-
-if TYPE_CHECKING:
-    from hansa_client.serving.server import Server
+from hansa_client.serving.server import Server
 
 _JSON = "application/json"
 _CHAT = "/v1/chat/completions"

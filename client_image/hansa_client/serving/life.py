@@ -14,6 +14,7 @@ from hansa_client.rollout.episodes import MAX_LENGTH
 from hansa_client.serving.catalogue import Catalogue
 from hansa_client.serving.completions import Completions
 from hansa_client.serving.engine import Engine
+from hansa_client.serving.handler import Handler
 from hansa_client.serving.metrics import Metrics
 from hansa_client.serving.server import Server
 from hansa_client.serving.sources import Source
@@ -52,7 +53,8 @@ def serving(source: Source, settings: Settings) -> Iterator[Server]:
     engine.start()
     try:
         completions = Completions(base.chat, engine, catalogue, metrics)
-        server = Server((settings.host, settings.port), completions, settings.api_key, log)
+        address = (settings.host, settings.port)
+        server = Server(address, Handler, completions, settings.api_key, log)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:
             yield server

@@ -8,13 +8,12 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from hansa.errors import InputError
 from hansa.logs import Log
 from hansa_client.serving.completions import Completions
-from hansa_client.serving.handler import Handler
 
 MOST_CONNECTIONS = 512
 """At a time; others are closed at once."""
@@ -27,7 +26,12 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], completions: Completions, api_key: str, log: Log
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        completions: Completions,
+        api_key: str,
+        log: Log,
     ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -39,7 +43,7 @@ class Server(ThreadingHTTPServer):
         self._busy = 0
         self._changed = threading.Condition()
         try:
-            super().__init__(address, Handler)
+            super().__init__(address, handler)
         except OSError as error:
             raise InputError(
                 f"--host, --port: got {address[0]}:{address[1]} ({error.strerror}), "
