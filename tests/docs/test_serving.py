@@ -15,6 +15,7 @@ from kubernetes import client as kubernetes
 
 from hansa import keys
 from hansa_client.serving.chat_request import _FIELDS
+from hansa_client.serving.metrics import Metrics
 from tests import small
 from tests.served import ADDRESS, served
 
@@ -105,6 +106,12 @@ def test_foreign_lines_name_the_pulled_adapter() -> None:
 
 def test_every_field_that_is_taken_is_on_the_page() -> None:
     assert [name for name in _FIELDS if f"`{name}`" not in PAGE] == []
+
+
+def test_every_metric_is_on_the_page() -> None:
+    page = Metrics().exposition().decode()
+    names = {name.removesuffix("_created") for name in re.findall(r"# TYPE (\w+)", page)}
+    assert [name for name in sorted(names) if f"`{name}" not in PAGE] == []
 
 
 def check(value: Any, kind: str, path: str) -> None:

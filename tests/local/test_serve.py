@@ -14,6 +14,12 @@ from typing import Any
 import openai
 import pytest
 
+from hansa import keys
+from hansa.cli.bucket import at_endpoint
+from hansa.local.loop import embedded_spec, open_embedded
+from hansa.local.results import with_storage
+from hansa.local.rundir import RunDir
+from hansa_client.serving import sources
 from hansa_worlds import DEMO_OPTIONS
 from tests import small
 from tests.processes import PATIENCE_SECONDS
@@ -166,6 +172,20 @@ def test_chat_serves_a_run_by_itself(run: Path) -> None:
     done = talk(str(run), "--temperature", "0", "--model", "round-1", said="Reach the goal.\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_a_federation_of_a_cluster_is_served_from_its_store(run: Path, tmp_path: Path) -> None:
+    folder = RunDir(run)
+    federation = folder.load()
+    with open_embedded(folder, embedded_spec(federation)) as store:
+        placed = at_endpoint(with_storage(federation, folder), store.s3.endpoint)
+        credentials = small.write_credentials(tmp_path, store)
+        source = sources.of_federation(placed, credentials, tmp_path / "copied")
+    names = [entry.name for entry in source.entries]
+    assert names[0] == "final" and {"best", "round-1", "round-2", "silo-maze"} <= set(names)
+    assert source.model == "builtin:tiny"
+    last = (source.entries[0].folder / keys.ADAPTER).read_bytes()
+    assert last == (run / "adapter" / keys.ADAPTER).read_bytes()
 
 
 def test_nothing_of_a_served_run_is_left_behind(run: Path) -> None:
