@@ -8,13 +8,16 @@ each, so that answers have some tokens. Answers are compared, too.
 
 import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 MAZE = (
@@ -33,7 +36,7 @@ def main() -> None:
         assert server.stdout
         url = server.stdout.readline().strip()
         rows = [
-            measure(url, given, models)
+            measure(server.pid, url, given, models)
             for models in (["base"], ["final"], ["final", "round-1", "best", "base"])
         ]
     finally:
@@ -45,25 +48,49 @@ def main() -> None:
     print(text, end="")
 
 
-def measure(url: str, given: argparse.Namespace, models: list[str]) -> dict[str, Any]:
-    """Both ways, the second after a first run that warms the server up."""
+def measure(pid: int, url: str, given: argparse.Namespace, models: list[str]) -> dict[str, Any]:
+    """Both ways, in turn and several times, after requests that warm the server up."""
     bodies = [body(n, models[n % len(models)], given.max_tokens) for n in range(given.requests)]
-    ask(url, bodies[:4])
-    alone_seconds, alone = timed(lambda: ask(url, bodies))
+    alone: list[Timed] = []
+    together: list[Timed] = []
     with ThreadPoolExecutor(len(bodies)) as pool:
-        list(pool.map(lambda one: ask(url, [one]), bodies))
-        seconds, together = timed(lambda: list(pool.map(lambda one: ask(url, [one])[0], bodies)))
-    tokens = sum(answer["usage"]["completion_tokens"] for answer in alone)
+        at_once(pool, url, bodies)
+        for _ in range(given.repeat):
+            alone.append(timed(pid, lambda: ask(url, bodies)))
+            together.append(timed(pid, lambda: at_once(pool, url, bodies)))
+    tokens = sum(answer["usage"]["completion_tokens"] for answer in alone[0].answers)
+    seconds = {name: median([each.seconds for each in way]) for name, way in ways(alone, together)}
+    cpu = {name: median([each.cpu for each in way]) for name, way in ways(alone, together)}
     return {
         "models": models,
         "requests": len(bodies),
         "tokens": tokens,
-        "one_after_another_seconds": round(alone_seconds, 3),
-        "at_once_seconds": round(seconds, 3),
-        "times": round(alone_seconds / seconds, 2),
-        "tokens_per_second_at_once": round(tokens / seconds),
-        "same_answers": [text(a) for a in alone] == [text(b) for b in together],
+        "seconds": seconds,
+        "server_cpu_seconds": cpu,
+        "times": round(seconds["one after another"] / seconds["at once"], 1),
+        "times_by_cpu": round(cpu["one after another"] / cpu["at once"], 1),
+        "same_answers": len({tuple(map(text, each.answers)) for each in alone + together}) == 1,
     }
+
+
+class Timed(NamedTuple):
+    """What a way took."""
+
+    seconds: float
+    cpu: float
+    answers: list[dict[str, Any]]
+
+
+def ways(alone: list[Timed], together: list[Timed]) -> list[tuple[str, list[Timed]]]:
+    return [("one after another", alone), ("at once", together)]
+
+
+def median(values: list[float]) -> float:
+    return round(statistics.median(values), 3)
+
+
+def at_once(pool: ThreadPoolExecutor, url: str, bodies: list[bytes]) -> list[dict[str, Any]]:
+    return list(pool.map(lambda one: ask(url, [one])[0], bodies))
 
 
 def body(number: int, model: str, max_tokens: int) -> bytes:
@@ -89,10 +116,16 @@ def text(answer: dict[str, Any]) -> str:
     return str(answer["choices"][0]["message"]["content"])
 
 
-def timed(work: Any) -> tuple[float, Any]:
-    begun = time.perf_counter()
-    result = work()
-    return time.perf_counter() - begun, result
+def timed(pid: int, work: Callable[[], list[dict[str, Any]]]) -> Timed:
+    begun, used = time.perf_counter(), cpu_seconds(pid)
+    answers = work()
+    return Timed(time.perf_counter() - begun, cpu_seconds(pid) - used, answers)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of the server, which other programs on the machine do not change much."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def parse() -> argparse.Namespace:
@@ -100,6 +133,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("where", help="a run with at least one round")
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
