@@ -144,6 +144,16 @@ COMMANDS: dict[str, Listing] = {
         summary="Print the digests of a manifest's base model and adapter.",
         extra="client",
     ),
+    "serve": Listing(
+        target="hansa_client.commands.serve:serve",
+        summary="Serve adapters by an OpenAI-compatible API.",
+        extra="client",
+    ),
+    "chat": Listing(
+        target="hansa_client.commands.chat:chat",
+        summary="Talk to a served adapter in the terminal.",
+        extra="client",
+    ),
     "aggregate": Listing(
         target="hansa_server.commands.aggregate:aggregate",
         summary="Merge LoRA adapters into one, outside any federation.",

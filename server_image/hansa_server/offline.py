@@ -12,6 +12,7 @@ from hansa.aggregation import Aggregation, Strategy
 from hansa.diagnostics import Diagnostics
 from hansa.errors import InputError, PermanentError
 from hansa.moments import widths
+from hansa.peftfolder import Folder, open_folder, open_tensors
 from hansa.tensorfile import Shapes, TensorFile, TensorWriter
 from hansa_server import measure
 from hansa_server.diagnostics import diagnose
@@ -19,7 +20,7 @@ from hansa_server.gate import Refused
 from hansa_server.measure import distance
 from hansa_server.merge import WORKERS, Result, merge
 from hansa_server.moments import open_checked
-from hansa_server.peftfolder import Folder, at_scale, open_folder, open_tensors, write_config
+from hansa_server.peftfolder import at_scale, write_config
 from hansa_server.strategies.flora import stacked
 from hansa_server.strategies.regmean import regmean_stacked
 from hansa_server.task import Task, Update
@@ -147,7 +148,7 @@ def check_fit(order: Order, opened: Sequence[Folder]) -> None:
 def check_finite(opened: Sequence[Folder]) -> None:
     """Refuse an adapter that holds no numbers: it would spoil, or silently skew, the result."""
     with ThreadPoolExecutor(WORKERS) as pool:
-        looks = list(pool.map(Folder.is_finite, opened))
+        looks = list(pool.map(measure.is_finite, [folder.file for folder in opened]))
     for folder, is_finite in zip(opened, looks, strict=True):
         if not is_finite:
             raise InputError(f"{folder.path}: got values that are infinite or no numbers")

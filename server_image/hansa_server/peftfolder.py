@@ -1,111 +1,11 @@
-"""A PEFT adapter's folder as anybody may bring it: opened, checked, and brought to one scale."""
+"""PEFT adapters of anybody's brought to one scale, and the config of what they are merged into."""
 
 import json
-import math
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from hansa import adapter, keys
-from hansa.errors import InputError
-from hansa.tensorfile import FLOATS, Layout, TensorFile, TensorWriter
-from hansa_server import measure
-
-FITS = "expected the folder of a LoRA adapter that PEFT has saved"
-
-
-@dataclass(frozen=True)
-class Folder:
-    """An adapter with its config."""
-
-    path: Path
-    """Where it is."""
-    config: dict[str, Any]
-    """adapter_config.json."""
-    file: TensorFile
-    """Its tensors."""
-
-    @cached_property
-    def modules(self) -> list[str]:
-        """Layers it changes, sorted."""
-        return adapter.target_names(self.file.layout)
-
-    @cached_property
-    def rank(self) -> int:
-        """Its rank, the same in all layers."""
-        return _rank(self.file.layout)
-
-    @cached_property
-    def scale(self) -> float:
-        """What B·A is multiplied with."""
-        divisor = math.sqrt(self.rank) if self.config.get("use_rslora") else self.rank
-        return float(self.config["lora_alpha"]) / divisor
-
-    @property
-    def dtypes(self) -> list[str]:
-        """Types of its tensors."""
-        return sorted({entry.dtype for entry in self.file.layout.values()})
-
-    def is_finite(self) -> bool:
-        """Whether every value is a number."""
-        return measure.is_finite(self.file)
-
-    def sizes(self) -> dict[str, tuple[int, int]]:
-        """Outputs and inputs of each layer."""
-        names = {module: adapter.names(module) for module in self.modules}
-        layout = self.file.layout
-        return {m: (layout[n.b].shape[0], layout[n.a].shape[1]) for m, n in names.items()}
-
-
-def open_folder(path: Path) -> Folder:
-    """The adapter of a folder, or an InputError that says why it cannot be merged."""
-    config = _config(path)
-    for feature, name in (("use_dora", "DoRA"), ("alpha_pattern", "alpha_pattern")):
-        if config.get(feature):
-            raise InputError(f"{path}: got an adapter with {name}, expected plain LoRA")
-    try:
-        file = open_tensors(path / keys.ADAPTER)
-    except OSError as error:
-        raise InputError(f"{path}: got no {keys.ADAPTER} ({error.strerror}), {FITS}") from None
-    except adapter.AdapterError as error:
-        raise InputError(f"{path / keys.ADAPTER}: {error.message}") from None
-    return Folder(path, config, file)
-
-
-def open_tensors(path: Path) -> TensorFile:
-    """An adapter of anybody's; one whose header was read shortly before is not read again."""
-    return adapter.open_file(path, FLOATS, _check_layout)
-
-
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((path / keys.CONFIG).read_text())
-    except OSError as error:
-        raise InputError(f"{path}: got no {keys.CONFIG} ({error.strerror}), {FITS}") from None
-    except ValueError:
-        raise InputError(f"{path / keys.CONFIG}: got no JSON, {FITS}") from None
-    alpha = config.get("lora_alpha") if isinstance(config, dict) else None
-    if not isinstance(alpha, int | float) or not math.isfinite(alpha):
-        raise InputError(f"{path / keys.CONFIG}: lora_alpha: got {alpha!r}, expected a number")
-    assert isinstance(config, dict)  # noqa: S101  # or it would have no alpha
-    return config
-
-
-def _check_layout(layout: Layout) -> None:
-    """Refuse what is no adapter, or has ranks of its own in some layers."""
-    adapter.check_layout(layout)
-    rank = _rank(layout)
-    for name, entry in layout.items():
-        try:
-            adapter.check_rank(name, entry.shape, rank)
-        except adapter.AdapterError as error:
-            raise adapter.AdapterError("shape", f"{error.message} in all layers") from None
-
-
-def _rank(layout: Layout) -> int:
-    """Of the first layer, by name."""
-    return next(e.shape[0] for name, e in layout.items() if adapter.side(name) == "A")
+from hansa.peftfolder import Folder
+from hansa.tensorfile import TensorFile, TensorWriter
 
 
 def at_scale(folder: Folder, scale: float, path: Path) -> TensorFile:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.served import ADDRESS, served
+
 ROOT = Path(__file__).parents[2]
 ON_A_CLUSTER = ("kubectl", "helm", "make cluster-demo")
 """Commands that tests/cluster types."""
@@ -54,20 +56,25 @@ def clone(tmp_path_factory):
     return folder
 
 
-def type_in(clone: Path, command: str) -> str:
-    """Type a command as a newcomer would; what it printed."""
+def newcomer(clone: Path) -> dict[str, str]:
+    """Variables of somebody who works in the clone."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = [clone / each for each in project["tool"]["hatch"]["build"]["dev-mode-dirs"]]
+    return {
+        **os.environ,
+        "PATH": path,
+        "HANSA_PYTHON": sys.executable,
+        "PYTHONPATH": ":".join(map(str, packages)),
+    }
+
+
+def type_in(clone: Path, command: str) -> str:
+    """Type a command as a newcomer would; what it printed."""
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=clone,
-        env={
-            **os.environ,
-            "PATH": path,
-            "HANSA_PYTHON": sys.executable,
-            "PYTHONPATH": ":".join(map(str, packages)),
-        },
+        env=newcomer(clone),
         capture_output=True,
         text=True,
         timeout=1500,
@@ -109,10 +116,13 @@ def test_the_readme_can_be_typed_from_top_to_bottom(clone):
     assert macro(last) - macro(first) >= 0.2
     assert all(last[world] > first[world] for world in first)
 
-    snippet = blocks("README.md", "python")[0]
-    type_in(clone, f"{shlex.quote(sys.executable)} -c {shlex.quote(snippet)}")
-
     for command in typed[2:]:
+        if command.startswith("hansa serve"):
+            with served(command, clone, newcomer(clone)) as url:
+                snippet = blocks("README.md", "python")[0].replace(ADDRESS, url)
+                answer = type_in(clone, f"{shlex.quote(sys.executable)} -c {shlex.quote(snippet)}")
+            assert answer.strip()
+            continue
         type_in(clone, command)
         if "--print" in command:
             shorten(clone / "federation.yaml")

@@ -28,6 +28,7 @@ LAYERS = (
     ("round",),
     ("alone", "audit"),
     ("last",),
+    ("serving",),
     ("commands", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

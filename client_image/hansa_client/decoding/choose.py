@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hansa.processes.capacity import available_memory
 from hansa_client.decoding.protocol import Decoder, Decoding, StopConditions
 from hansa_client.decoding.slot_decoder import SlotDecoder
 from hansa_client.models import kv_slots, slot_attention
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from hansa_client.models.base_model import Base
 
 _SHARE = 0.8
-"""Of the GPU's free memory, for keys and values."""
+"""Of the free memory, for keys and values."""
 _ALIKE = 0.05
 """Logits by slots may differ from a plain pass by this share of their size: bf16 rounds to 1 %."""
 _PROBE = (9, 4)
@@ -27,14 +28,24 @@ _PROBE = (9, 4)
 def decoding(base: Base, rows: int, how: Decoding) -> Iterator[Decoder]:
     """Whoever writes the turns, until the block ends."""
     endings = StopConditions(base.chat, how.stop)
-    with _free_algorithms(base.device), torch.inference_mode():
-        if not fits(base.model, how.max_length):
-            from hansa_client.decoding.lockstep_decoder import LockstepDecoder
+    with slotted(base, how.max_length) as is_slotted:
+        if is_slotted:
+            yield _by_slots(base, rows, how, endings)
+            return
+        from hansa_client.decoding.lockstep_decoder import LockstepDecoder
 
-            yield LockstepDecoder(base, rows, how.temperature, endings)
+        yield LockstepDecoder(base, rows, how.temperature, endings)
+
+
+@contextmanager
+def slotted(base: Base, longest: int) -> Iterator[bool]:
+    """Within, this thread only infers, and the model's attention looks into KV slots if it can."""
+    with _free_algorithms(base.device), torch.inference_mode():
+        if not fits(base.model, longest):
+            yield False
             return
         with slot_attention.installed(base.model):
-            yield _by_slots(base, rows, how, endings)
+            yield True
 
 
 def fits(model: Any, longest: int) -> bool:
@@ -71,10 +82,7 @@ def _by_parts(model: Any, rows: list[torch.Tensor], longest: int) -> torch.Tenso
 def _by_slots(base: Base, rows: int, how: Decoding, endings: StopConditions) -> Decoder:
     if base.device.type != "cuda":
         return SlotDecoder(base, rows, how, endings)
-    free, _ = torch.cuda.mem_get_info(base.device)
-    room = how.max_length + 1
-    fitting = int(_SHARE * free / (kv_slots.token_bytes(base.model) * room))
-    rows = max(1, min(rows, fitting))
+    rows = fitting_rows(base, rows, how.max_length)
     if kv_slots.takes_flash(base.model):
         from hansa_client.decoding.cuda_graph_decoder import CudaGraphDecoder
 
@@ -82,6 +90,15 @@ def _by_slots(base: Base, rows: int, how: Decoding, endings: StopConditions) -> 
             base, rows, how, endings
         )
     return SlotDecoder(base, rows, how, endings)
+
+
+def fitting_rows(base: Base, wanted: int, longest: int) -> int:
+    """Rows of that length for whose keys and values the device's memory has room."""
+    free = available_memory()
+    if base.device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(base.device)
+    fitting = int(_SHARE * free / (kv_slots.token_bytes(base.model) * (longest + 1)))
+    return max(1, min(wanted, fitting))
 
 
 @contextmanager

@@ -43,8 +43,8 @@ class SlotDecoder:
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read each row's new tokens, and draw the first token of its answer."""
-        for some in portions(requests, _READ_TOKENS.get(self._device.type, 2048)):
-            self._writing |= {request.row: PartialTurn(request) for request in some}
+        for some in portions(requests, read_tokens(self._device)):
+            self._writing |= {request.row: self._begin(request) for request in some}
             ends = torch.tensor([len(request.tokens) for request in some]).cumsum(0) - 1
             logits = self._forward(
                 [self._span(request, len(request.tokens)) for request in some],
@@ -56,11 +56,21 @@ class SlotDecoder:
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Go on until enough rows have ended their turns."""
         while not is_enough(self._writing, patience):
-            going = [one for one in self._writing.values() if not one.is_over]
-            spans = [Span(one.request.row, self._lengths[one.request.row], 1) for one in going]
-            tokens = [one.tokens[-1] for one in going]
-            self._draw(going, self._forward(spans, tokens, torch.arange(len(going))))
+            self.step()
         return take_finished(self._writing)
+
+    def step(self) -> None:
+        """One more token for every row that writes; at least one must."""
+        going = self._going()
+        spans = [Span(one.request.row, self._lengths[one.request.row], 1) for one in going]
+        tokens = [one.tokens[-1] for one in going]
+        self._draw(going, self._forward(spans, tokens, torch.arange(len(going))))
+
+    def _going(self) -> list[PartialTurn]:
+        return [one for one in self._writing.values() if not one.is_over]
+
+    def _begin(self, request: TurnRequest) -> PartialTurn:
+        return PartialTurn(request)
 
     def _span(self, request: TurnRequest, width: int) -> Span:
         """Where the first tokens of an ask go; a new episode takes the slot over."""
@@ -83,6 +93,11 @@ class SlotDecoder:
         drawn = sample(logits, uniforms, self._temperature).tolist()
         for one, token in zip(turns, drawn, strict=True):
             one.add([token], self._endings)
+
+
+def read_tokens(device: torch.device) -> int:
+    """Tokens that are read in one pass there."""
+    return _READ_TOKENS.get(device.type, 2048)
 
 
 def is_enough(writing: dict[int, PartialTurn], patience: int) -> bool:

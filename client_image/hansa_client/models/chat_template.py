@@ -11,6 +11,7 @@ from typing import Any
 from hansa.errors import PermanentError
 
 _FIRST, _ACTION, _NEXT = "HansaFirstText", "HansaActionText", "HansaNextText"
+_SYSTEM = "HansaSystemText"
 _PLAIN = ("", "\n> ", "\n", "\n> ")
 """Around the first and each next observation where a model brings no template."""
 
@@ -45,6 +46,38 @@ class Chat:
     def actions(self, texts: list[str]) -> list[list[int]]:
         """Tokens of the agent's turns as it should have written them, with the end token."""
         return [[*tokens, self.end] for tokens in self._encode([self._clean(t) for t in texts])]
+
+    def dialogue(self, texts: Sequence[str], system: str = "") -> list[int]:
+        """Tokens of observations and actions in turn, up to where the agent writes next.
+
+        A system text goes where the model's template puts it. Where that knows none, it comes
+        before the first observation, as a world's rules do.
+        """
+        first, *rest = texts
+        frame = self._frame_with(self._clean(system)) if system else None
+        if frame:
+            tokens = self._encode([f"{frame[0]}{self._clean(first)}{frame[1]}"])[0]
+        else:
+            opening = f"{system}\n{first}" if system else first
+            tokens = self.observations([opening], first=True)[0]
+        for action, observation in zip(rest[::2], rest[1::2], strict=True):
+            tokens = tokens + self.actions([action])[0]
+            tokens = tokens + self.observations([observation], first=False)[0]
+        return tokens
+
+    def _frame_with(self, system: str) -> tuple[str, str] | None:
+        """What stands around the first observation with a system text; None: it has no place."""
+        if not self._tokenizer.chat_template:
+            return None
+        turns = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _FIRST}]
+        try:
+            text = _applied(self._tokenizer, turns)
+        except PermanentError:
+            return None
+        if text.count(_SYSTEM) != 1 or text.count(_FIRST) != 1:
+            return None
+        before, after = text.split(_FIRST)
+        return before.replace(_SYSTEM, system), after
 
     def written(self, action: Sequence[int]) -> str:
         """What the agent wrote so far."""

@@ -12,7 +12,7 @@ import typer
 from hansa.cli.common import Format, Output, print_data
 
 if TYPE_CHECKING:
-    from hansa_server.peftfolder import Folder
+    from hansa.peftfolder import Folder
 
 
 def inspect(
@@ -20,7 +20,7 @@ def inspect(
     output: Output = Format.TABLE,
 ) -> None:
     """Print an adapter's rank, layers, norms and digest."""
-    from hansa_server.peftfolder import open_folder
+    from hansa.peftfolder import open_folder
 
     folder = open_folder(adapter)
     with folder.file:
@@ -41,6 +41,9 @@ def _facts(folder: Folder) -> dict[str, Any]:
     with folder.file.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     count = sum(math.prod(shape) for shape in folder.file.shapes.values())
+    from hansa_server.measure import is_finite
+
+    finite = is_finite(folder.file)
     return {
         "rank": folder.rank,
         "alpha": folder.config["lora_alpha"],
@@ -49,8 +52,8 @@ def _facts(folder: Folder) -> dict[str, Any]:
         "parameters": count,
         "bytes": folder.file.size,
         "dtype": ", ".join(folder.dtypes),
-        "finite": folder.is_finite(),
-        **(_norms(folder) if folder.is_finite() else {}),
+        "finite": finite,
+        **(_norms(folder) if finite else {}),
         "sha256": digest,
         "targets": folder.modules,
     }

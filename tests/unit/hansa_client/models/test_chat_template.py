@@ -130,3 +130,27 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path) -> None:
     tokenizer.chat_template, tokenizer.eos_token = None, None
     with pytest.raises(PermanentError, match="no eos_token"):
         Chat(tokenizer)
+
+
+def test_a_dialogue_is_what_a_rollout_builds_turn_by_turn(base: Base) -> None:
+    assert base.chat.dialogue(TEXTS) == grown(base.chat, TEXTS)
+    assert base.chat.dialogue(TEXTS[:1]) == grown(base.chat, TEXTS[:1])
+
+
+def test_a_system_text_goes_where_the_template_puts_it(tokenizer: Any) -> None:
+    tokenizer.chat_template = (
+        "{% if messages[0]['role'] != 'system' %}Give one action{% endif %}{% for m in messages %}"
+        "{% if m['role'] == 'system' %}{{ m['content'] }} . {% else %}<|{{ m['role'] }}|>"
+        "{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    chat = Chat(tokenizer)
+    text = "You are no wall . <|user|>Reach the goal<|end|><|assistant|>"
+    wanted = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert chat.dialogue(["Reach the goal"], "You are no wall<|end|>") == wanted
+    tokenizer.chat_template = tinymodel.TEMPLATE.replace(
+        "<|{{", "{{ 1 / 0 if m['role'] == 'system' }}<|{{"
+    )
+    chat = Chat(tokenizer)
+    joined = chat.observations(["You are\nReach the goal"], first=True)[0]
+    assert chat.dialogue(["Reach the goal"], "You are") == joined

@@ -1,0 +1,121 @@
+"""`hansa chat`: talk to a served adapter in the terminal."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from hansa.cli.common import say, show_error
+from hansa.cli.status import Credentials
+from hansa.errors import HansaError, InputError
+from hansa.visible import visible
+from hansa_client.commands import serve
+from hansa_client.commands.common import Threads
+from hansa_client.serving.client import ChatClient, Message
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def chat(
+    where: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="Folder of a run or of a PEFT adapter, served while you talk."
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help=f"Address of a server; default: {DEFAULT_URL}.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Which of its models; default: its first.")
+    ] = None,
+    system: Annotated[str, typer.Option(help="What stands before all messages.")] = "",
+    temperature: Annotated[float, typer.Option(min=0, max=2, help="0 is greedy.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 256,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    api_key_file: Annotated[Path | None, typer.Option(help="File with the server's key.")] = None,
+    threads: Threads = 1,
+    credentials: Credentials = None,
+) -> None:
+    """Talk to a served adapter; each line is a message, Ctrl-D ends it."""
+    if where and url:
+        raise InputError(f"got RUN ({where}) and --url ({url}), expected one of them")
+    options = {"temperature": temperature, "max_tokens": max_tokens}
+    if seed is not None:
+        options["seed"] = seed
+    key = serve.read_key(api_key_file)
+    with _client(where, url or DEFAULT_URL, key, threads, credentials) as client:
+        names = client.models()
+        chosen = model or (names[0] if names else "")
+        if chosen not in names:
+            known = ", ".join(names) or "none"
+            raise InputError(f"--model: got '{chosen}', expected one that is served: {known}")
+        say(f"talking to {chosen}; Ctrl-D ends")
+        _talk(client, chosen, system, options)
+
+
+@contextmanager
+def _client(
+    where: str | None, url: str, key: str, threads: int, credentials: Path | None
+) -> Iterator[ChatClient]:
+    """A server's client; for a folder, a server of one's own that ends with the talk."""
+    if where is None:
+        yield ChatClient(url, key)
+        return
+    from hansa_client.serving.life import Settings, serving
+
+    def refuse(name: str) -> Any:
+        raise InputError(
+            f"RUN: got {name}, expected the folder of a run or of a PEFT adapter",
+            hint="hansa serve NAME serves a federation of the cluster; then: hansa chat",
+        )
+
+    own = secrets.token_urlsafe(16)
+    settings = Settings(port=0, api_key=own, slots=1, threads=threads, drain_seconds=0)
+    with TemporaryDirectory(prefix="hansa-chat-") as scratch:
+        source = serve.find(where, [], None, credentials, Path(scratch), refuse)
+        say(f"loading {source.model}")
+        with serving(source, settings) as server:
+            yield ChatClient(server.url, own)
+
+
+def _talk(client: ChatClient, model: str, system: str, options: dict[str, Any]) -> None:
+    """Lines in, answers out; a message that was refused is forgotten, and the talk goes on."""
+    first: list[Message] = [{"role": "system", "content": system}] if system else []
+    said: list[Message] = []
+    is_typing = sys.stdin.isatty()
+    while (line := _line(is_typing)) is not None:
+        if not line.strip():
+            continue
+        asked = [*said, {"role": "user", "content": line}]
+        answer = ""
+        try:
+            for piece in client.stream(model, [*first, *asked], **options):
+                answer += piece
+                print(visible(piece), end="", flush=True)
+        except HansaError as error:
+            if not is_typing:
+                raise
+            show_error(error.message, error.hint)
+            continue
+        finally:
+            if answer:
+                print(flush=True)
+        said = [*asked, {"role": "assistant", "content": answer}]
+
+
+def _line(is_typing: bool) -> str | None:
+    """What a person typed next; None: no more."""
+    try:
+        return input("> ") if is_typing else input()
+    except EOFError:
+        if is_typing:
+            print()
+        return None

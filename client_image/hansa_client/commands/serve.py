@@ -1,0 +1,167 @@
+"""`hansa serve`: adapters behind an OpenAI-compatible API."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansa.cli import target
+from hansa.cli.bucket import Endpoint, at_endpoint, readable
+from hansa.cli.common import say
+from hansa.cli.status import Credentials
+from hansa.errors import HansaError, InputError
+from hansa_client.commands.common import BUILTIN, Threads
+
+if TYPE_CHECKING:
+    from hansa_client.serving.server import Server
+    from hansa_client.serving.sources import Source
+
+Where = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[WHERE]",
+        help="Folder of a run or of a PEFT adapter, or the name of a federation on the cluster.",
+    ),
+]
+Adapters = Annotated[
+    list[str] | None,
+    typer.Option("--adapter", help="One more adapter, as NAME=FOLDER; repeatable."),
+]
+BaseSource = Annotated[
+    str | None,
+    typer.Option(help="Base model, as in spec.model.source; default: that of the adapters."),
+]
+LOOK_SECONDS = 1.0
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    where: Where = None,
+    adapter: Adapters = None,
+    model: BaseSource = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8000,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that requests must carry.")
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, max=4096, help="Answers written at a time.")] = 64,
+    max_length: Annotated[
+        int, typer.Option(min=16, help="Tokens of a prompt and its answer at most.")
+    ] = 4096,
+    threads: Threads = 1,
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="How long requests may take to end after SIGTERM.")
+    ] = 30.0,
+    credentials: Credentials = None,
+    endpoint: Endpoint = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
+) -> None:
+    """Serve adapters by an OpenAI-compatible API: /v1/models, /v1/chat/completions.
+
+    Of a run or a federation all rounds are served (final, best, round-7, ...), and what silos serve
+    themselves (silo-NAME) where these credentials read it. The base is always there as `base`.
+    """
+    from hansa_client.serving.life import Settings, serving
+
+    settings = Settings(
+        host=host,
+        port=port,
+        api_key=read_key(api_key_file),
+        slots=slots,
+        max_length=max_length,
+        threads=threads,
+        drain_seconds=drain_seconds,
+    )
+    if not settings.api_key and host not in LOOPBACK:
+        say(f"note: --host {host} without --api-key-file: whoever reaches it may use it")
+
+    def document(name: str) -> Any:
+        fetched = target.open_federations(namespace, context, kubeconfig).get(name)
+        return at_endpoint(readable(fetched), endpoint)
+
+    with TemporaryDirectory(prefix="hansa-serve-") as scratch:
+        source = find(where, adapter or [], model, credentials, Path(scratch), document)
+        say(f"loading {source.model}")
+        with _until_told() as is_over, serving(source, settings) as server:
+            names = ", ".join(server.completions.catalogue.names)
+            print(server.url, flush=True)
+            say(f"serving {names}")
+            _wait(is_over, server)
+            say(f"ending, at most {drain_seconds:g} s")
+
+
+def find(
+    where: str | None,
+    adapters: list[str],
+    model: str | None,
+    credentials: Path | None,
+    scratch: Path,
+    federation: Any,
+) -> Source:
+    """What is to be served; `federation` fetches one by its name."""
+    from hansa_client.serving import sources
+    from hansa_client.serving.sources import Source
+
+    if where is None:
+        source = Source(model=BUILTIN, entries=[])
+    elif (Path(where) / "federation.json").is_file():
+        source = sources.of_run(Path(where), credentials, scratch)
+    elif Path(where).is_dir():
+        source = sources.of_folder(Path(where))
+    elif "/" in where or where.startswith("."):
+        raise InputError(f"WHERE: got {where}, expected the folder of a run or of a PEFT adapter")
+    else:
+        source = sources.of_federation(federation(where), credentials, scratch)
+    more = [sources.of_option(text) for text in adapters]
+    bases = {each.model for each in more}
+    if where is None and model is None and bases:
+        source = Source(model=sorted(bases)[0], entries=[])
+    entries = [*source.entries, *(entry for each in more for entry in each.entries)]
+    return Source(model=model or source.model, entries=entries, storage=source.storage)
+
+
+def read_key(path: Path | None) -> str:
+    """The key in a file; InputError where it is none."""
+    if path is None:
+        return ""
+    try:
+        key = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "no text"
+        raise InputError(f"--api-key-file: got {path}: {reason}") from None
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise InputError(f"--api-key-file: got {path}, expected a key of printable ASCII in it")
+    return key
+
+
+@contextmanager
+def _until_told() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set; the second time they end the program at once."""
+    is_over = threading.Event()
+
+    def end(*_: object) -> None:
+        if is_over.is_set():
+            raise KeyboardInterrupt
+        is_over.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield is_over
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _wait(is_over: threading.Event, server: Server) -> None:
+    while not is_over.wait(LOOK_SECONDS):
+        if not server.completions.engine.is_alive:
+            raise HansaError("the engine has ended, see the log above")

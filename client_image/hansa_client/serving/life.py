@@ -1,0 +1,74 @@
+"""A server's life: the model is loaded, requests are answered, and those under way end in peace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hansa.errors import InputError, PermanentError
+from hansa.logs import get
+from hansa_client.models import base_model
+from hansa_client.rollout.episodes import MAX_LENGTH
+from hansa_client.serving.catalogue import Catalogue
+from hansa_client.serving.completions import Completions
+from hansa_client.serving.engine import Engine
+from hansa_client.serving.handler import Handler
+from hansa_client.serving.metrics import Metrics
+from hansa_client.serving.server import Server
+from hansa_client.serving.sources import Source
+
+SLOTS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to serve."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8000
+    """0: any that is free."""
+    api_key: str = ""
+    """What requests must carry; empty: nothing."""
+    slots: int = SLOTS
+    """Answers written at a time, at most."""
+    max_length: int = MAX_LENGTH
+    """Tokens of a prompt and its answer."""
+    threads: int = 1
+    """CPU threads of the model."""
+    drain_seconds: float = 30.0
+    """How long requests under way may take to end."""
+
+
+@contextmanager
+def serving(source: Source, settings: Settings) -> Iterator[Server]:
+    """A server that answers until the block ends; then it takes no more, and ends what it has."""
+    log, metrics = get("serve"), Metrics()
+    base = _load(source, settings.threads)
+    longest = base.longest(settings.max_length)
+    engine = Engine(base, settings.slots, longest, settings.threads, metrics, log)
+    catalogue = Catalogue(source.entries, engine.lora)
+    engine.start()
+    try:
+        completions = Completions(base.chat, engine, catalogue, metrics)
+        address = (settings.host, settings.port)
+        server = Server(address, Handler, completions, settings.api_key, log)
+        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+        try:
+            yield server
+        finally:
+            if not server.drain(settings.drain_seconds):
+                log.warning("broken_off", message="some requests did not end in time")
+    finally:
+        engine.close()
+
+
+def _load(source: Source, threads: int) -> base_model.Base:
+    try:
+        folder = base_model.resolve(source.model, source.storage)
+        return base_model.load(source.model, folder, threads)
+    except PermanentError as error:
+        sentence = error.message.replace("spec.model.source", "--model")
+        raise InputError(sentence, error.hint) from error

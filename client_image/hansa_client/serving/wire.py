@@ -1,0 +1,131 @@
+"""The wire: requests read with bounds on their time and size, for a server of strangers' bytes."""
+
+from __future__ import annotations
+
+import io
+import select
+import socket
+import time
+from collections.abc import Callable
+from email.message import Message
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from hansa_client.serving.errors import ApiError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MOST_BYTES = 2**20
+"""Of a body."""
+IDLE_SECONDS = 75.0
+"""How long a connection may wait for its next request."""
+READ_SECONDS = 20.0
+"""How long a request may take to arrive, from its first byte on."""
+WRITE_SECONDS = 30.0
+"""How long a client may refuse to take a piece of its answer."""
+_DISCARDED = 16 * MOST_BYTES
+_LINGER_SECONDS = 2.0
+
+
+class TimedReader(io.RawIOBase):
+    """A socket as a file, in which one request has one deadline however slowly its bytes drip."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._until = 0.0
+        self._has_begun = False
+
+    def restart(self) -> None:
+        """Another request may come."""
+        self._until = time.monotonic() + IDLE_SECONDS
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """The request's first byte is here."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._until = time.monotonic() + READ_SECONDS
+
+    def readable(self) -> bool:
+        """As files say it."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """What has come, at least a byte; TimeoutError behind the deadline."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request did not arrive in time")
+        self._connection.settimeout(left)
+        try:
+            count = self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(WRITE_SECONDS)
+        self.begin()
+        return count
+
+
+def body_length(headers: Message) -> int:
+    """Bytes of the body that follows; ApiError where it is too long, or nobody knows."""
+    if "Transfer-Encoding" in headers:
+        raise ApiError(
+            HTTPStatus.LENGTH_REQUIRED,
+            "Transfer-Encoding: got a body in chunks, expected Content-Length",
+        )
+    lengths = set(headers.get_all("Content-Length", []))
+    text = lengths.pop().strip() if len(lengths) == 1 else ""
+    if lengths or not (text.isascii() and text.isdecimal()):
+        raise ApiError(HTTPStatus.LENGTH_REQUIRED, "Content-Length: expected one number")
+    if len(text) > 15 or int(text) > MOST_BYTES:
+        raise ApiError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"the body: got {text[:15]} bytes, expected at most {MOST_BYTES}",
+        )
+    return int(text)
+
+
+def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
+    """The body; ApiError where it is not all there in time."""
+    length = body_length(headers)
+    try:
+        body = file.read(length)
+    except TimeoutError:
+        raise ApiError(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the body: got less than {length} bytes within {READ_SECONDS:.0f} s",
+        ) from None
+    if len(body) < length:
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST, f"the body: got {len(body)} bytes, expected {length}"
+        )
+    return body
+
+
+def is_gone(connection: socket.socket) -> Callable[[], bool]:
+    """A look at whether the client has closed the connection."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+
+    def look() -> bool:
+        try:
+            return bool(poll.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+        except OSError:
+            return True
+
+    return look
+
+
+def discard(connection: socket.socket) -> None:
+    """Take what a refused client still sends, for a moment, so that it reads the refusal."""
+    until = time.monotonic() + _LINGER_SECONDS
+    try:
+        connection.shutdown(socket.SHUT_WR)
+        taken = 0
+        while taken < _DISCARDED and (left := until - time.monotonic()) > 0:
+            connection.settimeout(left)
+            data = connection.recv(2**16)
+            if not data:
+                return
+            taken += len(data)
+    except OSError:
+        return
