@@ -53,8 +53,12 @@ def serve(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]
         assert url.startswith("http://127.0.0.1:")
         yield process, url
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()  # so that it removes what it copied
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def chat(
     where: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="Folder of a run or of a PEFT adapter, served while you talk."
+            metavar="RUN", help="Folder of a run or of a PEFT adapter, served while you talk."
         ),
     ] = None,
     url: Annotated[

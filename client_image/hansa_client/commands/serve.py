@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Where = Annotated[
     str | None,
     typer.Argument(
-        metavar="[WHERE]",
+        metavar="WHERE",
         help="Folder of a run or of a PEFT adapter, or the name of a federation on the cluster.",
     ),
 ]
