@@ -67,7 +67,9 @@ def _check_what_is_where(hansa: Hansa, clinic: Cluster) -> None:
     own = clinic.list("job")
     assert own and all(job["metadata"]["labels"][api.LABEL_MEMBER] == NAME for job in own)
     clients = [job for job in own if job["metadata"]["labels"][api.LABEL_ROLE] != "courier"]
-    assert SIGNING not in str(clients) and f"{PRIVATE}-{SILO}" in str(clients)
+    pods = [job["spec"]["template"]["spec"] for job in clients]
+    assert clients and all(SIGNING not in str(pod["volumes"]) for pod in pods)
+    assert all(f"{PRIVATE}-{SILO}" in str(pod["volumes"]) for pod in pods)
     assert not list(hansa.store(NAME).list(keys.experience_root(NAME, SILO)))
     assert list(hansa.store(PRIVATE).list(keys.experience_root(PRIVATE, SILO)))
     assert f'hansa_member_phase{{member="{NAME}",namespace="{CLINIC}",phase="Idle"}} 1.0' in (
