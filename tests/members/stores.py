@@ -94,7 +94,7 @@ class Private(LocalStore):
         super().__exit__(*error)
 
     def _identities(self) -> dict[str, object]:
-        """Silo and owner; a policy without a statement would spoil the others' in `weed`."""
+        """The silo and the owner: `weed` may skip policies after one without a statement."""
         places = [self.s3.model_copy(update={"prefix": prefix}) for prefix in self._prefixes]
         own = [grant for place in places for grant in access.private_grants(place, self._silo)]
         return access.weed_identities({self._silo: own}, self.credentials, RUNNER)
