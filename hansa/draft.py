@@ -13,33 +13,20 @@ from hansa.summary import conclude
 from hansa.words import count
 
 
-class Draft:
-    """Collects Jobs to make, events to tell and the next moment to wake."""
+class BaseDraft:
+    """What the plans of all kinds of objects collect: Jobs to make, events, the next moment."""
 
-    def __init__(
-        self, federation: Federation, observed: Sequence[ObservedJob], now: datetime
-    ) -> None:
-        self.federation = federation
+    def __init__(self, observed: Sequence[ObservedJob], now: datetime) -> None:
         self.now = now
-        self._observed = observed
         self._jobs = {job.name: job for job in observed}
         self._create: list[JobRequest] = []
         self._wanted: set[str] = set()
         self._events: list[Event] = []
         self._wake_at: datetime | None = None
-        self.answers: dict[str, ClientReport | EvaluateReport | None] = {}
-        """Reports of silos that run elsewhere, which this pass has heard of."""
 
     def observed(self, name: str) -> ObservedJob | None:
         """A Job as seen, whether it is wanted or not."""
         return self._jobs.get(name)
-
-    def want(
-        self, current: CurrentRound, attempts: Attempts, environment: str
-    ) -> ObservedJob | None:
-        """The Job of an attempt as seen; asked for when it is missing and its time has come."""
-        _, request = _request(self.federation, current, attempts, environment)
-        return self.ask(request, attempts.not_before)
 
     def ask(self, request: JobRequest, not_before: datetime | None) -> ObservedJob | None:
         """A Job as seen; asked for when it is missing and its time has come."""
@@ -60,6 +47,25 @@ class Draft:
         """An event for people."""
         self._events.append(Event(reason=reason, message=message, warning=warning))
 
+
+class Draft(BaseDraft):
+    """The plan of a federation in the making."""
+
+    def __init__(
+        self, federation: Federation, observed: Sequence[ObservedJob], now: datetime
+    ) -> None:
+        super().__init__(observed, now)
+        self.federation = federation
+        self.answers: dict[str, ClientReport | EvaluateReport | None] = {}
+        """Reports of silos that run elsewhere, which this pass has heard of."""
+
+    def want(
+        self, current: CurrentRound, attempts: Attempts, environment: str
+    ) -> ObservedJob | None:
+        """The Job of an attempt as seen; asked for when it is missing and its time has come."""
+        _, request = _request(self.federation, current, attempts, environment)
+        return self.ask(request, attempts.not_before)
+
     def tell_once(self, is_new: bool, reason: EventReason, message: str) -> None:
         """An event only when the state has just changed."""
         if is_new:
@@ -67,7 +73,7 @@ class Draft:
 
     def finish(self, status: FederationStatus, *, refusals: Sequence[str] = ()) -> Plan:
         """The plan, with the status brought to its conclusions and stale Jobs to delete."""
-        keep = {job.name for job in self._observed} if refusals else self._wanted
+        keep = self._jobs.keys() if refusals else self._wanted
         concluded = conclude(status, self.federation, refusals, self.now)
         is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
         if concluded.phase == "Succeeded":
@@ -75,7 +81,7 @@ class Draft:
         return Plan(
             status=concluded,
             create=self._create,
-            delete=retention.to_delete(self._observed, keep, status.round),
+            delete=retention.to_delete(self._jobs.values(), keep, status.round),
             events=self._events,
             wake_at=self._wake_at,
         )

@@ -4,6 +4,7 @@ A deterministic name makes creating a Job safe to repeat: the second creation fi
 """
 
 import hashlib
+import re
 
 MAX_NAME = 63
 _DIGEST = 8
@@ -44,6 +45,12 @@ def silo_job(member: str, role: str, round_: int, serial: int, attempt: int) -> 
     """
     kind = "e" if role == "evaluate" else "r"
     return fit(f"{member}-silo-{kind}{round_}-s{serial}-a{attempt}")
+
+
+def round_of_silo_job(name: str) -> int:
+    """The round in such a name; 0 where the name was too long to have one."""
+    parts = re.search(r"-silo-[re]([0-9]+)-s[0-9]+-a[0-9]+$", name)
+    return int(parts[1]) if parts else 0
 
 
 def silo_courier_job(member: str, attempt: int) -> str:

@@ -25,6 +25,7 @@ LONGEST_FIRST = (
     "tests/local/test_run.py",
     "tests/local/test_guard.py",
     "tests/docs/test_contributing.py",
+    "tests/docs/test_members.py",
     "tests/docs/test_compare.py",
     "tests/docs/test_report_browser.py",
     "tests/local/test_run_faults.py",

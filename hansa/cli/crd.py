@@ -19,7 +19,7 @@ class Definition(StrEnum):
 def crd(
     kind: Annotated[
         Definition | None,
-        typer.Argument(metavar="[KIND]", help="federation or federationmember; absent: both."),
+        typer.Argument(metavar="KIND", help="Only this one; absent: both."),
     ] = None,
     output: Output = Format.YAML,
 ) -> None:

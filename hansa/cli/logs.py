@@ -1,12 +1,14 @@
 """`hansa logs`: what the Jobs of a federation said."""
 
 import json
+import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa import names
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.errors import InputError
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from hansa.cluster.federations import Federations
     from hansa.cluster.podlogs import Choice, Line
 
-_ORDER = ("client", "aggregator", "evaluate")
+_ORDER = ("client", "aggregator", "evaluate", "courier")
 """How the Jobs of a round follow one another."""
 
 
@@ -95,10 +97,11 @@ def _print_line(line: "Line") -> None:
 
 
 def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
+    from hansa.local.join import is_silo, load
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
-    folder.load()
+    _ = load(folder) if is_silo(folder) else folder.load()  # says what is wrong with it
     shown: dict[Path, int] = {}
     while True:
         runs = folder.is_running()  # before the last look, so that nothing is missed
@@ -114,15 +117,24 @@ def _show_run(out: Path, environment: str | None, round_: int | None, follow: bo
 
 def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Path]:
     """Logs that fit, by round, environment and name: an assignment tells more than a short name."""
-    chosen: list[tuple[int, int, str, int, Path]] = []
+    chosen: list[tuple[float, int, str, int, Path]] = []
     for path in jobs.glob("*/assignment.json"):
-        assignment = json.loads(path.read_text())
-        number, who = assignment["round"], assignment.get("environment") or "aggregator"
+        number, role, who = _whose(json.loads(path.read_text()), path.parent.name)
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
-            place = _ORDER.index(assignment["role"])
-            chosen.append((number, place, who, len(log.parent.name), log))
+            chosen.append((number, _ORDER.index(role), who, len(log.parent.name), log))
     return [log for *_, log in sorted(chosen)]
+
+
+def _whose(task: dict[str, Any], job: str) -> tuple[float, str, str]:
+    """Round, role and environment of a Job; couriers carry letters of all rounds, and come last."""
+    role = str(task["role"])
+    if role == "courier":
+        return math.inf, role, role
+    if "member" in task:  # a silo's: its round is in the order, which it reads itself
+        environment = str(task["member"]["federation"]["environment"])
+        return names.round_of_silo_job(job), role, environment
+    return int(task["round"]), role, str(task.get("environment") or "aggregator")
 
 
 def _print_from(path: Path, offset: int) -> int:

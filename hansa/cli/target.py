@@ -66,8 +66,8 @@ def open_members(namespace: str | None, context: str | None, kubeconfig: str | N
     """The silos' parts in federations of others that the options mean."""
     from hansa.cluster.federations import Members
 
-    found = open_federations(namespace, context, kubeconfig)
-    return Members(found.kube, found.namespace)
+    federations = open_federations(namespace, context, kubeconfig)
+    return Members(federations.kube, federations.namespace)
 
 
 def federation_or_member(

@@ -141,7 +141,8 @@ def _storage_notes(federation: "Federation") -> list[str]:
         return [
             "spec.storage is absent: `hansa run` starts a store of its own, a cluster needs one"
         ]
-    shared = [e.name for e in spec.environments if e.experience_storage is None]
+    here = [e for e in spec.environments if e.member is None]  # another's is in a store of its own
+    shared = [e.name for e in here if e.experience_storage is None]
     if not shared:
         return []
     return [

@@ -250,12 +250,12 @@ def _history(federation: Data) -> Table:
 
 def events(look: Look, now: datetime, limit: int | None) -> Table:
     """What happened to an object and to what belongs to it, newest last."""
-    told = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
-    chosen = told[-limit:] if limit else told
+    every = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
+    chosen = every[-limit:] if limit else every
     return Table(
         titles=("EVENT", "AGE", "OBJECT", "MESSAGE"),
         rows=[_event(event, now) for event in chosen],
-        rest=f"and {len(told) - len(chosen)} older: -o wide" if len(told) > len(chosen) else "",
+        rest=f"and {len(every) - len(chosen)} older: -o wide" if len(every) > len(chosen) else "",
     )
 
 

@@ -106,7 +106,7 @@ def _loop(
     joining: Joining,
     tell: Tell,
 ) -> FederationMember:
-    has_listened, shown, told = False, "", dict[str, str]()
+    has_listened, shown, troubles = False, "", dict[str, str]()
     while True:
         jobs = executor.observe()
         if store:
@@ -122,7 +122,7 @@ def _loop(
         _tell(made.events, folder, tell)
         if (line := in_one_line(silo)) != shown:
             tell(shown := line)
-        for line in _changed_conditions(silo, told):
+        for line in _changed_conditions(silo, troubles):
             tell(line)
         has_listened |= any(job.role == "courier" and job.state == "succeeded" for job in jobs)
         if silo.status.phase == "Failed":
@@ -160,14 +160,14 @@ def in_one_line(silo: FederationMember) -> str:
     return f"{name}: {status.phase}: {what}: {current.state}{why}"
 
 
-def _changed_conditions(silo: FederationMember, told: dict[str, str]) -> list[str]:
+def _changed_conditions(silo: FederationMember, troubles: dict[str, str]) -> list[str]:
     """Letters that do not come through and orders that do not fit, once; and when they do again."""
     lines = []
     for each in silo.status.conditions:
         trouble = each.reason if each.status == "False" else ""
-        if each.type in ("Connected", "Allowed") and trouble != told.get(each.type, ""):
+        if each.type in ("Connected", "Allowed") and trouble != troubles.get(each.type, ""):
             lines.append(f"{each.type} {each.status}: {each.reason}: {each.message}")
-            told[each.type] = trouble
+            troubles[each.type] = trouble
     return lines
 
 

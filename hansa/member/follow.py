@@ -11,7 +11,7 @@ from hansa import names
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.exchange.letters import FAULTS
 from hansa.exits import Exit, facts
-from hansa.jobs import Event, JobRequest, ObservedJob
+from hansa.jobs import JobRequest, ObservedJob
 from hansa.manifest import fingerprint
 from hansa.member import trouble
 from hansa.member.draft import Draft, SiloPlan
@@ -62,7 +62,7 @@ def follow(silo: FederationMember, observed: Sequence[ObservedJob], now: datetim
 
 def _hear(draft: Draft, status: SiloStatus) -> SiloStatus:
     courier = status.courier
-    job = draft.jobs.get(_courier_name(draft, courier.attempt)) if courier else None
+    job = draft.observed(_courier_name(draft, courier.attempt)) if courier else None
     if courier is None or job is None:
         return status
     if job.is_active:
@@ -73,7 +73,7 @@ def _hear(draft: Draft, status: SiloStatus) -> SiloStatus:
         return status.model_copy(update=well)
     rests = RESTS_POLLS * draft.silo.spec.poll_seconds
     ended = couriers.after_failure(courier, trouble.in_words(job), draft.now, rests_seconds=rests)
-    draft.tell(Event(reason="JobRetried", message=ended.why, warning=True))
+    draft.tell("JobRetried", ended.why, warning=True)
     update = {"courier": ended.next, "message": status.message if ended.again else ended.why}
     return status.model_copy(update={**update, "trouble": trouble.of(job)})
 
@@ -82,9 +82,9 @@ def _apply_report(draft: Draft, status: SiloStatus, report: SiloReport) -> SiloS
     for code, number in report.faults:
         why = FAULTS.get(code, code)  # type: ignore[call-overload]
         text = f"{number} in the log of orders: {why}"
-        draft.tell(Event(reason="LetterRefused", message=text, warning=True))
+        draft.tell("LetterRefused", text, warning=True)
     if report.ahead:
-        draft.tell(Event(reason="Twin", message=TWIN, warning=True))
+        draft.tell("Twin", TWIN, warning=True)
     update: dict[str, object] = {"owed": status.owed[report.posted :]}
     if report.sent:
         update["sent"] = report.sent
@@ -123,7 +123,7 @@ def _take(draft: Draft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
     """Refuse an order, wait for hours or budget, or take it on."""
     if current.veto:
         why = f"order {current.order.serial} refused: {current.message}"
-        draft.tell(Event(reason="OrderRefused", message=why, warning=True))
+        draft.tell("OrderRefused", why, warning=True)
         letter = Letter(kind="refused", order=current.order, code=current.veto, path=current.path)
         return _ended(_changed(status, state="Refused"), letter, current, "refused")
     limits, usage = draft.silo.spec.limits, _today(status.usage, draft.now)
@@ -211,9 +211,7 @@ def _failed(
     )
     if verdict.again:
         return _again(draft, status, current, why, counted=verdict.counted)
-    draft.tell(
-        Event(reason="JobFailed", message=f"order {current.order.serial}: {why}", warning=True)
-    )
+    draft.tell("JobFailed", f"order {current.order.serial}: {why}", warning=True)
     code = job.exit_code if job.exit_code is not None else Exit.CRASHED
     letter = Letter(
         kind="failed", order=current.order, exit=min(code, 255), attempts=current.attempt
@@ -226,7 +224,7 @@ def _again(
 ) -> SiloStatus:
     pause = timedelta(seconds=retry.delay_seconds(current.attempt))
     draft.wake(draft.now + pause)
-    draft.tell(Event(reason="JobRetried", message=why, warning=True))
+    draft.tell("JobRetried", why, warning=True)
     return _changed(
         status,
         attempt=current.attempt + 1,

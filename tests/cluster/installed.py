@@ -24,6 +24,8 @@ NAMESPACE = "hansa"
 RELEASE = "hansa"
 OPERATOR = f"{RELEASE}-operator"
 BUCKET = "hansa"
+ADDRESS = f"http://{RELEASE}-minio.{NAMESPACE}.svc:9000"
+"""The store as Pods reach it."""
 WORLDS = ("maze", "webshop")
 ELSEWHERE = {"joined": ("webshop",), "shared": ("webshop",)}
 """Silos of a federation that run outside its namespace, or outside the cluster."""
@@ -61,7 +63,7 @@ class Hansa:
             for environment in SPEC["environments"]
         ]
         storage = {
-            "endpoint": f"http://{RELEASE}-minio.{NAMESPACE}.svc:9000",
+            "endpoint": ADDRESS,
             "bucket": BUCKET,
             "prefix": name,
             "credentialsSecret": {"name": f"{name}-aggregator"},

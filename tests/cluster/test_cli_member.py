@@ -44,7 +44,7 @@ def test_status_is_the_silos_page(owner: Typist) -> None:
     for text in (
         "order 1, client of round 1: Working since",
         "used 1 of 3 rounds, 164 episodes at most",
-        "Connected  True     ",
+        "Connected  True    ",
         "leaves: s3://shared/five/answers/clinic/",
         "stays:  s3://own/experience/clinic/",
     ):

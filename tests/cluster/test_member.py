@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hansa import api, consent, keys
-from tests.cluster.installed import BUCKET, OPERATOR, RELEASE, Hansa
+from tests.cluster.installed import ADDRESS, BUCKET, OPERATOR, Hansa
 from tests.cluster.installed import NAMESPACE as COORDINATOR
 from tests.cluster.kube import Cluster, Manifest
 from tests.cluster.silos import SIGNING, Invited, invite, pair, signing_secret
@@ -40,9 +40,12 @@ def test_its_result_is_that_of_a_local_run_and_its_experience_stays_its_own(
     hansa.apply(invited.federation)
     _give_secrets(hansa, clinic, invited)
     member = _member(invited)
-    clinic.apply({**member, "spec": {**member["spec"], "experienceStorage": None}})
+    open_handed = {**member, "spec": {**member["spec"], "experienceStorage": None}}
+    assert "spec.experienceStorage: got nothing" in clinic.refusal(open_handed)
+    close = {"spec": {"hostNetwork": True}}
+    clinic.apply({**member, "spec": {**member["spec"], "podTemplate": close}})
     _until(clinic, lambda: _condition(clinic, "Accepted").get("status") == "False", "is refused")
-    assert "spec.experienceStorage: got nothing" in _condition(clinic, "Accepted")["message"]
+    assert "spec.podTemplate.spec.hostNetwork" in _condition(clinic, "Accepted")["message"]
     assert not clinic.list("job")
     clinic.apply(member)
     _until(clinic, lambda: _clients(clinic), "works on its first order")
@@ -80,12 +83,11 @@ def _check_what_is_where(hansa: Hansa, clinic: Cluster) -> None:
 def _member(invited: Invited) -> Manifest:
     """The silo's manifest as its owner completes it."""
     spec = invited.member["spec"]
-    address = f"http://{RELEASE}-minio.{COORDINATOR}.svc:9000"
     spec["storage"]["s3"] |= {
-        "endpoint": address,
+        "endpoint": ADDRESS,
         "credentialsSecret": {"name": f"{NAME}-{SILO}"},
     }
-    private = {"endpoint": address, "bucket": BUCKET, "prefix": PRIVATE}
+    private = {"endpoint": ADDRESS, "bucket": BUCKET, "prefix": PRIVATE}
     spec |= {
         "experienceStorage": {
             "s3": {**private, "credentialsSecret": {"name": f"{PRIVATE}-{SILO}"}}

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from hansa.manifest import Counts
 from hansa.member.status import FederationMember
 from hansa.member.tasks import SiloTask, SiloWork
 from hansa.podshapes import Allowed
+from hansa_operator import operate
 from hansa_operator.index import Index, Key
 from hansa_operator.kinds import KINDS
+from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.objects import container
 from tests.unit.hansa_operator.silos import KEY, Clinic, Died, make_silo
 
@@ -252,3 +255,21 @@ def test_a_suspended_member_has_no_job_that_runs() -> None:
     clinic.turn()
     assert clinic.jobs.keys() == {COURIER}, "which has ended; its log may be read"
     assert clinic.condition("Working")["reason"] == "Suspended"
+
+
+@pytest.mark.parametrize(
+    ("defined", "missing"),
+    [
+        ([api.PLURAL, api.MEMBER_PLURAL, f"{api.PLURAL}/status"], ""),
+        ([api.PLURAL], "got no federationmembers, expected what `hansa crd` prints"),
+        ([], "got no federations and no federationmembers, expected"),
+    ],
+)
+def test_the_operator_waits_until_both_kinds_are_defined(
+    monkeypatch: pytest.MonkeyPatch, defined: list[str], missing: str
+) -> None:
+    resources = {"resources": [{"name": name} for name in defined]}
+    kube = SimpleNamespace(namespace="clinic", get=lambda path: resources)
+    monkeypatch.setattr(operate, "connect", lambda **how: kube)
+    shown = operate.Operator(Settings(metrics_port=0))._undefined()
+    assert missing in shown and bool(missing) == bool(shown)

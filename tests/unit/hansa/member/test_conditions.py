@@ -19,7 +19,6 @@ from tests.unit.hansa.member.test_follow import (
     working,
 )
 
-
 PAGE = Path(__file__).parents[4] / "docs" / "troubleshooting.md"
 
 

@@ -341,3 +341,35 @@ def test_objects_that_are_no_orders_are_told() -> None:
         "2 in the log of orders: the letter is not what the named key has signed",
         "1 in the log of orders: new",
     ]
+
+
+def test_why_a_job_does_not_start_is_said_until_it_runs() -> None:
+    clinic = Clinic().turn().post()
+    clinic.order()
+    clinic.set(clinic.job, "starting", message="waits for a node").turn()
+    assert clinic.status.current.message == "waits for a node"
+    clinic.set(clinic.job, "running").turn()
+    assert clinic.status.current.message == ""
+
+
+def test_why_a_courier_does_not_start_is_said_until_it_runs() -> None:
+    clinic = Clinic().turn()
+    words = "Secret hansa-signing does not consent to this use"
+    clinic.set(clinic.courier, "starting", message=words).turn()
+    (connected,) = [c for c in clinic.status.conditions if c.type == "Connected"]
+    assert (connected.status, connected.message) == ("Unknown", words)
+    clinic.set(clinic.courier, "running").turn()
+    (connected,) = [c for c in clinic.status.conditions if c.type == "Connected"]
+    assert words not in connected.message
+
+
+def test_an_order_is_taken_in_the_status_before_its_job_is_asked_for() -> None:
+    clinic = Clinic().turn().post()
+    taken = Head(serial=1, digest=digest(1))
+    order = NewestOrder(
+        order=Reference(serial=1, digest=digest(1)), kind="work", role="client", round=1
+    )
+    clinic.set(clinic.courier, "succeeded", report=SiloReport(received=taken, newest=order))
+    plan = follow(clinic.silo, list(clinic.jobs.values()), NOW)
+    assert plan.status.current.state == "Working"
+    assert (plan.create, plan.wake_at) == ([], NOW)

@@ -1,0 +1,85 @@
+"""Each owner's S3 keys against the others' objects, on a real S3 server with printed policies."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansa import access, keys
+from hansa.access import AGGREGATOR
+from hansa.errors import Denied
+from hansa.local.objectstore import LocalStore
+from hansa.spec import FederationSpec
+from tests.mail import COORDINATOR, SILO
+
+PREFIX = "run"
+MINE, OTHER = "maze", "maze2"
+"""The other's name begins with the attacker's: a policy by prefixes must tell them apart."""
+SPEC = {
+    "rounds": 1,
+    "model": {"source": "builtin:tiny", "sha256": "b" * 64},
+    "adapter": {"shapes": "d" * 64},
+    "storage": {"s3": {"bucket": "hansa", "prefix": PREFIX}},
+    "exchange": {"publicKeys": [COORDINATOR.public]},
+    "environments": [{"name": n, "member": {"publicKeys": [SILO.public]}} for n in (MINE, OTHER)],
+}
+OBJECTS = {
+    "own order": keys.order(PREFIX, MINE, 1),
+    "own answer": keys.answer(PREFIX, MINE, 1),
+    "own update": keys.update_folder(PREFIX, MINE, 1) + keys.ADAPTER,
+    "own evaluation": keys.evaluation(PREFIX, MINE, 1),
+    "own experience": keys.experience_shard(PREFIX, MINE, 1),
+    "other's order": keys.order(PREFIX, OTHER, 1),
+    "other's answer": keys.answer(PREFIX, OTHER, 1),
+    "other's update": keys.update_folder(PREFIX, OTHER, 1) + keys.ADAPTER,
+    "other's evaluation": keys.evaluation(PREFIX, OTHER, 1),
+    "global adapter": keys.global_folder(PREFIX, 1) + keys.ADAPTER,
+}
+UPDATES = {"own update", "other's update"}
+LETTERS = {"own order", "own answer", "other's order", "other's answer"}
+READS = {
+    MINE: {"own order", "own answer", "own update", "own evaluation", "global adapter"},
+    AGGREGATOR: {*LETTERS, *UPDATES, "global adapter"},
+}
+WRITES = {
+    MINE: {"own answer", "own update", "own evaluation"},
+    AGGREGATOR: {"own order", "other's order", "global adapter"},
+}
+
+
+class Between(LocalStore):
+    """The bucket between two owners."""
+
+    def _granted(self, name: str) -> list[access.Grant]:
+        return access.grants(FederationSpec.model_validate(SPEC), name)
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    folder: Path = tmp_path_factory.mktemp("between")
+    with Between(folder / "store", [MINE, OTHER], prefix=PREFIX) as store:
+        owner = store.store()
+        for key in OBJECTS.values():
+            owner.put_if_absent(key, b"as it was")
+        yield store
+
+
+@pytest.mark.parametrize("identity", [MINE, AGGREGATOR])
+@pytest.mark.parametrize("what", OBJECTS)
+def test_keys_of_one_owner_open_what_is_theirs_and_nothing_else(
+    bucket: LocalStore, identity: str, what: str
+) -> None:
+    mine, key = bucket.store(identity), OBJECTS[what]
+    if what in READS[identity]:
+        assert mine.get(key)
+    else:
+        with pytest.raises(Denied):
+            mine.get(key)
+    beside = f"{key}.{identity}"
+    if what in WRITES[identity]:
+        mine.put_if_absent(beside, b"as its writer says")
+    else:
+        with pytest.raises(Denied):
+            mine.put_if_absent(beside, b"as a thief says")
+    with pytest.raises(Denied):
+        mine.remove(key)

@@ -1,0 +1,225 @@
+"""docs/members.md can be typed by two owners, each in a terminal, in less than ten minutes."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft4Validator
+
+from hansa import consent
+from hansa.cli.common import Format, print_data
+from hansa.load import load, load_member
+from hansa.local.ports import claim_ports
+from hansa.member.invitation import invite, member_of, opened
+from hansa.member.spec import Member
+from hansa.member.view import as_federation, refusals
+from hansa.podshapes import Allowed
+from tests.mail import COORDINATOR, SILO
+from tests.processes import PATIENCE_SECONDS, until
+from tests.small import hansa
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/members.md").read_text()
+EXAMPLE = ROOT / "examples/06-members"
+WALK = PAGE.partition("## Ten minutes, two owners")[2].partition("\n## ")[0]
+OWNERS = ("Coordinator", "Silo")
+MINUTES = 10
+
+
+def steps() -> list[tuple[str, str]]:
+    """The walk's commands with the owner who types them, in the page's order."""
+    typed, owner = [], ""
+    for block in re.split(r"^(```.*?^```$)", WALK, flags=re.MULTILINE | re.DOTALL):
+        if block.startswith("```console\n"):
+            lines = block.removeprefix("```console\n").removesuffix("```").splitlines()
+            typed += [(owner, command) for command in commands(lines)]
+        elif named := re.findall(rf"\*\*({'|'.join(OWNERS)})\*\*", block):
+            owner = named[-1]
+    return typed
+
+
+def commands(lines: list[str]) -> list[str]:
+    """Each command with the lines that go on with it."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith("$ "):
+            found.append(line[2:])
+        else:
+            found[-1] += f"\n{line}"
+    return found
+
+
+class Terminal:
+    """A shell that one owner types into."""
+
+    def __init__(self, owner: str, folder: Path) -> None:
+        self.owner = owner
+        self._log = folder / f"{owner}.log"
+        self._ends = folder / f"{owner}.ends"
+        self._typed = 0
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        with self._log.open("w") as log:
+            self.shell = subprocess.Popen(
+                ["bash"],
+                cwd=folder,
+                env={**os.environ, "PATH": path},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def type(self, command: str) -> None:
+        """Type it, and have its exit code written down."""
+        assert self.shell.stdin
+        self._typed += 1
+        self.shell.stdin.write(f"{command}\necho $? >> {self._ends}\n")
+        self.shell.stdin.flush()
+
+    def codes(self) -> list[int]:
+        """Exit codes of what has ended."""
+        return [int(code) for code in self._ends.read_text().split()] if self._typed else []
+
+    def wait(self, *allowed: int) -> None:
+        """Until the last command has ended well."""
+        until(lambda: self._ends.exists() and len(self.codes()) == self._typed, self.said)
+        assert self.codes()[-1] in (0, *allowed), self.said
+
+    def interrupt(self, program: str) -> None:
+        """Ctrl-C for the program in the foreground."""
+        children = Path(f"/proc/{self.shell.pid}/task/{self.shell.pid}/children").read_text()
+        for child in map(int, children.split()):
+            if program in Path(f"/proc/{child}/cmdline").read_text():
+                os.kill(child, signal.SIGINT)
+
+    def close(self) -> None:
+        """End the shell and what it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.shell.pid, signal.SIGKILL)
+        self.shell.wait()
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[dict[str, Terminal]]:
+    """Two shells in a fresh checkout, of which only the example is needed."""
+    shutil.copytree(EXAMPLE, tmp_path / "examples" / EXAMPLE.name)
+    made = {owner: Terminal(owner, tmp_path) for owner in OWNERS}
+    yield made
+    for each in made.values():
+        each.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE_SECONDS)
+def test_two_owners_type_the_page_within_ten_minutes(
+    terminals: dict[str, Terminal], tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    block = claim_ports()
+    port = block.ports["s3.port"]  # another test's bucket may have the page's
+    for file in (tmp_path / "examples" / EXAMPLE.name).iterdir():
+        file.write_text(file.read_text().replace("8333", str(port)))
+    coordinator, silo = (terminals[owner] for owner in OWNERS)
+    for owner, command in steps():
+        terminal = terminals[owner]
+        if command.startswith("hansa mail"):  # the run has ended, and the silo's owner stops
+            coordinator.wait()
+            silo.interrupt("join")
+            silo.wait(128 + signal.SIGINT)
+        terminal.type(command)
+        if command.endswith("&"):
+            until(lambda: f"http://127.0.0.1:{port}, bucket shared" in coordinator.said, "a bucket")
+        elif not command.startswith(("hansa run", "hansa join")):
+            terminal.wait()
+    block.close()
+    shown = re.compile(r"^success on held-out tasks: ([\d.]+)% -> ([\d.]+)% \(2 rounds\)$", re.M)
+    assert shown.search(WALK), "the page shows how it ends"
+    first, last = map(float, shown.findall(coordinator.said)[0])
+    assert last - first >= 20
+    assert "every object that a letter names is there as it says" in coordinator.said
+    for text in ("two-owners/webshop", "2 of 2", "of 1000", "updates/webshop/", "answers/webshop/"):
+        assert text in silo.said, text
+    words = re.findall(r"^the words of its key: (.*)$", coordinator.said, re.MULTILINE)
+    assert len(words) == 1 and words[0] in silo.said, "both owners see the same eight words"
+    took = time.monotonic() - began
+    print(f"the walk took {took:.0f} s")
+    assert took < MINUTES * 60
+
+
+def test_the_walk_has_both_owners_and_every_command_of_theirs() -> None:
+    typed = {(owner, command.split()[1]) for owner, command in steps() if "hansa " in command}
+    assert {command for owner, command in typed if owner == "Silo"} >= {"keys", "member", "join"}
+    wanted = {"keys", "model", "invite", "run", "mail", "status"}
+    assert {command for owner, command in typed if owner == "Coordinator"} >= wanted
+
+
+def test_the_examples_digests_are_those_of_its_model() -> None:
+    printed = hansa("model", "-f", EXAMPLE / "federation.yaml")
+    assert printed.returncode == 0 and "note:" not in printed.stderr, printed.stderr
+
+
+def test_the_examples_member_is_made_by_hansa_member(capsys: pytest.CaptureFixture[str]) -> None:
+    sealed = invite(load(EXAMPLE / "federation.yaml", here=False), "webshop", COORDINATOR)
+    invitation, signer = opened(sealed, "invitation.json")
+    assert signer == COORDINATOR.public
+    print_data(member_of(invitation, SILO.public, "webshop"), Format.YAML)
+    own = re.search(r"<<END\n(.*?)END\n", WALK, re.DOTALL)
+    assert own
+    text = (EXAMPLE / "member.yaml").read_text()
+    made = "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+    assert made == capsys.readouterr().out + own[1]
+    assert load_member(EXAMPLE / "member.yaml").spec.options == yaml.safe_load(own[1])["options"]
+
+
+def cluster_member() -> Member:
+    """The example's silo with what the page adds to it on a cluster."""
+    _, _, section = PAGE.partition("\n## On two clusters\n")
+    added = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+    assert added
+    document = yaml.safe_load((EXAMPLE / "member.yaml").read_text())
+    more = yaml.safe_load(added[1])["spec"]
+    document["spec"]["storage"]["s3"] |= more.pop("storage")["s3"]
+    document["spec"] |= more
+    crd = yaml.safe_load((ROOT / "crds/federationmember.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    Draft4Validator(schema).validate(document)  # whose bounds are as OpenAPI 3.0 writes them
+    return Member.model_validate(document)
+
+
+def test_what_the_page_adds_on_a_cluster_is_all_that_the_operator_wants() -> None:
+    assert refusals(
+        Member.model_validate(yaml.safe_load((EXAMPLE / "member.yaml").read_text())), Allowed()
+    )
+    assert refusals(cluster_member(), Allowed()) == []
+
+
+def test_the_page_has_the_lines_by_which_a_silos_secrets_consent() -> None:
+    silo = cluster_member()
+    name, spec = silo.metadata.name, as_federation(silo).spec
+    wanted: dict[str, list[str]] = {}
+    for party, signs in (("", True), (spec.environments[0].name, False)):
+        for secret in consent.secrets(spec, party, signs=signs):
+            wanted.setdefault(secret, []).append(consent.member_key(name, signs=signs))
+    for secret, keys in wanted.items():
+        assert f"$ {consent.line('silo', secret, keys)}\n" in PAGE
+
+
+def test_no_note_says_of_a_silo_elsewhere_that_its_trajectories_are_in_the_bucket() -> None:
+    done = hansa("validate", EXAMPLE / "federation.yaml")
+    notes = [line for line in done.stderr.splitlines() if "trajectories" in line]
+    assert done.returncode == 0 and notes
+    assert not any("webshop" in line for line in notes)
