@@ -205,7 +205,9 @@ def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
             "(it cannot change after the first order)"
         )
     # Who runs it again has fixed what it failed of, or hears of it again.
-    status = old.status.model_copy(update={"message": ""})
+    # A pause does not count either: it may end where a clock was that was wrong.
+    courier = old.status.courier and old.status.courier.model_copy(update={"not_before": None})
+    status = old.status.model_copy(update={"message": "", "courier": courier})
     return FederationMember(metadata=wanted.metadata, spec=wanted.spec, status=status)
 
 

@@ -20,7 +20,7 @@ REMEDIES: dict[Trouble, str] = {
     "ClockSkewed": "set the clock of the machine that this runs on",
     "LogReplaced": "ask the coordinator; if the bucket was made anew, make this member anew, too",
     "Untrusted": "compare publicKeys with the coordinator",
-    "CourierFailed": "its log says more (`hansa logs --member NAME -e courier`)",
+    "CourierFailed": "it is tried again; `hansa logs --member NAME -e courier` shows what it said",
 }
 """What to do about each trouble with the exchange."""
 

@@ -65,9 +65,11 @@ def _carry(
 
 def _check_log(log: Mailbox, received: Head, order: Reference | None) -> None:
     """What was read once must still be there: else somebody made the bucket anew, or lies."""
-    gone = received.serial if received.serial and log.look(received.serial) is None else 0
+    gone = 0
     if order and not log.holds(order.serial, order.digest):
         gone = order.serial
+    elif received.serial > (order.serial if order else 0) and log.look(received.serial) is None:
+        gone = received.serial  # behind it only garbage was read, which must lie there as well
     if gone:
         raise LogReplaced(
             f"order {gone}: it is gone from the bucket or is another one now, "

@@ -6,15 +6,18 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hansa import access, keys
-from hansa.errors import Denied, NotFound, StoreError, Unreachable
+from hansa.errors import ClockSkewed, Denied, NotFound, StoreError, Unreachable
+from hansa.exchange.courier import carry
 from hansa.exchange.letters import ANSWERS, ORDERS, Log, Reference
-from hansa.exchange.mailbox import Mailbox
+from hansa.exchange.mailbox import MOST_SKIPPED, Mailbox
+from hansa.exchange.tasks import Box, CourierTask
 from hansa.local.objectstore import LocalStore
 from hansa.members import Head
 from hansa.spec import S3
@@ -224,6 +227,55 @@ def test_a_store_that_is_down_is_no_empty_log(
         box.read(Head())
     with pytest.raises(Unreachable):
         box.post(mail.work(), Head(), COORDINATOR)
+
+
+@pytest.mark.parametrize("name", ["SeaweedFS", "MinIO"])
+def test_what_is_signed_within_15_minutes_is_taken_and_beyond_the_clock_is_named(
+    name: str,
+    request: pytest.FixtureRequest,
+    fresh_prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    box = mail.box(ANSWERS, STORES[name](request), prefix=fresh_prefix)
+    box.post(mail.hello(), Head(), SILO)
+
+    def is_read_with(minutes: int) -> bool:
+        moment = datetime.now(UTC) + timedelta(minutes=minutes)
+        monkeypatch.setattr(
+            "botocore.auth.get_current_datetime",
+            lambda remove_tzinfo=True: moment.replace(tzinfo=None) if remove_tzinfo else moment,
+        )
+        return bool(box.read(Head()).entries)
+
+    assert is_read_with(-14) and is_read_with(14)
+    for minutes in (-60, 60):
+        with pytest.raises(ClockSkewed, match="clocks of this machine and the store differ"):
+            is_read_with(minutes)
+
+
+@pytest.mark.slow
+def test_a_flood_in_one_silos_log_costs_a_courier_sixteen_looks_and_the_others_nothing(
+    store: S3Store, through: Callable[..., S3Store], proxy: FaultyProxy, fresh_prefix: str
+) -> None:
+    for serial in range(1, 1001):
+        store.put_if_absent(keys.answer(fresh_prefix, "maze", serial), b"garbage")
+    hello = mail.hello().model_copy(update={"environment": "wordle"})
+    mail.box(ANSWERS, store, prefix=fresh_prefix, environment="wordle").post(hello, Head(), SILO)
+    boxes = [Box(environment=name, public_keys=[SILO.public]) for name in ("maze", "wordle")]
+    task = CourierTask(
+        federation="fed",
+        run=mail.RUN,
+        storage=S3(bucket="bucket", prefix=fresh_prefix),
+        public_keys=[COORDINATOR.public],
+        poll_seconds=2,
+        boxes=boxes,
+    )
+    report = carry(task, through(patience_seconds=30.0), COORDINATOR, sleep=lambda seconds: None)
+    assert [(m.box, m.serial) for m in report.read] == [(0, MOST_SKIPPED), (1, 1)]
+    assert [(n.box, n.kind) for n in report.news] == [(1, "hello")]
+    assert {f.code: f.count for f in report.faults} == {"malformed": MOST_SKIPPED, "flooded": 1}
+    looks = 2 * 2 * MOST_SKIPPED  # each twice, and all again after the pause for others
+    assert proxy.count("GET", "answers/maze/") == looks
 
 
 # Who may do what: the grants of silos in clusters of their own, installed on the server.

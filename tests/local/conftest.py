@@ -1,10 +1,15 @@
-"""What tests of this folder share: small disks."""
+"""What tests of this folder share: small disks, and parties with a bucket between them."""
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests import small
+from tests.parties import Quick
 
 
 @pytest.fixture
@@ -24,3 +29,32 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     yield make
     for path in mounted:
         subprocess.run(["umount", "-l", str(path)], check=False)
+
+
+@pytest.fixture(scope="session")
+def in_one_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the small federation with one round, which nothing disturbed."""
+    folder = tmp_path_factory.mktemp("in-one-place")
+    with small.Run(small.write_manifest(folder, rounds=1), folder / "run") as run:
+        run.finish()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model_digests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What all parties agree on: `model` and `adapter` of a spec, with their digests."""
+    manifest = small.write_manifest(tmp_path_factory.mktemp("model"))
+    printed = small.hansa("model", "-f", manifest, "-o", "json")
+    assert printed.returncode == 0, printed.stderr
+    spec = json.loads(printed.stdout)
+    return {part: {**small.SPEC.get(part, {}), **spec[part]} for part in ("model", "adapter")}
+
+
+@pytest.fixture
+def silos(tmp_path: Path, model_digests: dict[str, Any]) -> Iterator[Quick]:
+    """A coordinator and a silo elsewhere, about to play one round."""
+    made = Quick(tmp_path)
+    with made.store:
+        made.manifest(model_digests, rounds=1)
+        made.store.restart_with_grants()
+        yield made

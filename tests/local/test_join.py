@@ -8,119 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import access, keys
-from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.spec import FederationSpec
+from hansa import keys
+from hansa.local.objectstore import RUNNER
 from tests import small
+from tests.parties import REMOTE, Parties, equal, state
 from tests.processes import until
-from tests.small import FILES, NAME, SPEC
+from tests.small import NAME, SPEC
 
 pytestmark = pytest.mark.slow
-REMOTE = "webshop"
-
-
-class Exchange(LocalStore):
-    """The store between the parties: each has what `hansa policy` prints for it, and no more."""
-
-    spec: FederationSpec
-
-    def _granted(self, name: str) -> list[access.Grant]:
-        if not hasattr(self, "spec"):
-            return super()._granted(name)
-        place = self.s3.model_copy(update={"prefix": NAME})
-        return access.grants(self.spec, name, storage=place)
-
-    def restart_with_grants(self) -> None:
-        """The same server, with the rights that the manifest gives."""
-        self._write_identities()
-        self.restart()
-
-
-class Join(small.Run):
-    """`hansa join` in a process group of its own."""
-
-    command = "join"
-
-
-class Parties:
-    """A coordinator with maze, and webshop on a machine of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.keys = {who: self._key(who) for who in ("coordinator", REMOTE)}
-        self.store = Exchange(folder / "exchange", list(small.ENVIRONMENTS), prefix=NAME)
-
-    def _key(self, who: str) -> tuple[Path, str]:
-        path = self.folder / f"{who}.key"
-        assert small.hansa("keys", "new", path).returncode == 0
-        shown = small.hansa("keys", "show", path, "-o", "json")
-        return path, json.loads(shown.stdout)["publicKey"]
-
-    def manifest(self, digests: dict[str, Any], **changes: Any) -> Path:
-        local = next(e for e in SPEC["environments"] if e["name"] != REMOTE)
-        document = {
-            "apiVersion": "hansa.dev/v1alpha1",
-            "kind": "Federation",
-            "metadata": {"name": NAME},
-            "spec": {
-                **SPEC,
-                **digests,
-                "storage": small.storage(self.store, self.store.s3.endpoint or "", NAME),
-                "exchange": {"publicKeys": [self.keys["coordinator"][1]], "pollSeconds": 2},
-                "environments": [
-                    local,
-                    {"name": REMOTE, "member": {"publicKeys": [self.keys[REMOTE][1]]}},
-                ],
-                **changes,
-            },
-        }
-        path = self.folder / "federation.yaml"
-        path.write_text(yaml.safe_dump(document))
-        self.store.spec = FederationSpec.model_validate(document["spec"])
-        return path
-
-    def credentials(self, *names: str) -> Path:
-        path = self.folder / f"{names[0]}.credentials.json"
-        path.write_text(json.dumps({name: self.store.environ(name) for name in names}))
-        return path
-
-    def member(self, manifest: Path, **changes: Any) -> Path:
-        """From the invitation to the silo's manifest, as its owner would make it."""
-        signing = self.keys["coordinator"][0]
-        invited = small.hansa("invite", REMOTE, "-f", manifest, "--key", signing)
-        assert invited.returncode == 0, invited.stderr
-        invitation = self.folder / "invitation.json"
-        invitation.write_text(invited.stdout)
-        key = self.keys[REMOTE][0]
-        made = small.hansa("member", invitation, "--key", key, "--world", REMOTE)
-        assert made.returncode == 0, made.stderr
-        document = yaml.safe_load(made.stdout)
-        own = next(e for e in SPEC["environments"] if e["name"] == REMOTE)
-        document["spec"] |= {"options": own["options"], "pollSeconds": 2, **changes}
-        path = self.folder / "member.yaml"
-        path.write_text(yaml.safe_dump(document))
-        return path
-
-    def coordinate(self, manifest: Path) -> small.Run:
-        return small.Run(
-            manifest,
-            self.folder / "coordinator",
-            "--credentials",
-            self.credentials("aggregator", "maze"),
-            "--signing-key",
-            self.keys["coordinator"][0],
-        )
-
-    def join(self, member: Path, *arguments: str) -> Join:
-        return Join(
-            member,
-            self.folder / "silo",
-            "--key",
-            self.keys[REMOTE][0],
-            "--credentials",
-            self.credentials(REMOTE),
-            *arguments,
-        )
 
 
 @pytest.fixture(scope="module")
@@ -153,12 +48,6 @@ def parties(tmp_path: Path, digests: dict[str, Any]):
         yield made
 
 
-def equal(out: Path, reference: Path) -> None:
-    for name in FILES:
-        ours, theirs = (each / "adapter" / name for each in (out, reference / "run"))
-        assert ours.read_bytes() == theirs.read_bytes(), name
-
-
 def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parties) -> None:
     """The silo while it works and before it answers, and the coordinator while it waits."""
     manifest = parties.folder / "federation.yaml"
@@ -189,16 +78,6 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
         *("updates/webshop/", "answers/webshop/"),
     ):
         assert text in page.stdout, text
-
-
-def state(silo: Join) -> str:
-    """What the silo's object says of its order."""
-    path = silo.out / "member.json"
-    try:
-        current = json.loads(path.read_text())["status"].get("current") or {}
-    except (OSError, ValueError, KeyError):
-        return ""
-    return str(current.get("state", ""))
 
 
 @pytest.mark.full

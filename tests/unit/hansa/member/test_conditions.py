@@ -1,12 +1,10 @@
 """A silo's conditions say whether its letters come through, its orders fit and it works."""
 
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from hansa.api import MemberReason
 from hansa.assignment import EvaluationReport
 from hansa.member.conditions import REMEDIES, conclude
 from tests.unit.hansa.member.test_follow import (
@@ -18,8 +16,6 @@ from tests.unit.hansa.member.test_follow import (
     edited,
     working,
 )
-
-PAGE = Path(__file__).parents[4] / "docs" / "troubleshooting.md"
 
 
 def said(clinic: Any, type_: str) -> tuple[str, str, str]:
@@ -169,8 +165,3 @@ def test_the_newest_evaluation_is_the_success_that_is_shown() -> None:
     clinic.set(clinic.job, "succeeded", report=EVALUATED).turn()
     assert clinic.status.success == "0.500"
     assert [line.success for line in clinic.status.rounds] == ["0.375", "", "0.500"]
-
-
-def test_every_reason_is_on_the_page_for_those_whom_it_stops() -> None:
-    section = PAGE.read_text().partition("### Of a silo elsewhere")[2].partition("\n## ")[0]
-    assert [r for r in get_args(MemberReason) if f" | {r} | " not in section] == []

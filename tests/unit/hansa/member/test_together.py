@@ -8,6 +8,7 @@ import pytest
 from hansa import keys
 from hansa.api import ANNOTATION_RETRY
 from hansa.assignment import Assignment
+from hansa.errors import HansaError
 from hansa.exchange import courier as coordinators_courier
 from hansa.exchange.envelope import new_key
 from hansa.exchange.letters import ANSWERS, ORDERS, run_of
@@ -33,8 +34,11 @@ STORAGE = {"s3": {"bucket": "bucket", "prefix": "run"}}
 MODEL = {"source": "builtin:tiny", "sha256": "b" * 64}
 ADAPTER = {"shapes": "d" * 64}
 ROUNDS = 2
-KEYS = {name: new_key() for name in ("coordinator", "bank", "clinic")}
 SILOS = ("bank", "clinic")
+LATER = "lab"
+"""A silo that is only in the spec once somebody adds it."""
+KEYS = {name: new_key() for name in ("coordinator", *SILOS, LATER)}
+NEW_KEYS = {name: new_key() for name in KEYS}
 
 
 class NotYet(Exception):
@@ -93,7 +97,16 @@ class Party:
         except NotYet:
             self.show(request, "running")
             return
+        except HansaError as error:
+            said = getattr(error, "report", None)
+            self.show(request, "failed", exit_code=error.exit, message=error.message, report=said)
+            return
         self.show(request, "succeeded", report=None if fault == "loses" else report)
+
+
+def environment(name: str, *keys: str) -> dict[str, object]:
+    """A silo elsewhere as a spec names it."""
+    return {"name": name, "member": {"publicKeys": [*keys, KEYS[name].public]}}
 
 
 class World:
@@ -102,10 +115,7 @@ class World:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.now = BEGIN
-        environments = [{"name": "maze", "world": "maze"}]
-        environments += [
-            {"name": name, "member": {"publicKeys": [KEYS[name].public]}} for name in SILOS
-        ]
+        environments = [{"name": "maze", "world": "maze"}, *map(environment, SILOS)]
         spec = FederationSpec.model_validate(
             {
                 "rounds": ROUNDS,
@@ -120,8 +130,10 @@ class World:
         self.coordinator = Party(self, "coordinator")
         run = run_of(S3.model_validate(STORAGE["s3"]), spec.identity())
         self.run = run
-        self.silos = {name: self._silo(name, run, spec) for name in SILOS}
-        self.parties = {name: Party(self, name) for name in SILOS}
+        names = (*SILOS, LATER)
+        self.silos = {name: self._silo(name, run, spec) for name in names}
+        self.parties = {name: Party(self, name) for name in names}
+        self.trusted = {name: [key.public] for name, key in KEYS.items()}
 
     def _silo(self, name: str, run: str, spec: FederationSpec) -> FederationMember:
         given = {
@@ -210,11 +222,13 @@ class World:
 
     def calm(self) -> None:
         """Everybody works without a fault, until nothing is left to do."""
-        for turn in range(400):
+        if self.federation.spec.suspend:
+            self.edit(suspend=False)
+        for turn in range(2000):
             if self.federation.status.failed:
                 self.retry(turn)
             self.plan()
-            for name in SILOS:
+            for name in self.silos:
                 self.follow(name)
             for party in self.all:
                 for name in party.active():
@@ -231,9 +245,65 @@ class World:
         self.federation = self.federation.model_copy(update={"metadata": metadata})
 
     def is_over(self) -> bool:
-        resting = [s.status.current and s.status.current.state for s in self.silos.values()]
+        orders = [silo.status.current for silo in self.silos.values()]
         is_done = self.federation.status.phase == "Succeeded"
-        return is_done and all(state == "Resting" for state in resting)
+        return is_done and all(order is None or order.state == "Resting" for order in orders)
+
+    # -- what people do -----------------------------------------------------------------------
+
+    def edit(self, **changes: object) -> None:
+        """Somebody applies another spec of the federation."""
+        old = self.federation
+        spec = FederationSpec.model_validate({**old.spec.to_json(), **changes})
+        metadata = old.metadata.model_copy(update={"generation": old.metadata.generation + 1})
+        self.federation = old.model_copy(update={"spec": spec, "metadata": metadata})
+
+    def suspend(self, chance: random.Random) -> None:
+        self.edit(suspend=not self.federation.spec.suspend)
+
+    def grow(self, chance: random.Random) -> None:
+        self.edit(rounds=min(self.federation.spec.rounds + 1, ROUNDS + 2))
+
+    def come_or_go(self, chance: random.Random) -> None:
+        """A silo is taken out of the spec, or comes back, or is new."""
+        name = chance.choice(list(self.silos))
+        kept = [e.to_json() for e in self.federation.spec.environments if e.name != name]
+        if len(kept) == len(self.federation.spec.environments):
+            kept.append(environment(name, *self.trusted[name][:-1]))
+        self.edit(environments=kept)
+
+    def rotate(self, chance: random.Random) -> None:
+        """First the others name the new key; at the next call its owner takes it."""
+        name = chance.choice(list(KEYS))
+        new, both = NEW_KEYS[name], [NEW_KEYS[name].public, KEYS[name].public]
+        if len(self.trusted[name]) == 1:
+            self.trusted[name] = both
+            self.name_key(name, both)
+            return
+        if name == "coordinator":
+            self.coordinator.key = new
+            exchange = self.federation.spec.to_json()["exchange"]
+            self.edit(exchange={**exchange, "publicKeys": both})
+            return
+        self.parties[name].key = new
+        self.respecify(name, public_keys=both)
+
+    def name_key(self, name: str, keys: list[str]) -> None:
+        if name == "coordinator":
+            for silo in self.silos.values():
+                ours = silo.spec.federation.model_copy(update={"public_keys": keys})
+                self.respecify(ours.environment, federation=ours)
+            return
+        environments = [e.to_json() for e in self.federation.spec.environments]
+        known = [
+            {**e, "member": {"publicKeys": keys}} if e["name"] == name else e for e in environments
+        ]
+        self.edit(environments=known)
+
+    def respecify(self, name: str, **changes: object) -> None:
+        silo = self.silos[name]
+        spec = silo.spec.model_copy(update=changes)
+        self.silos[name] = silo.model_copy(update={"spec": spec})
 
     # -- what must hold -----------------------------------------------------------------------
 
@@ -242,18 +312,19 @@ class World:
         assert status.phase == "Succeeded", status.conditions
         numbers = [entry.round for entry in status.history]
         assert numbers == sorted(set(numbers)), "a round number was used twice"
-        for name in SILOS:
-            self.check_log(name, ORDERS, KEYS["coordinator"].public)
-            self.check_log(name, ANSWERS, KEYS[name].public)
+        assert status.completed == self.federation.spec.rounds
+        for name in self.silos:
+            self.check_log(name, ORDERS, "coordinator")
+            self.check_log(name, ANSWERS, name)
 
-    def check_log(self, name: str, log, key: str) -> None:
+    def check_log(self, name: str, log, writer: str) -> None:
         box = Mailbox(
             store=self.store,
             prefix="run",
             log=log,
             run=self.run,
             environment=name,
-            trusted=(key,),
+            trusted=tuple(self.trusted[writer]),
         )
         reading = box.read(Head(), most=1000)
         written = [k for k in self.store.objects if k.startswith(log.key("run", name, 0)[:-11])]
@@ -266,18 +337,23 @@ def test_undisturbed_both_kinds_of_silos_take_part_in_every_round() -> None:
     world.check()
     done = [e for e in world.federation.status.history if e.outcome == "aggregated"]
     assert [e.updates for e in done] == ["3/3"] * ROUNDS
-    for silo in world.silos.values():
+    for silo in (world.silos[name] for name in SILOS):
         assert [r.outcome for r in silo.status.rounds] == ["answered"] * (ROUNDS + 1)
 
 
-def disturbed(seed: int) -> World:
-    """A schedule of passes, Jobs, losses and waits at random; then everybody is calm."""
+EDITS = (World.suspend, World.grow, World.come_or_go, World.rotate)
+
+
+def disturbed(seed: int, *, edits: bool = False) -> World:
+    """A schedule of passes, Jobs, losses, waits and edits at random; then everybody is calm."""
     chance, world = random.Random(seed), World()
     for _ in range(chance.randint(5, 120)):
-        who = chance.choice(["coordinator", *SILOS])
+        who = chance.choice(["coordinator", *SILOS, *([LATER] if edits else [])])
         what = chance.random()
         party = world.coordinator if who == "coordinator" else world.parties[who]
-        if what < 0.5:
+        if edits and chance.random() < 0.05:
+            chance.choice(EDITS)(world, chance)
+        elif what < 0.5:
             lost = chance.random() < 0.2
             world.plan(lost=lost) if who == "coordinator" else world.follow(who, lost=lost)
         elif what < 0.9 and party.active():
@@ -292,12 +368,18 @@ def disturbed(seed: int) -> World:
 @pytest.mark.parametrize("part", range(4))
 def test_whatever_is_lost_every_round_ends_and_everybody_rests(part: int) -> None:
     for seed in range(part * 25, part * 25 + 25):
-        world = disturbed(seed)
-        world.check()
-        assert world.federation.status.completed == ROUNDS
+        disturbed(seed).check()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_whatever_is_edited_meanwhile_every_round_ends_and_everybody_rests(part: int) -> None:
+    """Suspended, resumed, grown, silos removed, added and back, and keys changed."""
+    for seed in range(part * 25, part * 25 + 25):
+        disturbed(seed, edits=True).check()
 
 
 @pytest.mark.full
-def test_whatever_is_lost_in_thousands_of_schedules() -> None:
+@pytest.mark.parametrize("edits", [False, True])
+def test_whatever_is_lost_in_thousands_of_schedules(edits: bool) -> None:
     for seed in range(1000, 6000):
-        disturbed(seed).check()
+        disturbed(seed, edits=edits).check()
