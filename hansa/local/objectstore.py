@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from hansa import access
 from hansa.errors import HansaError, InputError, StoreError, Unreachable
@@ -189,7 +189,7 @@ class LocalStore:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
             json.dump(self._identities(), file)
 
-    def _identities(self) -> dict[str, object]:
+    def _identities(self) -> dict[str, Any]:
         granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
         return access.weed_identities(granted, self.credentials, RUNNER)
 

@@ -39,7 +39,7 @@ class Exchange(LocalStore):
         self._stack.close()
         super().__exit__(*error)
 
-    def _identities(self) -> dict[str, object]:
+    def _identities(self) -> dict[str, Any]:
         named: dict[str, list[access.Grant]] = {name: [] for name in self.policies}
         document = access.weed_identities(named, self.credentials, RUNNER)
         for policy in document["policies"]:
@@ -93,7 +93,7 @@ class Private(LocalStore):
         self.door.down()
         super().__exit__(*error)
 
-    def _identities(self) -> dict[str, object]:
+    def _identities(self) -> dict[str, Any]:
         """The silo and the owner: `weed` may skip policies after one without a statement."""
         places = [self.s3.model_copy(update={"prefix": prefix}) for prefix in self._prefixes]
         own = [grant for place in places for grant in access.private_grants(place, self._silo)]
