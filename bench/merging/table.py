@@ -84,9 +84,9 @@ def scale() -> str:
         success = [100 * statistics.mean(each["success"].values()) for each in last]
         runs.setdefault((merge, int(silos)), []).append(success)
     lines = ["| silos | " + " | ".join(MERGES) + " |", "|---|" + "---|" * len(MERGES)]
-    for silos in sorted({silos for _, silos in runs}):
-        cells = [_cell(runs[merge, silos]) for merge in MERGES]
-        lines.append(f"| {silos} | " + " | ".join(cells) + " |")
+    for count in sorted({count for _, count in runs}):
+        cells = [_cell(runs[merge, count]) for merge in MERGES]
+        lines.append(f"| {count} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

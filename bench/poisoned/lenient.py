@@ -6,6 +6,7 @@ No bound on values, and any turn of the factors; run.py's specs leave norms and 
 import sys
 from typing import Any
 
+from hansa import program
 from hansa.processes.warm import serve
 from hansa.store.s3 import preload
 from hansa_server import __main__ as server
@@ -19,5 +20,5 @@ def allow(*_: Any) -> None:
 if __name__ == "__main__":
     vars(gate).update(check_bounded=allow, check_turned=allow)
     preload()
-    serve(server.run)
+    serve(lambda: program.run(server.PROGRAM, server.work))
     sys.exit(0)
