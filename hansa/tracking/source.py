@@ -1,0 +1,176 @@
+"""What is exported: a run in a folder of this machine, or a federation's status on a cluster."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import ValidationError
+
+from hansa.errors import InputError
+from hansa.report.facts import Round
+from hansa.status import Federation, FederationStatus
+from hansa.tracking import figures
+from hansa.tracking.record import Record
+
+if TYPE_CHECKING:
+    from hansa.cluster.client import Data
+    from hansa.cluster.federations import Federations
+    from hansa.local.rundir import RunDir
+
+IDENTITY = "export.id"
+"""File in a run's folder that names the run for trackers, made by its first export."""
+PAGE = "report.html"
+
+
+class Source(Protocol):
+    """A run that can be read once, or followed to its end."""
+
+    def read(self) -> Record:
+        """What there is now."""
+
+    def follow(self) -> Iterator[Record]:
+        """What there is now and after every change, until the run is over."""
+
+    def files(self) -> "FilesContext":
+        """The final adapter and the page, for as long as the context is open."""
+
+
+class FilesContext(Protocol):
+    """A context with files by the names that they get in a tracker."""
+
+    def __enter__(self) -> Mapping[str, Path]: ...
+
+    def __exit__(self, *cause: object) -> bool | None: ...
+
+
+class LocalRun:
+    """A run's folder; its store is read for what the manifests say of each round."""
+
+    def __init__(self, folder: "RunDir", credentials: Path | None) -> None:
+        self._folder, self._credentials = folder, credentials
+        self._identity = _identity(folder.path)
+        self._read: tuple[object, tuple[Round, ...]] = (None, ())
+
+    def read(self) -> Record:
+        """What there is now."""
+        is_over = not self._folder.is_running()  # before the look, so that nothing is missed
+        return self._record(self._folder.load(), is_over=is_over)
+
+    def follow(self) -> Iterator[Record]:
+        """What there is now and after every change, until nobody is at work on it any more."""
+        from hansa.local.rundir import follow
+
+        for federation in follow(self._folder):
+            yield self._record(federation, is_over=False)
+        yield self.read()
+
+    @contextmanager
+    def files(self) -> Iterator[Mapping[str, Path]]:
+        """The last adapter with its card, and the page without any episode."""
+        from hansa.local.results import open_store, pull_adapter, write_page
+
+        federation = self._folder.load()
+        with tempfile.TemporaryDirectory(prefix="hansa-export-") as scratch:
+            target = Path(scratch)
+            with open_store(federation, self._folder, self._credentials) as store:
+                write_page(federation, self._folder, store, target / PAGE, episodes=False)
+                if adapter := federation.status.adapter:
+                    folder = target / "adapter"
+                    pull_adapter(federation, self._folder, store, adapter.round, folder)
+            files = (path for path in sorted(target.rglob("*")) if path.is_file())
+            yield {path.relative_to(target).as_posix(): path for path in files}
+
+    def _record(self, federation: Federation, *, is_over: bool) -> Record:
+        rounds = self._rounds(federation)
+        return figures.record(federation, self._identity, is_over=is_over, rounds=rounds)
+
+    def _rounds(self, federation: Federation) -> tuple[Round, ...]:
+        """Read again only when a round has ended: nothing else writes a manifest of one."""
+        from hansa.local.results import open_store, with_storage
+        from hansa.report import data
+
+        history = federation.status.history
+        closed = [entry.round for entry in history if entry.closed_at]
+        if not closed or self._read[0] == closed:
+            return self._read[1]
+        with open_store(federation, self._folder, self._credentials) as store:
+            shown = with_storage(federation, self._folder)
+            rounds = data.collect(shown, store, episodes=False).rounds
+        self._read = (closed, rounds)
+        return rounds
+
+
+class OnCluster:
+    """A federation's status, read with the rights of whoever types the command."""
+
+    def __init__(self, federations: "Federations", name: str) -> None:
+        self._federations, self._name = federations, name
+
+    def read(self) -> Record:
+        """What there is now."""
+        return _of_document(self._federations.get(self._name))
+
+    def follow(self) -> Iterator[Record]:
+        """What there is now and after every change, until it has succeeded, failed or is gone."""
+        from hansa.cli.common import say
+        from hansa.cluster.follow import follow
+
+        def lost(why: str) -> None:
+            say(f"the cluster does not answer ({why}); trying again")
+
+        for document in follow(self._federations, self._name, lost=lost):
+            if document is None:
+                raise InputError(f"federation {self._name}: it was deleted before it was over")
+            record = _of_document(document)
+            yield record
+            if record.state != "running":
+                return
+
+    @contextmanager
+    def files(self) -> Iterator[Mapping[str, Path]]:
+        """None: they are in the federation's store, which `hansa pull` reads."""
+        yield {}
+
+
+def _of_document(document: "Data") -> Record:
+    from hansa.cluster.state import has_failed, has_succeeded
+
+    needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+    status = document.get("status") or {}
+    known = {key: status[key] for key in _known_fields() if key in status}
+    try:
+        federation = Federation.model_validate({**needed, "status": known})
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        name = document["metadata"].get("name")
+        raise InputError(
+            f"federation {name}: {where}: cannot be read by this version of hansa",
+            hint="install the version of the operator",
+        ) from None
+    is_over = has_succeeded(document) or has_failed(document)
+    return figures.record(federation, federation.metadata.uid, is_over=is_over)
+
+
+def _known_fields() -> list[str]:
+    """A newer operator may say more than we know."""
+    return [field.alias or name for name, field in FederationStatus.model_fields.items()]
+
+
+def _identity(folder: Path) -> str:
+    """The run's identity for trackers: made once, and kept with the run wherever it is moved."""
+    path = folder / IDENTITY
+    try:
+        with suppress(FileExistsError):
+            draft = folder / f".{IDENTITY}.{os.getpid()}"
+            draft.write_text(secrets.token_hex(16) + "\n")
+            try:
+                os.link(draft, path)  # whole or not at all, and only the first time
+            finally:
+                draft.unlink()
+        return path.read_text().strip()
+    except OSError as error:
+        raise InputError(f"RUN: got {folder}: {error.strerror or error}") from None
