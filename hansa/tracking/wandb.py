@@ -7,6 +7,7 @@ run with news is written whole beside the old one, and then takes its place.
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
@@ -20,7 +21,7 @@ from hansa.tracking.record import Point, Record, TrackedRun
 
 DEFAULT_PROJECT = "hansa"
 _STATE = ".hansa-{}.json"
-_DRAFT = ".hansa-draft"
+_DRAFT = ".hansa-draft-"
 
 
 class WandB:
@@ -63,9 +64,9 @@ class WandB:
             replace(path, json.dumps(state).encode())
 
     def _make(self, record: Record, run: TrackedRun, points: list[list[Any]]) -> None:
-        draft = self._out / _DRAFT
-        shutil.rmtree(draft, ignore_errors=True)  # of a writer that was killed
-        draft.mkdir()
+        for left in self._out.glob(f"{_DRAFT}*"):  # of a writer that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self._out))
         tracked = self._library.init(
             project=self._project,
             id=_id(run),

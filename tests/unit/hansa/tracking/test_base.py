@@ -1,0 +1,92 @@
+"""Which trackers there are, what a package must do to add one, and where a run comes from."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hansa.errors import InputError
+from hansa.tracking import figures
+from hansa.tracking.base import Destination, open_tracker
+from hansa.tracking.source import LocalRun, _of_document
+from hansa.local.rundir import RunDir
+from tests.sources import ROOT
+from tests.tracked import make_tracked
+
+PAGE = (ROOT / "docs/tracking.md").read_text()
+PROGRAM = """
+import sys
+from pathlib import Path
+from hansa.tracking import base, figures
+from tests.tracked import IDENTITY, make_tracked
+assert base.names() == ["lines", "mlflow", "tensorboard", "wandb"]
+tracker = base.open_tracker("lines", base.Destination(out=Path(sys.argv[1])))
+tracker.write(figures.record(make_tracked(), IDENTITY, is_over=True))
+"""
+
+
+def test_a_package_adds_a_tracker_as_the_page_shows(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    [point] = re.findall(r'^lines = "(.*?)"$', PAGE, flags=re.MULTILINE)
+    about = site / "my_package-1.0.dist-info"
+    about.mkdir(parents=True)
+    (site / "my_package.py").write_text(code)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[hansa.trackers]\nlines = {point}\n")
+    paths = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path / "out.txt"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+    )
+    assert "fed/maze success 2 0.52\n" in (tmp_path / "out.txt").read_text()
+
+
+def test_an_unknown_tracker_is_answered_with_those_that_there_are() -> None:
+    sentence = "--to: got 'excel', expected one of mlflow, tensorboard, wandb"
+    with pytest.raises(InputError, match=sentence):
+        open_tracker("excel", Destination())
+
+
+@pytest.mark.parametrize(
+    "url, sentence",
+    [
+        pytest.param("", "--url: got '', expected an address", id="none"),
+        pytest.param("file:///x", "--url: got 'file:///x', expected", id="no server"),
+        pytest.param("http://me:word@host", "--url: got a password in it", id="a password"),
+    ],
+)
+def test_an_address_that_does_not_fit_is_refused(
+    url: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(InputError, match=sentence) as refused:
+        open_tracker("mlflow", Destination(url=url))
+    assert "word@" not in refused.value.message
+
+
+def test_a_federation_on_a_cluster_is_exported_from_its_status_alone() -> None:
+    federation = make_tracked()
+    document = json.loads(federation.model_dump_json(by_alias=True, exclude_none=True))
+    document["metadata"]["uid"] = "1b4e28ba"
+    document["status"]["fieldOfANewerOperator"] = 1
+    record = _of_document(document)
+    assert record == figures.record(federation, "1b4e28ba", is_over=True)
+    document["status"]["phase"] = "Running"
+    assert _of_document(document).state == "running"
+
+
+def test_a_run_keeps_its_identity_wherever_it_is_moved(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    RunDir(run).save(make_tracked())
+    first = LocalRun(RunDir(run), None)._identity
+    moved = run.rename(tmp_path / "moved")
+    assert LocalRun(RunDir(moved), None)._identity == first
+    assert re.fullmatch("[0-9a-f]{32}", first)
