@@ -44,6 +44,7 @@ def make_tracked(*, rounds: int = 2, phase: str = "Succeeded") -> Federation:
         "phase": phase,
         "round": rounds,
         "completed": rounds,
+        "observedGeneration": 1,
         "evaluated": rounds,
         "updates": "2/2",
         "success": "0.410",
