@@ -55,7 +55,7 @@ class Server:
             return bool(urlopen(f"{self.url}/health", timeout=5).read() == b"OK")
         return False
 
-    def get(self, path: str, **query: Any) -> dict[str, Any]:
+    def get(self, path: str, /, **query: Any) -> dict[str, Any]:
         return self._json(Request(f"{self.url}/api/2.0/mlflow/{path}?{urlencode(query)}"))
 
     def post(self, path: str, **document: Any) -> dict[str, Any]:
@@ -101,7 +101,9 @@ def serving(folder: Path) -> Iterator[Server]:
     command += ["--artifacts-destination", folder / "artifacts"]
     environ = {"PATH": f"{program.parent}:/usr/bin:/bin", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environ, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=folder, env=environ, start_new_session=True
+        )
         server = Server(f"http://127.0.0.1:{port}", folder)
         try:
             until(lambda: process.poll() is not None or server.is_up(), "MLflow to answer")

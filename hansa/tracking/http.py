@@ -11,7 +11,7 @@ from urllib3.util import Retry, Timeout, make_headers
 from hansa.errors import HansaError, InputError, TrackerAway
 
 _TIMEOUT = Timeout(connect=10, read=120)
-_AGAIN = Retry(total=4, redirect=0, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
+_AGAIN = Retry(total=2, redirect=0, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
 """Reads alone are repeated here: urllib3 repeats no POST that may have arrived."""
 
 

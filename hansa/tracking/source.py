@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from hansa.errors import InputError
 from hansa.report.facts import Round
-from hansa.status import Federation, FederationStatus
+from hansa.status import Federation, FederationStatus, HistoryEntry
 from hansa.tracking import figures
 from hansa.tracking.record import Record
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hansa.cluster.client import Data
     from hansa.cluster.federations import Federations
     from hansa.local.rundir import RunDir
+    from hansa.store.base import ObjectStore
 
 IDENTITY = "export.id"
 """File in a run's folder that names the run for trackers, made by its first export."""
@@ -53,7 +54,9 @@ class LocalRun:
     def __init__(self, folder: "RunDir", credentials: Path | None) -> None:
         self._folder, self._credentials = folder, credentials
         self._identity = _identity(folder.path)
-        self._read: tuple[object, tuple[Round, ...]] = (None, ())
+        self._closed: list[int] = []
+        self._forgotten: list[HistoryEntry] = []
+        self._rounds: tuple[Round, ...] = ()
 
     def read(self) -> Record:
         """What there is now."""
@@ -85,23 +88,46 @@ class LocalRun:
             yield {path.relative_to(target).as_posix(): path for path in files}
 
     def _record(self, federation: Federation, *, is_over: bool) -> Record:
-        rounds = self._rounds(federation)
-        return figures.record(federation, self._identity, is_over=is_over, rounds=rounds)
+        self._read_store(federation)
+        history = sorted([*self._forgotten, *federation.status.history], key=lambda e: e.round)
+        status = federation.status.model_copy(update={"history": history})
+        whole = federation.model_copy(update={"status": status})
+        return figures.record(whole, self._identity, is_over=is_over, rounds=self._rounds)
 
-    def _rounds(self, federation: Federation) -> tuple[Round, ...]:
-        """Read again only when a round has ended: nothing else writes a manifest of one."""
+    def _read_store(self, federation: Federation) -> None:
+        """Read it again only when a round has ended: nothing else writes a manifest of one."""
         from hansa.local.results import open_store, with_storage
         from hansa.report import data
 
-        history = federation.status.history
-        closed = [entry.round for entry in history if entry.closed_at]
-        if not closed or self._read[0] == closed:
-            return self._read[1]
+        closed = [entry.round for entry in federation.status.history if entry.closed_at]
+        if closed == self._closed or self._store_starts():
+            return
+        shown = with_storage(federation, self._folder)
         with open_store(federation, self._folder, self._credentials) as store:
-            shown = with_storage(federation, self._folder)
-            rounds = data.collect(shown, store, episodes=False).rounds
-        self._read = (closed, rounds)
-        return rounds
+            history = _every_round(shown, store)
+            status = shown.status.model_copy(update={"history": history})
+            shown = shown.model_copy(update={"status": status})
+            self._rounds = data.collect(shown, store, episodes=False).rounds
+        known = {entry.round for entry in federation.status.history}
+        self._forgotten = [entry for entry in history if entry.round not in known]
+        self._closed = closed
+
+    def _store_starts(self) -> bool:
+        """Whether a runner has hardly begun: starting its store beside it would disturb it."""
+        from hansa.local.objectstore import attach
+
+        is_embedded = self._folder.store.exists()
+        return is_embedded and self._folder.is_running() and not attach(self._folder.store)
+
+
+def _every_round(federation: Federation, store: "ObjectStore") -> list[HistoryEntry]:
+    """The status' rounds, and between them those that it has forgotten."""
+    from hansa.local.results import every_round
+
+    history, storage = federation.status.history, federation.spec.storage
+    if storage is None or [entry.round for entry in history] == list(range(len(history))):
+        return history
+    return every_round(federation, store, storage.s3.prefix)
 
 
 class OnCluster:

@@ -5,10 +5,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hansa.cli.main import main
 from hansa.errors import InputError
 from hansa.tracking import figures
 from hansa.tracking.base import Destination, open_tracker
@@ -17,6 +21,7 @@ from hansa.local.rundir import RunDir
 from tests.sources import ROOT
 from tests.tracked import make_tracked
 
+NAMES = ("maze", "wordle")
 PAGE = (ROOT / "docs/tracking.md").read_text()
 PROGRAM = """
 import sys
@@ -71,15 +76,68 @@ def test_an_address_that_does_not_fit_is_refused(
     assert "word@" not in refused.value.message
 
 
+def document() -> dict[str, Any]:
+    text = make_tracked().model_dump_json(by_alias=True, exclude_none=True)
+    made: dict[str, Any] = json.loads(text)
+    made["metadata"]["uid"] = "1b4e28ba"
+    made["status"]["fieldOfANewerOperator"] = 1
+    return made
+
+
 def test_a_federation_on_a_cluster_is_exported_from_its_status_alone() -> None:
-    federation = make_tracked()
-    document = json.loads(federation.model_dump_json(by_alias=True, exclude_none=True))
-    document["metadata"]["uid"] = "1b4e28ba"
-    document["status"]["fieldOfANewerOperator"] = 1
-    record = _of_document(document)
-    assert record == figures.record(federation, "1b4e28ba", is_over=True)
-    document["status"]["phase"] = "Running"
-    assert _of_document(document).state == "running"
+    record = _of_document(document())
+    assert record == figures.record(make_tracked(), "1b4e28ba", is_over=True)
+    running = document()
+    running["status"]["phase"] = "Running"
+    assert _of_document(running).state == "running"
+
+
+class Api(BaseHTTPRequestHandler):
+    """An API server that has one federation, and ends every watch at once."""
+
+    def do_GET(self) -> None:
+        is_one = self.path.partition("?")[0].endswith("/federations/fed")
+        data = json.dumps(document()).encode() if is_one else b""
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("words", [(), ("--follow",)])
+def test_a_name_is_a_federation_on_the_cluster_of_the_kubeconfig(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
+        kubeconfig = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "clusters": [{"name": "here", "cluster": cluster}],
+            "users": [{"name": "me", "user": {"token": "t"}}],
+        }
+        (tmp_path / "config").write_text(json.dumps(kubeconfig))
+        monkeypatch.chdir(tmp_path)
+        line = [
+            "export",
+            "fed",
+            "--to",
+            "tensorboard",
+            "--out",
+            "tracked",
+            "--kubeconfig",
+            "config",
+        ]
+        with pytest.raises(SystemExit) as ended:
+            main([*line, *words])
+        server.shutdown()
+    assert ended.value.code == 0
+    files = {str(file.parent) for file in Path("tracked").rglob("events*")}
+    assert files == {"tracked/fed-1b4e28ba", *(f"tracked/fed-1b4e28ba/{n}" for n in NAMES)}
 
 
 def test_a_run_keeps_its_identity_wherever_it_is_moved(tmp_path: Path) -> None:

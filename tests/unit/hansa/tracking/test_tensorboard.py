@@ -35,7 +35,9 @@ def points(folder: Path) -> list[tuple[str, int, float]]:
 def narrow(runs: dict[str, Figures]) -> dict[str, list[tuple[str, int, float]]]:
     """Figures as the format holds them, in 32 bits."""
     return {
-        name: sorted((m, s, struct.unpack("<f", struct.pack("<f", v))[0]) for (m, s), v in p.items())
+        name: sorted(
+            (m, s, struct.unpack("<f", struct.pack("<f", v))[0]) for (m, s), v in p.items()
+        )
         for name, p in runs.items()
     }
 
