@@ -1,7 +1,6 @@
 """A real MLflow server, in an environment of its own: its packages are more than all of ours."""
 
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -12,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.parse import urlencode
-from urllib.request import Request, urlopen
+
+import urllib3
 
 from tests.processes import until
 from tests.sources import ROOT
@@ -51,16 +49,15 @@ class Server:
         self.url, self.folder = url, folder
 
     def is_up(self) -> bool:
-        with suppress(URLError, OSError):
-            return bool(urlopen(f"{self.url}/health", timeout=5).read() == b"OK")
+        with suppress(urllib3.exceptions.HTTPError):
+            return urllib3.request("GET", f"{self.url}/health", retries=False).data == b"OK"
         return False
 
     def get(self, path: str, /, **query: Any) -> dict[str, Any]:
-        return self._json(Request(f"{self.url}/api/2.0/mlflow/{path}?{urlencode(query)}"))
+        return self._json("GET", path, fields=query)
 
     def post(self, path: str, **document: Any) -> dict[str, Any]:
-        data, kind = json.dumps(document).encode(), {"Content-Type": "application/json"}
-        return self._json(Request(f"{self.url}/api/2.0/mlflow/{path}", data, kind))
+        return self._json("POST", path, json=document)
 
     def runs(self, experiment: str) -> dict[str, dict[str, Any]]:
         """All runs of an experiment by their names, which must differ."""
@@ -87,8 +84,10 @@ class Server:
             names += self.files(run, each["path"]) if each["is_dir"] else [each["path"]]
         return sorted(names)
 
-    def _json(self, request: Request) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(urlopen(request, timeout=120).read())
+    def _json(self, method: str, path: str, **what: Any) -> dict[str, Any]:
+        answer = urllib3.request(method, f"{self.url}/api/2.0/mlflow/{path}", **what)
+        assert answer.status == 200, answer.data
+        document: dict[str, Any] = answer.json()
         return document
 
 

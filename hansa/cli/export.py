@@ -75,9 +75,9 @@ def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -
         folder = RunDir(path)
         if not folder.object.exists():
             raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
-        return LocalRun(folder, credentials)
+        return LocalRun(folder, credentials, say)
     try:
-        return OnCluster(target.open_federations(*cluster), run)
+        return OnCluster(target.open_federations(*cluster), run, say)
     except InputError as error:
         hint = f"there is no folder {run} here, so it was looked for on a cluster"
         raise InputError(error.message, hint=error.hint or hint) from error

@@ -3,14 +3,14 @@
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ValidationError
 
-from hansa.errors import InputError
+from hansa.errors import InputError, Unreachable
 from hansa.report.facts import Round
 from hansa.status import Federation, FederationStatus, HistoryEntry
 from hansa.tracking import figures
@@ -36,23 +36,17 @@ class Source(Protocol):
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until the run is over."""
 
-    def files(self) -> "FilesContext":
+    def files(self) -> AbstractContextManager[Mapping[str, Path]]:
         """The final adapter and the page, for as long as the context is open."""
-
-
-class FilesContext(Protocol):
-    """A context with files by the names that they get in a tracker."""
-
-    def __enter__(self) -> Mapping[str, Path]: ...
-
-    def __exit__(self, *cause: object) -> bool | None: ...
 
 
 class LocalRun:
     """A run's folder; its store is read for what the manifests say of each round."""
 
-    def __init__(self, folder: "RunDir", credentials: Path | None) -> None:
-        self._folder, self._credentials = folder, credentials
+    def __init__(
+        self, folder: "RunDir", credentials: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self._folder, self._credentials, self._say = folder, credentials, say
         self._identity = _identity(folder.path)
         self._closed: list[int] = []
         self._forgotten: list[HistoryEntry] = []
@@ -88,14 +82,21 @@ class LocalRun:
             yield {path.relative_to(target).as_posix(): path for path in files}
 
     def _record(self, federation: Federation, *, is_over: bool) -> Record:
-        self._read_store(federation)
+        try:
+            self._read_store(federation, is_over=is_over)
+        except Unreachable:
+            if is_over:
+                raise
         history = sorted([*self._forgotten, *federation.status.history], key=lambda e: e.round)
         status = federation.status.model_copy(update={"history": history})
         whole = federation.model_copy(update={"status": status})
         return figures.record(whole, self._identity, is_over=is_over, rounds=self._rounds)
 
-    def _read_store(self, federation: Federation) -> None:
-        """Read it again only when a round has ended: nothing else writes a manifest of one."""
+    def _read_store(self, federation: Federation, *, is_over: bool) -> None:
+        """Read it when a round has ended, since nothing else writes a manifest of one.
+
+        What could not be read is asked for again, and said once the run is over.
+        """
         from hansa.local.results import open_store, with_storage
         from hansa.report import data
 
@@ -107,10 +108,13 @@ class LocalRun:
             history = _every_round(shown, store)
             status = shown.status.model_copy(update={"history": history})
             shown = shown.model_copy(update={"status": status})
-            self._rounds = data.collect(shown, store, episodes=False).rounds
+            collected = data.collect(shown, store, episodes=False)
         known = {entry.round for entry in federation.status.history}
         self._forgotten = [entry for entry in history if entry.round not in known]
-        self._closed = closed
+        self._rounds = collected.rounds
+        self._closed = [] if collected.notes else closed
+        for note in collected.notes if is_over else ():
+            self._say(note.replace("Not shown", "not exported", 1))
 
     def _store_starts(self) -> bool:
         """Whether a runner has hardly begun: starting its store beside it would disturb it."""
@@ -133,8 +137,8 @@ def _every_round(federation: Federation, store: "ObjectStore") -> list[HistoryEn
 class OnCluster:
     """A federation's status, read with the rights of whoever types the command."""
 
-    def __init__(self, federations: "Federations", name: str) -> None:
-        self._federations, self._name = federations, name
+    def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
+        self._federations, self._name, self._say = federations, name, say
 
     def read(self) -> Record:
         """What there is now."""
@@ -142,11 +146,10 @@ class OnCluster:
 
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until it has succeeded, failed or is gone."""
-        from hansa.cli.common import say
         from hansa.cluster.follow import follow
 
         def lost(why: str) -> None:
-            say(f"the cluster does not answer ({why}); trying again")
+            self._say(f"the cluster does not answer ({why}); trying again")
 
         for document in follow(self._federations, self._name, lost=lost):
             if document is None:

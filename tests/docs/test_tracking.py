@@ -1,4 +1,4 @@
-"""docs/tracking.md typed beside a run, with a real MLflow server: every figure once, and no text."""
+"""docs/tracking.md typed beside a run, with a real MLflow server: each figure once, no text."""
 
 import re
 import shlex
@@ -56,7 +56,7 @@ def test_a_followed_run_ends_with_every_figure_of_its_status_once(
     for silo, points in expected(RunDir(followed).load()).items():
         for (metric, step), value in points.items():
             assert stored[silo].count((metric, step, value)) == 1
-    record = LocalRun(RunDir(followed), None).read()
+    record = LocalRun(RunDir(followed), None, print).read()
     assert sorted(stored.values()) == sorted(
         sorted((p.metric, p.step, p.value) for p in run.points) for run in record.runs
     )

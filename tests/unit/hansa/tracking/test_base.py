@@ -14,10 +14,10 @@ import pytest
 
 from hansa.cli.main import main
 from hansa.errors import InputError
+from hansa.local.rundir import RunDir
 from hansa.tracking import figures
 from hansa.tracking.base import Destination, open_tracker
 from hansa.tracking.source import LocalRun, _of_document
-from hansa.local.rundir import RunDir
 from tests.sources import ROOT
 from tests.tracked import make_tracked
 
@@ -144,7 +144,7 @@ def test_a_run_keeps_its_identity_wherever_it_is_moved(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     RunDir(run).save(make_tracked())
-    first = LocalRun(RunDir(run), None)._identity
+    first = LocalRun(RunDir(run), None, print)._identity
     moved = run.rename(tmp_path / "moved")
-    assert LocalRun(RunDir(moved), None)._identity == first
+    assert LocalRun(RunDir(moved), None, print)._identity == first
     assert re.fullmatch("[0-9a-f]{32}", first)

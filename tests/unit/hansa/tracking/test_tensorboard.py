@@ -121,5 +121,5 @@ def test_a_destination_that_does_not_fit_is_refused(
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="--out: got .*: Not a directory"):
+    with pytest.raises(InputError, match=r"--out: got .*: Not a directory"):
         export(make_tracked(), tmp_path / "file")
