@@ -99,6 +99,8 @@ def test_the_page_can_be_typed_and_nothing_is_there_twice_or_says_what_an_episod
     assert by_silo(server, "agents", small.NAME) == before
     sentences = episodes(followed, tmp_path / "episodes.json")
     (tmp_path / "episodes.json").unlink()
+    private = (followed / "report.html").read_text()
+    assert any(words in private for words in sentences), "the run's own page shows episodes"
     files = [file for place in (tmp_path, server.folder) for file in place.rglob("*")]
     assert len(files) > 10
     for file in filter(Path.is_file, files):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,15 @@ import pytest
 
 from hansa.cli.main import main
 from hansa.errors import InputError
+from hansa.local import results
 from hansa.local.rundir import RunDir
+from hansa.report import data
+from hansa.report.facts import ReportData
+from hansa.status import Federation
 from hansa.tracking import figures
 from hansa.tracking.base import Destination, open_tracker
 from hansa.tracking.source import LocalRun, _of_document
+from tests.memory_store import MemoryStore
 from tests.sources import ROOT
 from tests.tracked import make_tracked
 
@@ -138,6 +144,26 @@ def test_a_name_is_a_federation_on_the_cluster_of_the_kubeconfig(
     assert ended.value.code == 0
     files = {str(file.parent) for file in Path("tracked").rglob("events*")}
     assert files == {"tracked/fed-1b4e28ba", *(f"tracked/fed-1b4e28ba/{n}" for n in NAMES)}
+
+
+def test_a_store_that_did_not_answer_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [("Not shown: the manifest of round 1: the object store did not answer.",), ()]
+    asked, said = [], []
+
+    def collect(federation: Federation, store: object, **_: object) -> ReportData:
+        asked.append(store)
+        return ReportData(federation=federation, rounds=(), notes=answers[min(len(asked), 2) - 1])
+
+    monkeypatch.setattr(results, "open_store", lambda *_: nullcontext(MemoryStore()))
+    monkeypatch.setattr(data, "collect", collect)
+    RunDir(tmp_path).save(make_tracked())
+    run = LocalRun(RunDir(tmp_path), None, said.append)
+    for reads in (1, 2, 2):
+        run.read()
+        assert len(asked) == reads
+    assert said == [answers[0][0].replace("Not shown", "not exported")]
 
 
 def test_a_run_keeps_its_identity_wherever_it_is_moved(tmp_path: Path) -> None:
