@@ -67,6 +67,11 @@ class Server:
         assert len(runs) == len(found.get("runs", [])), "a run is there twice"
         return runs
 
+    def has(self, experiment: str) -> bool:
+        """Whether an experiment has been made."""
+        found = self.post("experiments/search", max_results=100).get("experiments", [])
+        return any(each["name"] == experiment for each in found)
+
     def points(self, run: dict[str, Any]) -> list[tuple[str, int, float]]:
         """Every stored point of a run."""
         points = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hansa.cli import export as command
+from hansa.cli import export as export_command
 from hansa.local.rundir import RunDir
 from hansa.tracking import figures
 from hansa.tracking.base import Destination, open_tracker
@@ -32,13 +32,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Path:
-    """Folder of a run that was followed from its beginning to its end."""
+    """Folder of a run that was followed to its end, by one that was killed and one after it."""
     folder = tmp_path_factory.mktemp("followed")
     out = folder / "run"
     with small.Run(small.write_manifest(folder), out) as run:
         small.until(lambda: (out / "federation.json").exists(), "the run to begin")
-        words = ["export", out, "--to", "mlflow", "--url", server.url, "--follow"]
-        follower = subprocess.Popen([sys.executable, "-m", "hansa.cli.main", *map(str, words)])
+        words = ["export", str(out), "--to", "mlflow", "--url", server.url, "--follow"]
+        command = [sys.executable, "-m", "hansa.cli.main", *words]
+        killed = subprocess.Popen(command)
+        small.until(lambda: server.has("hansa"), "the first figures to be sent")
+        killed.kill()
+        killed.wait()
+        follower = subprocess.Popen(command)
         run.finish()
     assert follower.wait(small.PATIENCE_SECONDS) == 0
     return out
@@ -164,7 +169,7 @@ def test_following_waits_for_a_server_that_is_away(
 ) -> None:
     record = figures.record(make_tracked(), IDENTITY, is_over=True)
     away = open_tracker("mlflow", Destination(url="http://127.0.0.1:1", experiment="away"))
-    monkeypatch.setattr(command, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(export_command, "PATIENCE_SECONDS", 0.0)
     ask = Client._ask
     asked = []
 
@@ -174,6 +179,6 @@ def test_following_waits_for_a_server_that_is_away(
         return ask(client, *what, **more)
 
     monkeypatch.setattr(Client, "_ask", comes_back)
-    command._insist(away, record)
+    export_command._insist(away, record)
     assert "http://127.0.0.1:1, which does not answer" in capsys.readouterr().err
     assert set(server.runs("away")) == {"fed", "fed/maze", "fed/wordle"}
