@@ -10,6 +10,7 @@ HansaError
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
+├── TrackerAway         an experiment tracker did not answer (exit 1)
 └── StoreError
     ├── NotFound        no such object
     ├── Denied          the credentials may not do this
@@ -96,6 +97,10 @@ class Diverged(HansaError):
             f"spec.training.learningRate: got {rate}, with which training diverged "
             f"({what} in step {step} of {steps}), expected a smaller one"
         )
+
+
+class TrackerAway(HansaError):
+    """An experiment tracker did not answer; it may be back later, and nothing is lost."""
 
 
 class StoreError(HansaError):

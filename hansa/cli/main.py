@@ -66,6 +66,10 @@ COMMANDS: dict[str, Listing] = {
         target="hansa_server.commands.audit:audit",
         summary="Check a run by its audit log, and merge each round again.",
     ),
+    "export": Listing(
+        target="hansa.cli.export:export",
+        summary="Send a run's figures to MLflow, TensorBoard or W&B.",
+    ),
     "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of a federation's Jobs."),
     "suspend": Listing(
         target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."

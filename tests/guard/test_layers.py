@@ -36,8 +36,10 @@ HOMES = {
     "urllib3": [
         "hansa/cluster/client.py",
         "hansa/store/s3.py",
+        "hansa/tracking/http.py",
         "worlds/hansa_worlds/agentgym/wire.py",
     ],
+    "wandb": ["hansa/tracking/wandb.py"],
     "kopf": ["hansa_operator"],
     "kubernetes": ["hansa_operator"],
 }

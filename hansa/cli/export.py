@@ -1,0 +1,131 @@
+"""`hansa export`: a run's figures into an experiment tracker."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hansa.cli import target
+from hansa.cli.common import say
+from hansa.cli.status import Credentials
+from hansa.errors import InputError, TrackerAway
+
+if TYPE_CHECKING:
+    from hansa.tracking.base import Tracker
+    from hansa.tracking.record import Record
+    from hansa.tracking.source import Source
+
+PATIENCE_SECONDS = 5.0
+"""Pause before a tracker that did not answer is asked again, while a run is followed."""
+
+
+def export(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster."),
+    ],
+    to: Annotated[
+        str, typer.Option("--to", help="mlflow, tensorboard, wandb, or one of another package.")
+    ],
+    url: Annotated[
+        str | None,
+        typer.Option(help="Address of the tracker's server; default: $MLFLOW_TRACKING_URI."),
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="Experiment of MLflow, or project of W&B, to file it under."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the files of tensorboard or wandb.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run is over.")] = False,
+    artifacts: Annotated[
+        bool,
+        typer.Option(help="Send the final adapter and the report page, without episodes, too."),
+    ] = True,
+    credentials: Credentials = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
+) -> None:
+    """Send a run's figures and settings to an experiment tracker: MLflow, TensorBoard or W&B.
+
+    No text of an episode is sent. Exporting again adds what is new, and nothing twice.
+    """
+    from hansa.tracking.base import Destination, open_tracker
+
+    tracker = open_tracker(to, Destination(url=url, experiment=experiment, out=out))
+    source = _open(run, credentials, (namespace, context, kubeconfig))
+    record = _follow(source, tracker) if follow else _once(source, tracker)
+    sent = _send_files(source, tracker, record) if artifacts and record.state != "running" else 0
+    points = sum(len(each.points) for each in record.runs)
+    files = f", {sent} files" if sent else ""
+    say(f"{to}: {record.federation.name}: {len(record.runs)} runs, {points} figures{files}")
+
+
+def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> "Source":
+    """A folder that is there, or a federation on the cluster."""
+    from hansa.local.rundir import RunDir
+    from hansa.tracking.source import LocalRun, OnCluster
+
+    path = Path(run)
+    if path.is_dir() or path.name != run:
+        folder = RunDir(path)
+        if not folder.object.exists():
+            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
+        return LocalRun(folder, credentials, say)
+    try:
+        return OnCluster(target.open_federations(*cluster), run, say)
+    except InputError as error:
+        hint = f"there is no folder {run} here, so it was looked for on a cluster"
+        raise InputError(error.message, hint=error.hint or hint) from error
+
+
+def _once(source: "Source", tracker: "Tracker") -> "Record":
+    record = source.read()
+    tracker.write(record)
+    return record
+
+
+def _follow(source: "Source", tracker: "Tracker") -> "Record":
+    last = None
+    for record in _changes(source):
+        _insist(tracker, record)
+        last = record
+    if last is None:
+        raise InputError("RUN: got nothing to follow")
+    return last
+
+
+def _changes(source: "Source") -> Iterator["Record"]:
+    """Records that differ: a status tells of much that no tracker holds."""
+    last = None
+    for record in source.follow():
+        if record != last:
+            yield record
+        last = record
+
+
+def _insist(tracker: "Tracker", record: "Record") -> None:
+    """Write, and wait for a tracker that is away: the run goes on without it."""
+    said = False
+    while True:
+        try:
+            tracker.write(record)
+            return
+        except TrackerAway as error:
+            if not said:
+                say(f"{error.message}; trying again")
+            said = True
+            time.sleep(PATIENCE_SECONDS)
+
+
+def _send_files(source: "Source", tracker: "Tracker", record: "Record") -> int:
+    if not tracker.wants_files(record):
+        return 0
+    with source.files() as files:
+        if files:
+            tracker.write_files(record, files)
+        return len(files)

@@ -1,0 +1,1 @@
+"""A run's figures for experiment trackers: what they are, and one module for each tracker."""
