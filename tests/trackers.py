@@ -90,7 +90,8 @@ class Server:
         return sorted(names)
 
     def _json(self, method: str, path: str, **what: Any) -> dict[str, Any]:
-        answer = urllib3.request(method, f"{self.url}/api/2.0/mlflow/{path}", **what)
+        address = f"{self.url}/api/2.0/mlflow/{path}"
+        answer = urllib3.request(method, address, timeout=60, **what)  # busy beside other tests
         assert answer.status == 200, answer.data
         document: dict[str, Any] = answer.json()
         return document
