@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 def test_a_federation_is_followed_to_its_end(typist: Typist, tmp_path: Path) -> None:
     assert typist.apply(manifest()).code == 0
     typist.finish()
-    words = ("export", NAME, "--to", "tensorboard", "--out", str(tmp_path), "--follow")
+    words = ("export", NAME, "--to", "tensorboard", "--out", str(tmp_path / "board"), "--follow")
     done = typist.hansa(*words)
     assert done.code == 0, done.err
-    [parent] = tmp_path.iterdir()
+    [parent] = (tmp_path / "board").iterdir()
     uid = typist.get()["metadata"]["uid"]
     assert parent.name == f"{NAME}-{uid[:8]}"
     reader = EventAccumulator(str(parent / "maze"))
