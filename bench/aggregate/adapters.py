@@ -52,11 +52,13 @@ def make(folder: Path, seed: int, layers: int = 32, only: str = "") -> Path:
     if (folder / keys.CONFIG).exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(seed)
+    # Half of each is the same in all, as in adapters that were trained from one start.
+    common, own = np.random.default_rng(2**32), np.random.default_rng(seed)
     sizes = shapes(layers, only)
     with TensorWriter(folder / keys.ADAPTER, sizes) as writer:
         for name, shape in sizes.items():
-            writer.write(name, random.standard_normal(shape, dtype=np.float32) * 0.01)
+            parts = [each.standard_normal(shape, dtype=np.float32) for each in (common, own)]
+            writer.write(name, (parts[0] + parts[1]) * 0.007)
     config = adapter.config(Adapter(rank=RANK, alpha=16), "hf:a/b", adapter.target_names(sizes))
     (folder / keys.CONFIG).write_bytes(config)
     return folder

@@ -146,23 +146,23 @@ def dense(strategy: str, folders: list[Path]) -> Callable[[], None]:
         given = [(load_file(f / FILE), load_file(f / "moments.safetensors")) for f in folders]
         made: dict[str, Any] = {}
         for name in (name for name in given[0][1] if name.endswith(".vectors")):
-            matrices = []
-            for _, own in given:
+            layers = name.removesuffix(".vectors").split("+")
+            total: Any = 0.0
+            changes: dict[str, Any] = dict.fromkeys(layers, 0.0)
+            for tensors, own in given:
                 stem, vectors = name.removesuffix("vectors"), own[name].astype(np.float64)
                 rest = float(own[stem + "rest"][0])
                 matrix = (vectors.T * (own[stem + "values"] - rest)) @ vectors
                 matrix[np.diag_indices(len(matrix))] += rest
-                matrices.append(matrix)
-            total = np.sum(matrices, axis=0)
+                matrix /= np.trace(matrix)
+                total += matrix
+                for layer in layers:
+                    at = f"base_model.model.{layer}.lora_"
+                    rows = tensors[f"{at}A.weight"].astype(np.float64) @ matrix
+                    changes[layer] += tensors[f"{at}B.weight"] @ rows
             total[np.diag_indices(len(total))] += 1e-3 * np.trace(total) / len(total)
-            for layer in name.removesuffix(".vectors").split("+"):
-                stem = f"base_model.model.{layer}.lora_"
-                parts = [
-                    t[f"{stem}B.weight"] @ (t[f"{stem}A.weight"].astype(np.float64) @ matrix)
-                    for (t, _), matrix in zip(given, matrices, strict=True)
-                ]
-                change = np.sum(parts, axis=0)
-                made[layer] = np.linalg.solve(total, change.T).T.astype(np.float32)
+            for layer in layers:
+                made[layer] = np.linalg.solve(total, changes[layer].T).T.astype(np.float32)
         save(made)
 
     return work
