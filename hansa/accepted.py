@@ -6,7 +6,7 @@ from hansa.spec import FederationSpec, differences
 from hansa.storage import Storage
 
 OPTIONS = "options"
-"""Where status.accepted has digests of the worlds' options; these may change, and that is told."""
+"""Where status.accepted has digests of the worlds' options; these may change, with an Event."""
 
 
 def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a program is told and what it reports, as JSON documents.
+"""Assignments of programs and their reports, as JSON documents.
 
 Both executors hand the same documents to the same programs, so a process and a Pod cannot differ.
 """
@@ -18,7 +18,7 @@ from hansa.status import CurrentRound, Federation, RoundSettings
 
 ENV_ASSIGNMENT = "HANSA_ASSIGNMENT"
 ENV_ORDER = "HANSA_ORDER"
-"""What a silo's client is told instead, where the silo follows somebody else's orders."""
+"""What a silo's client gets instead, where the silo follows somebody else's orders."""
 ENV_REPORT = "HANSA_REPORT"
 """File the report goes to; absent: the Pod's termination log."""
 ENV_PROGRESS = "HANSA_PROGRESS"

@@ -86,7 +86,7 @@ class CannotBe(Exception):
 
 
 class Quiet(Log):
-    """What a program would tell of its work is compared here, and not told again."""
+    """What a program would log of its work is compared here, and not logged again."""
 
     def _write(self, level: Level, event: str, fields: dict[str, Any]) -> None:
         pass
@@ -149,7 +149,7 @@ def blame(what: str, then: MadeWith, here: MadeWith, same: tuple[str, ...]) -> N
 
 
 def first_difference(mine: Path, theirs: Path) -> str:
-    """The first tensor that differs, and by how much: rounding is told from another result."""
+    """The first tensor that differs, and by how much: to know rounding from another result."""
     try:
         with TensorFile(mine) as made, TensorFile(theirs) as stored:
             for name in sorted({*made.layout, *stored.layout}):

@@ -66,7 +66,7 @@ class JobRequest:
     attempt: int
     """Which attempt it is."""
     assignment: Assignment | CourierTask | SiloTask | SiloWork
-    """What the program is told."""
+    """What the program has to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,6 @@ class Plan:
     delete: list[str] = field(default_factory=list)
     """Names of Jobs to delete."""
     events: list[Event] = field(default_factory=list)
-    """Events, to be told after the status was written."""
+    """Events, to be published after the status was written."""
     wake_at: datetime | None = None
     """When to plan again even if nothing happens; none: only a change matters."""

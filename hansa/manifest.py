@@ -131,7 +131,7 @@ class UpdateManifest(Model):
     fingerprint: Sha256
     """Digest of `inputs`."""
     inputs: dict[str, Any]
-    """What the result was computed from, so that a stranger's folder is told by field."""
+    """What the result was computed from, so that a stranger's folder is recognised by field."""
     base_model: Sha256
     """Digest of the base model's files."""
     start: StartAdapter

@@ -50,7 +50,7 @@ class Head(Model):
 
 
 class Order(Model):
-    """What a silo was last told."""
+    """The last order that was posted to a silo."""
 
     kind: Literal["work", "rest"]
     """Whether to do something."""
@@ -97,6 +97,6 @@ class CourierStatus(Model):
     not_before: Time | None = None
     """When the present one may start."""
     task: str = ""
-    """Digest of what it was told."""
+    """Digest of its assignment."""
     message: str = ""
     """Why the last one failed."""

@@ -80,16 +80,16 @@ def run_told(program: str, work: Callable[[], AnyReport]) -> int:
 
 
 def assignment() -> Assignment:
-    """What this process is to do: as it was told, or as the order says that a silo took on."""
+    """What this process is to do: its own assignment, or as the order says that a silo took on."""
     if os.environ.get(ENV_ORDER):
-        from hansa.member.order import carried_out  # most clients run where they were told
+        from hansa.member.order import carried_out  # most clients follow no order
 
         return carried_out(os.environ[ENV_ORDER])
     return decode_assignment(read_assignment())
 
 
 def read_assignment() -> str:
-    """What this process was told, as it came; nothing is a permanent error."""
+    """This process's assignment, as it came; nothing is a permanent error."""
     text = os.environ.get(ENV_ASSIGNMENT, "")
     if not text:
         raise PermanentError(

@@ -38,7 +38,7 @@ TWIN = (
 
 def receive(draft: Draft, status: FederationStatus) -> tuple[FederationStatus, str]:
     """The status with what an ended courier brought; and why nobody can go on, if so."""
-    # First: a report speaks of the silos that its courier was told of, and these are stored.
+    # First: a report speaks of the silos in its courier's assignment, and these are stored.
     status, why = _heed_courier(draft, status)
     return _with_lines(status, draft.federation.spec), why
 
@@ -63,7 +63,7 @@ def _heed_courier(draft: Draft, status: FederationStatus) -> tuple[FederationSta
 
 
 def _with_lines(status: FederationStatus, spec: FederationSpec) -> FederationStatus:
-    """A line for every silo that runs elsewhere; of one that left the spec, until it was told."""
+    """A line for every silo that runs elsewhere; of one that left, until its letter is posted."""
     wanted = {e.name for e in spec.environments if e.member}
     known = {m.name: m for m in status.members if m.name in wanted or not orders.is_forgotten(m)}
     if not wanted and not known and not status.members:
@@ -74,7 +74,7 @@ def _with_lines(status: FederationStatus, spec: FederationSpec) -> FederationSta
 
 
 def _back(member: MemberStatus) -> MemberStatus:
-    """One that is in the spec again: what it was told when it left no longer counts."""
+    """One that is in the spec again: the letter that it got when it left no longer counts."""
     is_back = member.order == orders.REMOVED
     return member.model_copy(update={"order": None}) if is_back else member
 
@@ -204,11 +204,11 @@ def note_absence(
     return status.model_copy(update={"members": away})
 
 
-# -- what silos are told ----------------------------------------------------------------------
+# -- orders of silos --------------------------------------------------------------------------
 
 
 def give_up(spec: FederationSpec, status: FederationStatus) -> FederationStatus:
-    """Silos that cannot be told count as told: nobody waits for a bucket that refuses."""
+    """Silos that no letter reaches count as reached: nobody waits for a bucket that refuses."""
     owed = [orders.owed(spec, status, member) for member in status.members]
     members = [
         member.model_copy(update={"order": order}) if order and order.kind == "rest" else member

@@ -22,7 +22,7 @@ def follow(
     """The object now and after every change; None once it is deleted, and then no more.
 
     Ends silently at `deadline` (of time.monotonic). The first read must succeed; later a cluster
-    that does not answer is asked again until it does, and `lost` is told why, once for each gap.
+    that does not answer is asked again until it does, and `lost` gets why, once for each gap.
     """
     newest = federations.get(name)
     yield newest

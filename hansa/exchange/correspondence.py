@@ -118,7 +118,7 @@ def _verified(made: Correspondence, box: Mailbox) -> Iterator[Entry]:
 
 
 def _vouched(serial: int, order: Work | Rest) -> Vouched:
-    """Work for a round comes after all before it; who rests for a while may be told in a round."""
+    """Work for a round comes after all before it; an order to rest may come within a round."""
     before: float | None = None
     if isinstance(order, Work):
         before = order.assignment.round + (order.assignment.role == "evaluate")

@@ -36,7 +36,7 @@ FAULTS: dict[Fault, str] = {
     "order": "the answer is to another order than was posted under that number",
     "flooded": "too many objects are no letters: the rest is read in the next run",
 }
-"""What can be wrong with an object in a log; `chain` is told only, all others are skipped."""
+"""What can be wrong with an object in a log; `chain` is reported only, all others are skipped."""
 
 Veto = Literal["differs", "most", "only", "unknown", "place", "budget"]
 VETOES: dict[Veto, str] = {

@@ -116,7 +116,7 @@ class Mailbox:
         """Letters behind the cursor, up to the end of the log or `most`.
 
         `posted` is the last order, where the log has answers: one that names it by another digest
-        is a lie or a fork. A break in the chain is told and no more: one letter that was skipped
+        is a lie or a fork. A break in the chain is only reported: one letter that was skipped
         would end the log otherwise.
         """
         reading = Reading(cursor=cursor)

@@ -1,4 +1,4 @@
-"""What a courier is told, and what it reports: a part of the letters' contract, without any key.
+"""A courier's assignment and its report: a part of the letters' contract, without any key.
 
 A report has at most 4,096 bytes, so a courier that has more to tell ends and says so; a lost one
 costs nothing, for the next courier reads the same places from the same cursors.

@@ -157,7 +157,7 @@ def _loop(
         if next_.status != federation.status:
             federation = federation.model_copy(update={"status": next_.status})
             folder.save(federation)
-        # Events come after the status is on disk: what was told has happened.
+        # Events come after the status is on disk: what was published has happened.
         # The end of a failed run is said by the caller, with its cause: once is enough.
         _tell(next_.events, folder, None if federation.status.phase == "Failed" else display)
         display.show(federation, jobs, executor)

@@ -30,7 +30,7 @@ class Refusal:
     came: str
     """What it asks for."""
     fits: str
-    """What is allowed; never told to others."""
+    """What is allowed; never sent to others."""
 
     def __str__(self) -> str:
         return f"{self.path}: got {self.came}, allowed {self.fits}"

@@ -18,7 +18,7 @@ from hansa.store.base import ObjectStore
 
 
 def carried_out(text: str) -> Assignment:
-    """The assignment of the order that this process was told of."""
+    """The assignment of the order that this process was given."""
     from hansa.store.s3 import S3Store  # a fork has it already
 
     try:

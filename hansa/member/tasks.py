@@ -1,4 +1,4 @@
-"""What a silo's own programs are told: its courier, and the client that works on an order.
+"""Assignments of a silo's own programs: its courier, and the client that works on an order.
 
 The assignment itself is too large for a report, so the operator never sees it: the courier tells
 which order there is and what the silo's limits say of it, and the client reads the order itself.

@@ -1,6 +1,6 @@
 """A silo seen as a federation of one environment: its Jobs are made as those of any other are.
 
-Where each thing stands differs, so refusals and consents are told by the silo's own manifest.
+Where each thing stands differs, so refusals and consents name fields of the silo's own manifest.
 """
 
 from dataclasses import replace

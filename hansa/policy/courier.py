@@ -69,7 +69,7 @@ def after_failure(
 
 
 def with_task(courier: CourierStatus | None, digest: str) -> CourierStatus:
-    """The one that has this task: the present one, or the next where that was told another."""
+    """The one that has this task: the present one, or the next where that has another."""
     courier = courier or CourierStatus()
     if courier.task and courier.task != digest:
         courier = courier.model_copy(update={"attempt": courier.attempt + 1})

@@ -12,18 +12,18 @@ REMOVED = Order(kind="rest", why="removed")
 
 
 def work(current: CurrentRound) -> Order:
-    """What a silo is told that takes part in a round, or evaluates the last adapter."""
+    """The order for a silo that takes part in a round, or evaluates the last adapter."""
     role: Literal["client", "evaluate"] = "client" if current.kind == "round" else "evaluate"
     return Order(kind="work", role=role, round=current.round)
 
 
 def works(member: MemberStatus) -> bool:
-    """Whether the last thing it was told is to work."""
+    """Whether its last order is to work."""
     return member.order is not None and member.order.kind == "work"
 
 
 def is_forgotten(member: MemberStatus) -> bool:
-    """Whether one that left the spec needs no letter: it never wrote, has left, or was told.
+    """Whether one that left the spec needs no letter: it never wrote, has left, or has its letter.
 
     One that wrote may have an order that nobody has heard of: its courier was not waited for.
     """

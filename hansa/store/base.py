@@ -1,4 +1,4 @@
-"""What Hansa asks of an object store: few verbs, errors told apart, everything written once."""
+"""What Hansa asks of an object store: few verbs, distinct errors, everything written once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -45,7 +45,7 @@ def preload() -> None:
 
 
 class S3Store:
-    """One bucket, with its errors told apart and failures that pass by themselves tried again.
+    """One bucket, with distinct errors, and failures that pass by themselves tried again.
 
     Nothing connects before the first verb, so making a store is free. Safe to share between
     threads, and to carry over a fork.

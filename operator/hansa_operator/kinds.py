@@ -96,7 +96,7 @@ class Kind(ABC):
 
     @abstractmethod
     def moment(self, thing: Any) -> tuple[object, ...]:
-        """Where it stands: what is told twice of one moment is told once."""
+        """Where it stands: equal Events of one moment are published once."""
 
 
 class _Federations(Kind):

@@ -54,7 +54,7 @@ def observe_all(
     *,
     cluster_autoscaler: bool = False,
 ) -> list[ObservedJob]:
-    """All Jobs of Hansa's making, by name; Pods and events are told apart by their owner."""
+    """All Jobs of Hansa's making, by name; Pods and events are grouped by their owner."""
     by_job: dict[str, list[Data]] = {}
     for pod in pods:
         by_job.setdefault(controller(pod), []).append(pod)

@@ -1,4 +1,4 @@
-"""What the operator says: the status first, then Events; what was told has happened."""
+"""What the operator says: the status first, then Events; what was published has happened."""
 
 import hashlib
 from collections.abc import Iterable
@@ -104,7 +104,7 @@ class Publisher:
                 path = f"/api/v1/namespaces/{metadata.namespace}/events"
                 self._kube.create(path, self._manifest(thing, event, now))
             except ApiError as error:
-                if not error.is_conflict:  # told already, before a crash
+                if not error.is_conflict:  # published already, before a crash
                     log.warning("event-lost", **where, message=error.message)
 
     def _manifest(self, thing: Thing, event: Event, now: datetime) -> Data:

@@ -26,7 +26,7 @@ class WorkQueue:
             self._changed.set()
 
     def failed(self, key: Key) -> float:
-        """Ask for another try of a pass that failed, later each time; how much later is told."""
+        """Ask for another try of a pass that failed, later each time; returns how much later."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))

@@ -157,7 +157,7 @@ class Members:
         self.require_enough()
 
     def _majority(self, what: str, answers: dict[str, str], remedy: str) -> str:
-        """What more than half of the members say; else the round ends, and all answers are told.
+        """What more than half of the members say; else the round ends with all answers.
 
         A tie that went to whoever comes first would let one of two evict the other for good.
         """

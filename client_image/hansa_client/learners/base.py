@@ -100,7 +100,7 @@ class Learner(Protocol):
     """Trains an adapter and leaves the base model as it was."""
 
     def __call__(self, base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
-        """Train; `progress` is told the steps done and the steps to do."""
+        """Train; `progress` gets the steps done and the steps to do."""
         ...
 
 

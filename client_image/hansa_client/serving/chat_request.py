@@ -46,7 +46,7 @@ class ChatRequest:
     seed: int | None = None
     """Random seed; None: another one each time."""
     top_logprobs: int | None = None
-    """Likeliest tokens told beside each written one; None: no logprobs at all."""
+    """Likeliest tokens returned beside each written one; None: no logprobs at all."""
     stream: bool = False
     """Whether to answer token by token."""
     include_usage: bool = False

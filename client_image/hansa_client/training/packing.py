@@ -155,7 +155,7 @@ def _by_kernel(
 
 
 class _Within(torch.autograd.Function):
-    """Torch's flash attention within bounds, told to compute its backward pass in a fixed order.
+    """Torch's flash attention within bounds, set to compute its backward pass in a fixed order.
 
     Where torch only warns of changing orders, its flash attention takes one all the same. The
     strict setting makes it take a fixed one; for the whole model that would stop other layers.
