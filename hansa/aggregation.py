@@ -50,7 +50,7 @@ class Aggregation(Model):
     """Rule that merges the updates; `mean` averages A and B element by element, as in Fed-SE."""
     server_step: Annotated[float, Field(gt=0, le=100)] | Literal["auto"] = 1.0
     """Step from the old global adapter towards the aggregate: 1 is the aggregate itself, `auto` the
-    longer the less the round's updates have in common (FedExP)."""
+    longer the less the round's updates have in common (FedExP), up to 4."""
     weight_by: Literal["examples", "successes"] = "examples"
     """For `weighted-mean`: trajectories trained on, or successful episodes of the round."""
     max_weight_ratio: Annotated[float, Field(ge=1)] = DEFAULT_RATIOS["maxWeightRatio"]

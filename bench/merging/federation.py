@@ -242,6 +242,7 @@ class Play:
         else:
             step = merges.adaptive_step(whole, updates)
             told = {"adaptiveStep": step}
+            step = min(step, self._given.most_step or step)
             step = step if self._given.merge == "auto" else 1.0
             made = merges.stepped(whole, updates, step)
             told["step"] = step

@@ -36,6 +36,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--federation", type=Path, help="a manifest, or a comparison's file")
     parser.add_argument("--out", type=Path, help="the result, a JSON file")
     parser.add_argument("--merge", choices=("mean", "auto", "regmean"), default="mean")
+    parser.add_argument(
+        "--most-step", type=float, metavar="X", help="no step that fits itself is longer than this"
+    )
     parser.add_argument("--alone", action="store_true", help="no merge: each silo evolves alone")
     parser.add_argument("--pooled", action="store_true", help="one silo has all worlds")
     parser.add_argument(

@@ -18,6 +18,10 @@ from hansa_server.merge import WORKERS
 from hansa_server.strategies.norm_balanced import balanced
 from hansa_server.task import Task
 
+MOST = 4.0
+"""The longest step. Noise, too, makes updates look unlike, the more so the more members there are:
+forty of five kinds asked for 8 to 10, which ruined the agent, where 4 was the best for all sizes.
+"""
 DIGITS = 3
 """Decimals of a step: what is left does not follow the order in which a processor adds."""
 
@@ -31,7 +35,7 @@ def fitted(task: Task, factor: float = 1.0) -> Task:
 
 
 def fitting(task: Task) -> float:
-    """The step by the formula, at most the number of members: then it is the sum of all changes.
+    """The step by the formula, at most MOST and the number of members, with which it is their sum.
 
     Beyond that there is nothing to make up for. Changes that cancel each other out, by chance or by
     a member's will, would otherwise ask for any step.
@@ -44,7 +48,7 @@ def fitting(task: Task) -> float:
     with ThreadPoolExecutor(WORKERS) as pool:
         squares = np.array(list(pool.map(lambda name: _squares(task, name, scales), names)))
     apart, together = squares.sum(axis=0).tolist() if names else (0.0, 0.0)
-    most = float(sum(share > 0 for share in task.shares))
+    most = min(MOST, float(sum(share > 0 for share in task.shares)))
     if not apart:
         return 1.0
     return round(max(1.0, min(most, apart / (2 * together) if together else most)), DIGITS)

@@ -43,7 +43,7 @@ def auto(updates: Sequence[Tensors], **settings: object) -> Outcome:
     return run(START, updates, server_step="auto", **settings)
 
 
-@pytest.mark.parametrize(("count", "step"), [(1, 1.0), (2, 1.0), (4, 2.0), (5, 2.5), (10, 5.0)])
+@pytest.mark.parametrize(("count", "step"), [(1, 1.0), (2, 1.0), (4, 2.0), (5, 2.5), (7, 3.5)])
 def test_updates_at_right_angles_need_a_step_of_half_their_number(count: int, step: float) -> None:
     assert auto(moved(*np.eye(count).tolist())).step == pytest.approx(step, abs=1e-3)
 
@@ -78,7 +78,12 @@ def test_the_result_is_what_the_same_number_gives() -> None:
     assert made.data == run(START, updates, server_step=made.step).data
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("count", [9, 20, 40])
+def test_many_updates_at_right_angles_need_a_step_of_four_at_most(count: int) -> None:
+    assert auto(moved(*np.eye(count).tolist())).step == 4.0
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
 def test_updates_that_cancel_each_other_out_never_need_more_than_their_sum(count: int) -> None:
     """A member can turn the mean round, and so ask for any step."""
     changes = [[1.0, 0.0]] + [[-1.0 / (count - 1), 1e-6]] * (count - 1)
