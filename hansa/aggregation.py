@@ -40,6 +40,8 @@ KRUM = frozenset({"krum", "multi-krum"})
 """Strategies that count on spec.aggregation.faulty."""
 PRODUCTS = frozenset({"svd", "flora", "regmean"})
 """Strategies that merge the products B·A, which are the same however their factors are turned."""
+SealingKey = Annotated[str, Field(pattern=r"^x25519:[A-Za-z0-9_-]{43}$", max_length=60)]
+"""A public key to encrypt to, as specs have it: `x25519:` and 32 bytes in base64url."""
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -80,6 +82,10 @@ class Aggregation(Model):
     diagnostics: bool = True
     """Whether cosines, shares and the error against the exact mean of B·A are computed; of many
     members of a large model they are estimates, as a rule within 1 %."""
+
+    seal_to: SealingKey | None = None
+    """Public key of the aggregator that updates are encrypted to, so that whoever else reads the
+    bucket learns nothing from them; absent: they are not. Every silo needs experienceStorage."""
 
     def half(self, round_: int) -> Half:
         """Which matrices a round trains: `ffa` never A, `rolora` B in odd rounds, A in even."""

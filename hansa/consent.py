@@ -14,6 +14,7 @@ from hansa.refusals import (
     credentials_secret,
     experience_ca_secret,
     experience_secret,
+    sealing_secret,
     signing_secret,
 )
 from hansa.spec import FederationSpec
@@ -42,7 +43,8 @@ def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[st
     """Secrets that a party's Jobs use because the spec names them; `signs`: its couriers do."""
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))
     signing = signing_secret(spec) if signs else ""
-    keys = (credentials_secret(spec, party), experience_secret(spec, party), signing)
+    sealing = "" if party else sealing_secret(spec)
+    keys = (credentials_secret(spec, party), experience_secret(spec, party), signing, sealing)
     names = (*keys, *(authority.name for authority in authorities if authority))
     return list(dict.fromkeys(name for name in names if name))
 

@@ -17,7 +17,9 @@ HansaError
     │   └── ClockSkewed the clocks of this machine and the store differ too much
     ├── Precondition    the object exists already
     ├── Corrupt         stored bytes are not what their manifest says
-    │   └── Garbled     a document is too long, or not of its kind
+    │   ├── Garbled     a document is too long, or not of its kind
+    │   └── Unopened    it is not sealed, or not as it was sealed
+    │       └── KeyMissing  it is sealed to a key that is not at hand
     └── Unreachable     the store did not answer in time (exit 44)
 """
 
@@ -133,6 +135,14 @@ class Corrupt(StoreError):
 
 class Garbled(Corrupt):
     """A document is too long, or not of its kind."""
+
+
+class Unopened(Corrupt):
+    """An object that is to be sealed is not, or is not as it was sealed."""
+
+
+class KeyMissing(Unopened):
+    """An object is sealed to a key that is not at hand."""
 
 
 class Unreachable(StoreError):

@@ -153,6 +153,11 @@ def scores_root(prefix: str, name: str) -> str:
     return _under(prefix, f"scores/{name}")
 
 
+def sealed_updates(private_prefix: str, environment: str) -> str:
+    """What is in the silo's sealed updates, folder by folder: it cannot open them itself."""
+    return f"{experience_root(private_prefix, environment)}updates/"
+
+
 def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:
     """The optimizer's moments after a round's training; as private as what it was trained on."""
     return f"{experience_root(private_prefix, environment)}optimizer/{round_:05d}.safetensors"

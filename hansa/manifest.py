@@ -140,6 +140,8 @@ class UpdateManifest(Model):
     """Head of the audit log as this client saw it: the silo is a witness of what was written."""
     made_with: MadeWith = Field(default_factory=dict)
     """What computed it; no part of the inputs."""
+    sealed_to: str | None = None
+    """Public key that its files are sealed to; `files` describes what is in them."""
     trained: bool
     """False when there was no experience to train on: such an update is no member of the mean."""
     files: dict[str, FileEntry] = Field(default_factory=dict)

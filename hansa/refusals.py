@@ -61,6 +61,7 @@ def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
     permit = _default_permit(spec, allowed)
     refusals = _certificate(spec.storage.s3.ca_secret if spec.storage else None, "spec.storage.s3")
     refusals += _signing_key(spec)
+    refusals += _sealing_key(spec)
     refusals += check(spec.pod_template, permit, "spec.podTemplate")
     for index, environment in enumerate(spec.environments):
         path = f"spec.environments[{index}]"
@@ -90,6 +91,26 @@ def _signing_key(spec: FederationSpec) -> list[Refusal]:
 def signing_secret(spec: FederationSpec) -> str:
     """Secret with the key that signs orders; empty: there is none."""
     secret = spec.exchange.signing_secret if spec.exchange else None
+    return secret.name if secret else ""
+
+
+def _sealing_key(spec: FederationSpec) -> list[Refusal]:
+    """Sealed updates are opened by a key in a Secret, which only aggregators get."""
+    if not spec.aggregation.seal_to or sealing_secret(spec):
+        return []
+    return [
+        Refusal(
+            path="spec.storage.sealingSecret",
+            got="nothing",
+            expected="a Secret with the key that opens what is sealed to aggregation.sealTo, as "
+            "`hansa keys show FILE -o secret` prints it",
+        )
+    ]
+
+
+def sealing_secret(spec: FederationSpec) -> str:
+    """Secret with the key that opens updates; empty: there is none."""
+    secret = spec.storage.sealing_secret if spec.storage else None
     return secret.name if secret else ""
 
 

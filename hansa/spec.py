@@ -14,6 +14,7 @@ from hansa.evaluation import Evaluation as Evaluation
 from hansa.evaluation import Guard as Guard
 from hansa.members import Exchange, RemoteSilo
 from hansa.storage import S3 as S3
+from hansa.storage import ExchangeStorage as ExchangeStorage
 from hansa.storage import SecretKey as SecretKey
 from hansa.storage import SecretName as SecretName
 from hansa.storage import Storage as Storage
@@ -227,7 +228,7 @@ class FederationSpec(Model):
     evolved on alone, `best` the best of all these."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
-    storage: Storage | None = None
+    storage: ExchangeStorage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     exchange: Exchange | None = None
     """How the coordinator talks to silos that run elsewhere; needed once there is one."""
@@ -260,6 +261,7 @@ class FederationSpec(Model):
         self.aggregation.check_step()
         self.aggregation.check_members(len(self.environments))
         self._check_guard()
+        self._check_sealing()
         if self.evaluation.alone and self.aggregation.strategy == "none":
             raise ValueError(
                 "evaluation.alone: got true, and with aggregation.strategy none every silo is "
@@ -318,6 +320,23 @@ class FederationSpec(Model):
                 "evaluation.validationTasks: got 0, by which a guard can judge nothing, "
                 "expected at least 1 or none given"
             )
+
+    def _check_sealing(self) -> None:
+        """Sealed updates are worth nothing where their silo's experience lies open beside them."""
+        if not self.aggregation.seal_to:
+            return
+        if self.aggregation.strategy == "none":
+            raise ValueError(
+                "aggregation.sealTo: got a key, and with aggregation.strategy none nobody merges "
+                "updates, expected another strategy or no key"
+            )
+        for index, environment in enumerate(self.environments):
+            if not environment.member and not environment.experience_storage:
+                raise ValueError(
+                    f"environments[{index}].experienceStorage: got nothing, expected a store of "
+                    "the silo's own, since aggregation.sealTo hides its update from those who read "
+                    "the shared one"
+                )
 
     @property
     def guarded(self) -> bool:

@@ -45,7 +45,15 @@ class S3(Model):
 
 
 class Storage(Model):
-    """Where adapters are exchanged."""
+    """Where objects are kept."""
 
     s3: S3
     """The S3-compatible store."""
+
+
+class ExchangeStorage(Storage):
+    """Where adapters are exchanged."""
+
+    sealing_secret: SecretName | None = None
+    """Secret with the key that opens updates as `sealing.key`, where aggregation.sealTo seals them;
+    only aggregators get it. `hansa run` takes a file instead (--sealing-key)."""

@@ -39,7 +39,7 @@ from typing import Any
 from adapters import RANK, folders
 from boto3.s3.transfer import S3Transfer, TransferConfig
 
-from hansa import keys, manifest
+from hansa import keys, manifest, sealing
 from hansa.assignment import Assignment
 from hansa.local.objectstore import LocalStore
 from hansa.local.ports import claim_ports
@@ -49,8 +49,12 @@ from hansa.spec import S3
 from hansa.store import s3 as s3module
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
+from hansa.store.sealed import opened_store
 from hansa_server.round import aggregate
 from hansa_server.stream import PARALLEL
+
+KEY = sealing.new_key()
+"""That of the aggregator, where updates are sealed."""
 
 
 @contextlib.contextmanager
@@ -107,8 +111,12 @@ def told(
 def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) -> Member:
     """An update as a client commits it."""
     place = keys.update_folder(assignment.storage.prefix, environment, assignment.round)
-    s3.upload_if_absent(place + keys.ADAPTER, folder / keys.ADAPTER)
-    data = (folder / keys.ADAPTER).read_bytes()
+    data, sealed_to = (folder / keys.ADAPTER).read_bytes(), assignment.settings.aggregation.seal_to
+    if sealed_to:
+        sealed = sealing.seal(sealed_to, place + keys.ADAPTER, data)
+        s3.put_if_absent(place + keys.ADAPTER, sealed)
+    else:
+        s3.upload_if_absent(place + keys.ADAPTER, folder / keys.ADAPTER)
     changes = {"role": "client", "environment": environment, "world": "maze"}
     inputs = assignment.model_copy(update=changes).inputs()
     document = UpdateManifest(
@@ -119,6 +127,7 @@ def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) ->
         inputs=inputs,
         base_model="b" * 64,
         start=assignment.start,
+        sealed_to=sealed_to,
         trained=True,
         files={keys.ADAPTER: FileEntry(sha256=manifest.sha256(data), size=len(data))},
     )
@@ -218,7 +227,7 @@ def measure(
     own = one if assignment.start.round else 2 * one  # the result, and a start that is made
     first = seconds(s3, wanted, one, plain)
     memory = Memory(size + own)
-    store = Giving(s3, memory)
+    store = opened_store(Giving(s3, memory), assignment, lambda: [KEY])
     memory.give(own)
     began = time.perf_counter()
     report = aggregate(assignment, store, Log("server"))
@@ -255,9 +264,11 @@ def main() -> None:
     parser.add_argument("--strategy", default="mean")
     parser.add_argument("--diagnostics", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--hashed", action="store_true", help="A bare sha256 too: the ceiling.")
+    parser.add_argument("--sealed", action="store_true", help="Updates are sealed.")
     parser.add_argument("--minio", type=Path, help="MinIO's program; without: SeaweedFS.")
     given = parser.parse_args()
     strategy = {"strategy": given.strategy, "diagnostics": given.diagnostics}
+    strategy |= {"sealTo": KEY.public} if given.sealed else {}
     s3module.CONNECTIONS = 10 * PARALLEL  # boto3 opens ten for each file, and should keep them
     with minio(given.minio) if given.minio else weed() as store:
         for number, count in enumerate(map(int, given.counts.split(","))):

@@ -17,6 +17,7 @@ from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateR
 from hansa.errors import PermanentError
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store, preload
+from hansa.store.sealed import sealing_store
 
 PROGRAM = "client"
 BUILTIN = "builtin:"
@@ -53,7 +54,8 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     private = exchange
     if assignment.experience_storage:
         private = open_private(assignment.experience_storage, assignment.environment, os.environ)
-    silo = Silo(assignment, exchange, private, logs.get(PROGRAM))
+    shared = sealing_store(exchange, private, assignment)
+    silo = Silo(assignment, shared, private, logs.get(PROGRAM))
     play = round.play_round if assignment.role == "client" else last.evaluate_only
     return play(silo)
 

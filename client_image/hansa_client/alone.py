@@ -55,7 +55,9 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
     measured = {"alone": False, "own_update": False, "validation_tasks": 0}
     rules = {
         "evaluation": settings.evaluation.model_copy(update=measured),
-        "aggregation": settings.aggregation.model_copy(update={"strategy": "none"}),
+        "aggregation": settings.aggregation.model_copy(
+            update={"strategy": "none", "seal_to": None}
+        ),
         "personalization": "none",
     }
     changes = {

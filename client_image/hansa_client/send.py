@@ -112,6 +112,7 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         start=assignment.start,
         audit=_head(store, assignment),
         made_with=made_with(update.device),
+        sealed_to=assignment.settings.aggregation.seal_to if update.files else None,
         trained=bool(update.files),
         files=update.files,
         counts=update.counts,

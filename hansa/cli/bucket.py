@@ -34,14 +34,14 @@ def at_endpoint(federation: "Federation", endpoint: str | None) -> "Federation":
         return federation
     from pydantic import ValidationError
 
-    from hansa.spec import S3, Storage
+    from hansa.spec import S3, ExchangeStorage
 
     try:
         place = S3.model_validate({**storage.s3.to_json(), "endpoint": endpoint})
     except ValidationError:
         fits = "an address like http://127.0.0.1:9000"
         raise InputError(f"--endpoint: got {endpoint!r}, expected {fits}") from None
-    spec = federation.spec.model_copy(update={"storage": Storage(s3=place)})
+    spec = federation.spec.model_copy(update={"storage": ExchangeStorage(s3=place)})
     return federation.model_copy(update={"spec": spec})
 
 

@@ -26,9 +26,9 @@ def invite(
     Send it to the silo's owner by any way, and read out the eight words by another one.
     """
     from hansa.exchange.courier import load_key
-    from hansa.exchange.envelope import words
     from hansa.load import load
     from hansa.member.invitation import invite as make
+    from hansa.publickeys import words
 
     signer = load_key(str(key))
     print(make(load(file, here=False), environment, signer, allow or ()).decode())

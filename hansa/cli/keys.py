@@ -1,9 +1,10 @@
-"""`hansa keys`: the signing key of one party, and what the others get of it."""
+"""`hansa keys`: the private key of one party, and what the others get of it."""
 
 import os
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,12 +13,18 @@ from hansa.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.exchange.envelope import SigningKey
+    from hansa.sealing import OpeningKey
 
-SECRET = "hansa-signing"  # noqa: S105  (a name)
-ENTRY = "signing.key"
-"""Key of the Secret under which Jobs find it."""
+    PrivateKey = SigningKey | OpeningKey
+
+Use = Literal["signing", "sealing"]
+"""What a key is for; the Secret `hansa-USE` has it as `USE.key`."""
 _LONGEST = 64 * 1024
 """Bytes of a file that could be a key."""
+_POWERS = {
+    "signing": "signs for whoever has it",
+    "sealing": "opens, for whoever has it, all that is sealed to it",
+}
 
 
 class Verb(StrEnum):
@@ -53,28 +60,33 @@ def keys(
             case_sensitive=False,
         ),
     ] = Form.TABLE,
+    sealing: Annotated[
+        bool,
+        typer.Option("--sealing", help="Make a key that opens updates, instead of one that signs."),
+    ] = False,
 ) -> None:
-    """Make the key that signs this party's letters, or show its public half.
+    """Make the key that signs this party's letters, or opens updates; or show its public half.
 
     It prints the public key, and eight words for the other party to compare over the phone. An
     existing file is never overwritten, and only its owner may read the new one.
     """
-    from hansa.exchange import envelope
+    from hansa import publickeys
 
-    if verb is Verb.SHOW and file.startswith(envelope.ALGORITHM):
+    if verb is Verb.SHOW and publickeys.is_public(file):
         _print_public(file, output)
         return
-    key = _new(Path(file)) if verb is Verb.NEW else _read(Path(file))
+    use: Use = "sealing" if sealing else "signing"
+    key, use = (_new(Path(file), use), use) if verb is Verb.NEW else _read(Path(file))
     if output is Form.SECRET:
-        print_data(_manifest(key), Format.YAML)
+        print_data(_manifest(key, use), Format.YAML)
         return
     _print_public(key.public, output)
 
 
 def _print_public(public: str, output: Form) -> None:
-    from hansa.exchange import envelope
+    from hansa import publickeys
 
-    shown = {"publicKey": public, "fingerprint": envelope.words(public)}
+    shown = {"publicKey": public, "fingerprint": publickeys.words(public)}
     if output is Form.SECRET:
         raise InputError(
             "--output: got secret for a public key, expected the file of a private one"
@@ -82,14 +94,15 @@ def _print_public(public: str, output: Form) -> None:
     if output is Form.TABLE:
         print(*shown.values(), sep="\n")
     else:
-        print_data({**shown, "keyid": envelope.keyid(public)}, Format(output.value))
+        print_data({**shown, "keyid": publickeys.keyid(public)}, Format(output.value))
 
 
-def _new(path: Path) -> "SigningKey":
+def _new(path: Path, use: Use) -> "PrivateKey":
     """A key in a file that nobody else may read, from its first byte on."""
+    from hansa import sealing
     from hansa.exchange import envelope
 
-    key = envelope.new_key()
+    key = sealing.new_key() if use == "sealing" else envelope.new_key()
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -107,30 +120,38 @@ def _new(path: Path) -> "SigningKey":
     except OSError as error:  # half a key would be refused later, when its owner counts on it
         path.unlink(missing_ok=True)
         raise InputError(f"FILE: {path}: {error.strerror}") from None
-    say(f"{path} signs for whoever has it: keep it, and give nobody more than the public key")
+    say(f"{path} {_POWERS[use]}: keep it, and give nobody more than the public key")
     return key
 
 
-def _read(path: Path) -> "SigningKey":
-    from hansa.exchange import envelope
-
+def _read(path: Path) -> tuple["PrivateKey", Use]:
+    """The private key of a file, and what it is for; of several sealing keys the first."""
     try:
         with path.open("rb") as file:
             others = os.fstat(file.fileno()).st_mode & 0o077
             pem = file.read(_LONGEST)
     except OSError as error:
         raise InputError(f"FILE: {path}: {error.strerror}") from None
-    key = envelope.read_key(pem, f"FILE: {path}")
+    key, use = _parsed(pem, path)
     if others:
         say(f"warning: others on this machine may use {path}: chmod 600 {path}")
-    return key
+    return key, use
 
 
-def _manifest(key: "SigningKey") -> dict[str, Any]:
+def _parsed(pem: bytes, path: Path) -> tuple["PrivateKey", Use]:
+    from hansa import sealing
+    from hansa.exchange import envelope
+
+    with suppress(InputError):
+        return sealing.read_keys(pem, "")[0], "sealing"
+    return envelope.read_key(pem, f"FILE: {path}"), "signing"
+
+
+def _manifest(key: "PrivateKey", use: Use) -> dict[str, Any]:
     """The Secret of the private key, to be piped into kubectl."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": SECRET},
-        "stringData": {ENTRY: key.pem().decode()},
+        "metadata": {"name": f"hansa-{use}"},
+        "stringData": {f"{use}.key": key.pem().decode()},
     }

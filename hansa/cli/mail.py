@@ -52,11 +52,11 @@ def mail(
     Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
     object is no letter, or names another letter before it than there is.
     """
-    from hansa.exchange import envelope
     from hansa.exchange.correspondence import box_of
+    from hansa.publickeys import raw
 
     for key in (*(orders_key or ()), *(answers_key or ())):
-        envelope.raw(key)
+        raw("ed25519", key)
     lines = wrong = 0
     with _opened(file, out, credentials, endpoint) as (federation, store):
         logs = _logs(federation, environment, orders_key, answers_key)

@@ -22,9 +22,9 @@ def member(
 
     from hansa.errors import InputError
     from hansa.exchange.courier import load_key
-    from hansa.exchange.envelope import words
     from hansa.member.allow import in_words
     from hansa.member.invitation import member_of, opened
+    from hansa.publickeys import words
 
     name = "standard input" if str(invitation) == "-" else str(invitation)
     try:

@@ -47,6 +47,10 @@ def run(
         Path | None,
         typer.Option(help="File of the key that signs orders, for silos that run elsewhere."),
     ] = None,
+    sealing_key: Annotated[
+        Path | None,
+        typer.Option(help="File of the key that opens updates, where they are sealed."),
+    ] = None,
 ) -> int:
     """Run a federation on this machine; run it again to go on where it stopped."""
     from hansa.load import load
@@ -62,6 +66,7 @@ def run(
         parallel=parallel,
         credentials=read_credentials(credentials) if credentials else None,
         signing_key=signing_key,
+        sealing_key=sealing_key,
     )
     return carry_out(federation, folder, options)
 

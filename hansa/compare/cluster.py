@@ -19,7 +19,7 @@ from hansa.compare.comparison import Run, Wanted
 from hansa.compare.results import Result, check_same
 from hansa.errors import Garbled, InputError
 from hansa.sentences import first_misfit
-from hansa.spec import MAX_FEDERATION_NAME, FederationSpec, SecretName, Storage
+from hansa.spec import MAX_FEDERATION_NAME, ExchangeStorage, FederationSpec, SecretName, Storage
 from hansa.status import Federation
 from hansa.store.base import ObjectStore
 
@@ -55,7 +55,7 @@ def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
         name = name_of(wanted, run)
         place = storage.s3.model_copy(update={"prefix": _below(storage.s3.prefix, name)})
         spec = _with_keys(run.federation.spec, storage.s3.credentials_secret)
-        spec = spec.model_copy(update={"storage": Storage(s3=place)})
+        spec = spec.model_copy(update={"storage": ExchangeStorage(s3=place)})
         made.append(
             {
                 "apiVersion": api.API_VERSION,

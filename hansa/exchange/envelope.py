@@ -1,4 +1,4 @@
-"""Signed envelopes: DSSE 1.0 with Ed25519, the only module that imports `cryptography`.
+"""Signed envelopes: DSSE 1.0 with Ed25519.
 
 A signature covers the payload's type and its bytes as they are stored. So the payload is parsed
 after it was verified, nothing is written anew to be checked, and a letter of one kind cannot pass
@@ -9,7 +9,6 @@ their lists. Envelopes are signed, not encrypted: who may read the bucket reads 
 """
 
 import base64
-import binascii
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,14 +18,11 @@ from pydantic import Field, ValidationError
 
 from hansa.base import Model
 from hansa.errors import InputError
-from hansa.exchange.spoken import fingerprint
-from hansa.manifest import canonical, sha256
+from hansa.manifest import canonical
+from hansa.publickeys import keyid, raw, spell
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-ALGORITHM = "ed25519:"
-KEY_BYTES = 32
 
 Fault = Literal["malformed", "payload-type", "unknown-key", "signature"]
 
@@ -65,7 +61,7 @@ class SigningKey:
     @functools.cached_property
     def public(self) -> str:
         """What the others put into their lists."""
-        return _spell(self.private.public_key().public_bytes_raw())
+        return spell("ed25519", self.private.public_key().public_bytes_raw())
 
     def pem(self) -> bytes:
         """PKCS8 PEM, without a password: the file's mode or the Secret protects it."""
@@ -100,31 +96,6 @@ def read_key(pem: bytes, where: str) -> SigningKey:
             hint="`hansa keys new FILE` makes one",
         )
     return SigningKey(private=key)
-
-
-def raw(public: str) -> bytes:
-    """The 32 bytes of a public key as specs have it; InputError where it is none."""
-    try:
-        key = base64.urlsafe_b64decode(public.removeprefix(ALGORITHM) + "=")
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != KEY_BYTES or _spell(key) != public:  # base64 has spellings that decode alike
-        shown = public[:60].encode("unicode_escape").decode()
-        raise InputError(
-            f"public key: got '{shown}', expected {ALGORITHM} and 43 letters of base64url",
-            hint="`hansa keys show FILE` prints it",
-        )
-    return key
-
-
-def keyid(public: str) -> str:
-    """How envelopes and messages name a key: 16 digits of its sha256."""
-    return sha256(raw(public))[:16]
-
-
-def words(public: str) -> str:
-    """The same key as eight words, for people to compare."""
-    return fingerprint(raw(public))
 
 
 def pre_authentication(payload_type: str, payload: bytes) -> bytes:
@@ -177,11 +148,7 @@ def _is_signed(public: str, signature: bytes, signed: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(raw(public)).verify(signature, signed)
+        Ed25519PublicKey.from_public_bytes(raw("ed25519", public)).verify(signature, signed)
     except InvalidSignature:
         return False
     return True
-
-
-def _spell(key: bytes) -> str:
-    return ALGORITHM + base64.urlsafe_b64encode(key).decode().rstrip("=")

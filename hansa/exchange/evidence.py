@@ -11,8 +11,10 @@ from hansa.assignment import ClientReport
 from hansa.errors import NotFound
 from hansa.exchange.letters import Answer, Letter, Work
 from hansa.manifest import UpdateManifest, sha256
+from hansa.sealing import sealed_size
 from hansa.store.base import ObjectStore
 from hansa.store.documents import MOST_BYTES
+from hansa.store.sealed import FILES
 
 
 def contradictions(
@@ -55,7 +57,21 @@ def _answer(store: ObjectStore, prefix: str, environment: str, answer: Answer) -
         yield f"{key}: {who} names it, and it is no manifest of an update"
         return
     for name, entry in sorted(manifest.files.items()):
-        yield from _compared(store, folder + name, entry.sha256, key)
+        if manifest.sealed_to and name in FILES:
+            yield from _measured(store, folder + name, sealed_size(entry.size), key)
+        else:
+            yield from _compared(store, folder + name, entry.sha256, key)
+
+
+def _measured(store: ObjectStore, key: str, size: int, who: str) -> Iterator[str]:
+    """Of a sealed object only its length can be told without the aggregator's key."""
+    try:
+        got = store.size(key)
+    except NotFound:
+        yield f"{key}: {who} names it, and it is gone"
+        return
+    if got != size:
+        yield f"{key}: got {got} bytes, and what {who} names has {size} once it is sealed"
 
 
 def _compared(store: ObjectStore, key: str, digest: str, who: str) -> Iterator[str]:

@@ -78,16 +78,18 @@ class LocalExecutor:
         *,
         own_credentials: bool,
         of_courier: Mapping[str, str] | None = None,
+        of_aggregator: Mapping[str, str] | None = None,
         warmed: Sequence[str] = WARMED,
     ) -> None:
         """`own_credentials`: Jobs see the user's AWS_* variables; else they never do.
 
-        Keys of a private store come from `environ` alone: each silo has its own.
+        Keys of a private store come from `environ` alone: each silo has its own. `of_courier` and
+        `of_aggregator` are what only these get.
         """
         self._folder = folder
         self._environ = environ
         self._capacity = capacity
-        self._of_courier = dict(of_courier or {})
+        self._own = {"courier": dict(of_courier or {}), "aggregator": dict(of_aggregator or {})}
         self._warmed = warmed
         # Before the environment, which may say otherwise: a Job's own folder for temporary files
         # goes with it, and every Job would download its model anew.
@@ -204,7 +206,8 @@ class LocalExecutor:
         variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
         environ = {
             **self._environ(request.environment or "aggregator"),
-            **(self._of_courier if slot == NO_SLOT else self._capacity.environ(slot)),
+            **({} if slot == NO_SLOT else self._capacity.environ(slot)),
+            **self._own.get(request.role, {}),
             variable: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
             ENV_REPORT: str(job.folder / "report.json"),
             ENV_PROGRESS: str(job.folder / "progress.json"),

@@ -19,12 +19,14 @@ from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.plan import plan
 from hansa.processes.capacity import Capacity, measure
-from hansa.spec import S3, FederationSpec, Storage
+from hansa.sealing import ENV_SEALING_KEY
+from hansa.spec import S3, ExchangeStorage, FederationSpec
 from hansa.status import Federation
 from hansa.store import probe
 from hansa.store.base import ObjectStore
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store
+from hansa.store.sealed import read_opening_keys
 
 TICK_SECONDS = 0.5
 """How often the display is refreshed and the store is looked after; Jobs wake the loop at once."""
@@ -60,6 +62,8 @@ class Options:
     """AWS_* variables of each environment, of `aggregator` and of `default`, for an own store."""
     signing_key: Path | None = None
     """File of the coordinator's key, for silos that run elsewhere."""
+    sealing_key: Path | None = None
+    """File of the key that opens updates, where they are sealed."""
 
 
 def run(
@@ -80,6 +84,7 @@ def run(
         federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
         environ = _Credentials(options.credentials or {})
         _check_silos_elsewhere(spec, options, embedded=embedded)
+        _check_sealing_key(spec, options, embedded=embedded)
         if not embedded:
             check_own_store(spec, environ)
         # Before they count: a kill in between tells them twice, and never not at all.
@@ -94,13 +99,14 @@ def run(
                 capacity,
                 own_credentials=not embedded,
                 of_courier=_of_courier(options),
+                of_aggregator=_of_aggregator(options),
             )
         )
         store = None
         if embedded:
             store = stack.enter_context(open_embedded(folder, spec))
             environ.source = store.environ
-            spec = spec.model_copy(update={"storage": Storage(s3=store.s3)})
+            spec = spec.model_copy(update={"storage": ExchangeStorage(s3=store.s3)})
         ended = _loop(federation, spec, folder, executor, store, display)
         reached = store.store() if store else own_store(spec, environ.reader())
         # Why a run failed matters more than that its results cannot be read now.
@@ -136,6 +142,34 @@ def _check_silos_elsewhere(spec: FederationSpec, options: Options, *, embedded: 
 
 def _of_courier(options: Options) -> dict[str, str]:
     return {ENV_SIGNING_KEY: str(options.signing_key.absolute())} if options.signing_key else {}
+
+
+def _check_sealing_key(spec: FederationSpec, options: Options, *, embedded: bool) -> None:
+    """Refuse updates that nobody here could open, before anything is started."""
+    wanted = spec.aggregation.seal_to
+    if not wanted:
+        return
+    if embedded:
+        raise InputError(
+            "spec.aggregation.sealTo: got a key, and the embedded store holds every silo's "
+            "experience as well, expected spec.storage and no --embedded-store"
+        )
+    if options.sealing_key is None:
+        raise InputError(
+            "--sealing-key: got none, expected the file of the key that opens what is sealed to "
+            f"spec.aggregation.sealTo, {wanted}",
+            hint="`hansa keys new FILE --sealing` makes one",
+        )
+    own = [key.public for key in read_opening_keys(options.sealing_key, "--sealing-key")]
+    if wanted not in own:
+        raise InputError(
+            f"--sealing-key: got {' and '.join(own)}, expected that of spec.aggregation.sealTo, "
+            f"{wanted}"
+        )
+
+
+def _of_aggregator(options: Options) -> dict[str, str]:
+    return {ENV_SEALING_KEY: str(options.sealing_key.absolute())} if options.sealing_key else {}
 
 
 def _loop(
@@ -201,7 +235,7 @@ def embedded_spec(federation: Federation) -> FederationSpec:
     environments = [
         e.model_copy(update={"experience_storage": None}) for e in federation.spec.environments
     ]
-    update = {"storage": Storage(s3=s3), "environments": environments}
+    update = {"storage": ExchangeStorage(s3=s3), "environments": environments}
     return federation.spec.model_copy(update=update)
 
 

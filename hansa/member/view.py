@@ -9,7 +9,7 @@ from hansa.member.spec import Member
 from hansa.members import Exchange
 from hansa.podshapes import Allowed, Refusal
 from hansa.refusals import of_spec
-from hansa.spec import Environment, FederationSpec, Participation
+from hansa.spec import Environment, ExchangeStorage, FederationSpec, Participation
 from hansa.status import Federation
 
 _PLACES = (("spec.environments[0]", "spec"), ("spec.exchange.", "spec."))
@@ -44,7 +44,7 @@ def as_federation(silo: Member) -> Federation:
         model=spec.agreed.model,
         adapter=spec.agreed.adapter,
         participation=waits,
-        storage=spec.storage,
+        storage=ExchangeStorage(s3=spec.storage.s3),
         exchange=exchange,
         environments=[own],
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from hansa import api, consent
 from hansa.assignment import (
@@ -15,7 +15,6 @@ from hansa.assignment import (
 )
 from hansa.errors import PermanentError
 from hansa.exchange.courier import LONGEST_SECONDS
-from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import JobRequest
 from hansa.logs import ENV_LOG
@@ -23,21 +22,19 @@ from hansa.member.tasks import SiloWork
 from hansa.podshapes import Refusal
 from hansa.refusals import (
     CLIENT,
-    ca_secret,
     credentials_secret,
-    experience_ca_secret,
     experience_secret,
-    signing_secret,
     stops,
     too_long,
 )
-from hansa.spec import Participation, SecretKey
+from hansa.spec import Participation
 from hansa.status import Federation
 from hansa.store.base import EXPERIENCE
 from hansa_operator import kinds
 from hansa_operator.kinds import Thing
 from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
+from hansa_operator.secretfiles import files
 from hansa_operator.settings import Settings
 
 CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER, "courier": SERVER}
@@ -53,15 +50,7 @@ MANAGED = f"{MANAGED_BY}={OPERATOR}"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 SCRATCH = "/tmp"  # noqa: S108  # the Pod's own
 SCRATCH_VOLUME = "hansa-scratch"
-CA_VOLUME = "hansa-ca"
-CA_FOLDER = "/etc/hansa/ca"
-CA_FILE = "ca.crt"
-EXPERIENCE_CA_VOLUME = "hansa-experience-ca"
-EXPERIENCE_CA_FOLDER = "/etc/hansa/experience-ca"
 CONSENT_FOLDER = "/etc/hansa/consent"
-SIGNING_VOLUME = "hansa-signing"
-SIGNING_FOLDER = "/etc/hansa/signing"
-SIGNING_KEY = "signing.key"
 CACHE_VOLUME = "model-cache"
 """A volume of this name, the user's or the operator's, keeps base models between Jobs."""
 CACHE_FOLDER = "/var/cache/hansa"
@@ -202,11 +191,7 @@ def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    volumes += [each.source() for each in _authorities(request, federation)]
-    if request.role == "courier":
-        items = [{"key": SIGNING_KEY, "path": SIGNING_KEY}]
-        secret = {"secretName": signing_secret(federation.spec), "items": items}
-        volumes.append({"name": SIGNING_VOLUME, "secret": secret})
+    volumes += [each.source() for each in files(request, federation.spec)]
     consents = _consents(request, federation, settings)
     if consents:
         volumes.append(_consent_volume(consents, kinds.of(thing).consent(thing, request)))
@@ -227,9 +212,7 @@ def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
 def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
-    mounts += [each.mount() for each in _authorities(request, federation)]
-    if request.role == "courier":
-        mounts.append({"name": SIGNING_VOLUME, "mountPath": SIGNING_FOLDER, "readOnly": True})
+    mounts += [each.mount() for each in files(request, federation.spec)]
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -255,8 +238,6 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
         {"name": "HOME", "value": SCRATCH},
         {"name": "USER", "value": "hansa"},  # some libraries ask who runs them; no passwd knows
     ]
-    if request.role == "courier":
-        variables.append({"name": ENV_SIGNING_KEY, "value": f"{SIGNING_FOLDER}/{SIGNING_KEY}"})
     if settings.job_log != "text":
         variables.append({"name": ENV_LOG, "value": settings.job_log})
     if settings.world_modules and request.environment:
@@ -264,7 +245,7 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
     spec = federation.spec
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
-    variables += [each.variable() for each in _authorities(request, federation)]
+    variables += [each.variable() for each in files(request, federation.spec)]
     return variables
 
 
@@ -277,36 +258,6 @@ def _keys(secret: str, before: str = "") -> list[Data]:
         _from_secret(secret, "AWS_SECRET_ACCESS_KEY", before),
         _from_secret(secret, "AWS_SESSION_TOKEN", before, optional=True),
     ]
-
-
-class _Authority(NamedTuple):
-    """The certificate authority of one of a Job's stores."""
-
-    volume: str
-    folder: str
-    secret: SecretKey
-    before: str
-    """What stands before its variable's name."""
-
-    def source(self) -> Data:
-        items = [{"key": self.secret.key, "path": CA_FILE}]
-        return {"name": self.volume, "secret": {"secretName": self.secret.name, "items": items}}
-
-    def mount(self) -> Data:
-        return {"name": self.volume, "mountPath": self.folder, "readOnly": True}
-
-    def variable(self) -> Data:
-        return {"name": f"{self.before}AWS_CA_BUNDLE", "value": f"{self.folder}/{CA_FILE}"}
-
-
-def _authorities(request: JobRequest, federation: Federation) -> list[_Authority]:
-    """That of the exchange and that of the silo's private store, where they are named."""
-    shared = ca_secret(federation.spec)
-    private = experience_ca_secret(federation.spec, request.environment)
-    known = [_Authority(CA_VOLUME, CA_FOLDER, shared, "")] if shared else []
-    if private:
-        known.append(_Authority(EXPERIENCE_CA_VOLUME, EXPERIENCE_CA_FOLDER, private, EXPERIENCE))
-    return known
 
 
 def _assignment(request: JobRequest, thing: Thing) -> str:

@@ -1,10 +1,13 @@
 """hansa-server: aggregates one round as its assignment says, reports, and ends."""
 
+import os
 import sys
+from functools import partial
 
 from hansa import logs, program
 from hansa.assignment import AggregatorReport, Assignment
 from hansa.store.s3 import S3Store
+from hansa.store.sealed import keys_at_hand, opened_store
 from hansa_server.round import aggregate
 
 PROGRAM = "server"
@@ -17,7 +20,9 @@ Aggregates the round that HANSA_ASSIGNMENT describes; `hansa run` and the operat
 
 def work(assignment: Assignment) -> AggregatorReport:
     """The assignment's round, in its own object store."""
-    return aggregate(assignment, S3Store(assignment.storage), logs.get(PROGRAM))
+    opening = partial(keys_at_hand, os.environ)
+    store = opened_store(S3Store(assignment.storage), assignment, opening)
+    return aggregate(assignment, store, logs.get(PROGRAM))
 
 
 def main() -> int:

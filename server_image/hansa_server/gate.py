@@ -45,6 +45,7 @@ RefusalReason = Literal[
     "norm",
     "turned",
     "moments",
+    "sealed",
 ]
 
 HELP: dict[RefusalReason, str] = {
@@ -70,6 +71,7 @@ HELP: dict[RefusalReason, str] = {
     "norm": "the update moved further than aggregation.maxUpdateNorm or maxNormRatio allows",
     "turned": "A is the start's with other signs, or rotated: a mean of factors would be ruined",
     "moments": "the moments of its inputs are missing, broken, or of other layers",
+    "sealed": "it is not sealed to the key of aggregation.sealTo, or not as it was sealed",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
 
@@ -119,6 +121,7 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
     check_start(document, assignment)
     check_trained(document)
     check_files(document, assignment)
+    check_sealed(document, assignment)
     return Offer(member=member, manifest=document)
 
 
@@ -192,6 +195,14 @@ def check_files(document: UpdateManifest, assignment: Assignment) -> None:
         raise Refused("manifest-malformed", f"files has no {keys.ADAPTER}")
     if assignment.settings.aggregation.needs_moments and keys.MOMENTS not in document.files:
         raise Refused("moments", f"files has no {keys.MOMENTS}")
+
+
+def check_sealed(document: UpdateManifest, assignment: Assignment) -> None:
+    """Whoever was to read nothing of it has not: an update that lay open is worth a word."""
+    wanted = assignment.settings.aggregation.seal_to
+    if document.sealed_to != wanted:
+        got = document.sealed_to or "no key"
+        raise Refused("sealed", f"sealed to {got}, expected {wanted or 'none'}")
 
 
 def check_base_model(offer: Offer, expected: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from hansa import adapter
-from hansa.errors import Corrupt, NotFound
+from hansa.errors import Corrupt, NotFound, Unopened
 from hansa.manifest import FileEntry
 from hansa.store.base import ObjectStore
 from hansa.tensorfile import Float32
@@ -83,6 +83,8 @@ def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> Glance:
             got = store.download(key, path, entry.size, glance)
     except NotFound:
         raise Refused("file-missing", key) from None
+    except Unopened as error:
+        raise Refused("sealed", error.message) from None
     except Corrupt as error:
         raise Refused("size", error.message) from None
     gate.check_sha256(entry, got)

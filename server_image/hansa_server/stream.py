@@ -11,7 +11,7 @@ from typing import TypeVar
 from hansa import adapter, keys
 from hansa import moments as moments_of
 from hansa.assignment import AggregatorReport, Assignment
-from hansa.errors import NotFound, TooFewUpdates
+from hansa.errors import NotFound, TooFewUpdates, Unopened
 from hansa.logs import Log
 from hansa.manifest import Member, sha256
 from hansa.processes.capacity import usable_cores
@@ -299,6 +299,8 @@ class Members:
             shapes = adapter.shapes(head, offer.entry.size)
         except NotFound:
             raise Refused("file-missing", key) from None
+        except Unopened as error:
+            raise Refused("sealed", error.message) from None
         except adapter.AdapterError as error:
             raise gate.refusal(error) from None
         gate.check_shapes(shapes, self._assignment)

@@ -18,6 +18,8 @@ from tests.members.parties import CLINIC, HQ, LONE, PARTIES, Apart, Place, new_k
 from tests.members.stores import Exchange, Private
 
 FEDERATIONS = ("apart", "disturbed", "cut-off")
+SEALED = "apart"
+"""The one whose updates are sealed."""
 USUAL = ROOT / ".cache" / "devkube" / "cluster"
 
 
@@ -118,6 +120,7 @@ def federations(
             folder=tmp_path_factory.mktemp(name),
             digests=digests,
             keys=keys,
+            sealing=new_key(folder, "sealing", "--sealing") if name == SEALED else None,
         )
         for name in FEDERATIONS
     }

@@ -58,6 +58,8 @@ class Apart:
     """spec.model and spec.adapter, as `hansa model` prints them."""
     keys: dict[str, tuple[Path, str]]
     """File of the private key, and the public one, by party."""
+    sealing: tuple[Path, str] | None = None
+    """The same of the key that opens updates, where they are sealed."""
 
     @property
     def member(self) -> str:
@@ -86,6 +88,9 @@ class Apart:
             "credentialsSecret": {"name": self.identity(access.AGGREGATOR)},
         }
         spec = {**SPEC, **self.digests, "storage": {"s3": storage}, "exchange": exchange}
+        if self.sealing:
+            spec["aggregation"] = {**SPEC["aggregation"], "sealTo": self.sealing[1]}
+            spec["storage"]["sealingSecret"] = {"name": f"{self.name}-sealing"}
         document = _object(api.KIND, self.name, {**spec, "environments": environments})
         path = self.folder / "federation.yaml"
         path.write_text(yaml.safe_dump(document))
@@ -104,6 +109,9 @@ class Apart:
             self._signing(HQ, yes),
             _secret(self.identity(access.AGGREGATOR), {**self._pair(access.AGGREGATOR), **yes}),
         )
+        if self.sealing:
+            opening = {"sealing.key": self.sealing[0].read_text()}
+            cluster.apply(_secret(f"{self.name}-sealing", {**opening, **yes}))
         cluster.apply(yaml.safe_load((self.folder / "federation.yaml").read_text()))
 
     def invite(self, silo: str) -> Path:
@@ -183,10 +191,10 @@ class Apart:
         return secret
 
 
-def new_key(folder: Path, party: str) -> tuple[Path, str]:
+def new_key(folder: Path, party: str, *options: str) -> tuple[Path, str]:
     """A party's key: the file of the private one, and the public one."""
     path = folder / f"{party}.key"
-    _said("keys", "new", path)
+    _said("keys", "new", path, *options)
     return path, json.loads(_said("keys", "show", path, "-o", "json"))["publicKey"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import zstandard
 
-from hansa import access, keys
+from hansa import access, keys, sealing
 from hansa.errors import Denied
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.store.s3 import S3Store
@@ -81,6 +81,13 @@ def test_both_logs_of_each_silo_verify_to_the_bytes(apart: Apart) -> None:
         mail = small.hansa("mail", silo, "-f", file, "--check", **owner)
         assert mail.returncode == 0, mail.stderr
         assert "every object that a letter names is there as it says" in mail.stderr
+
+
+def test_every_update_in_the_bucket_is_sealed(apart: Apart) -> None:
+    objects = apart.at.exchange.objects()
+    adapters = [key for key in objects if "/updates/" in key and key.endswith(keys.ADAPTER)]
+    assert len(adapters) == 2 * len((CLINIC, LONE))
+    assert all(sealing.is_sealed(objects[key]) for key in adapters)
 
 
 def test_the_bucket_has_no_byte_of_a_trajectory(apart: Apart, trajectories: list[bytes]) -> None:

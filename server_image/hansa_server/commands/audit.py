@@ -48,6 +48,9 @@ def audit(
     ] = "",
     credentials: Credentials = None,
     endpoint: Endpoint = None,
+    sealing_key: Annotated[
+        Path | None, typer.Option(help="File of the key that opens sealed updates.")
+    ] = None,
     output: Output = Format.TABLE,
     namespace: target.Namespace = None,
     context: target.Context = None,
@@ -70,7 +73,7 @@ def audit(
     )
     with place as opened:
         letters = _letters(opened, silo)
-        findings = _check(opened, silo, round_, letters)
+        findings = _check(opened, silo, round_, letters, sealing_key)
     if round_ is not None and not findings:
         raise InputError(f"--round: got {round_}, which no entry of the audit log is about")
     if output is Format.TABLE:
@@ -114,7 +117,11 @@ def _letters(opened: Opened, silo: str) -> list[Correspondence]:
 
 
 def _check(
-    opened: Opened, silo: str, round_: int | None, letters: list[Correspondence]
+    opened: Opened,
+    silo: str,
+    round_: int | None,
+    letters: list[Correspondence],
+    sealing_key: Path | None,
 ) -> list[Findings]:
     from functools import partial
 
@@ -123,29 +130,55 @@ def _check(
     from hansa_server.verify import Check
 
     with TemporaryDirectory(prefix="hansa-") as scratch:
-        store = ReadOnce(opened.store, Path(scratch))
-        again = _retraining(opened, silo) if silo else partial(merge_again, store, opened.storage)
+        store = ReadOnce(_unsealed(opened, silo, sealing_key), Path(scratch))
+        again = (
+            _retraining(opened, silo, store)
+            if silo
+            else partial(merge_again, store, opened.storage)
+        )
         check = Check(store, opened.storage, silo, opened.adapters, opened.head, letters)
         return check.run(again, round_)
 
 
-def _retraining(opened: Opened, silo: str) -> Again:
-    """What trains a silo's updates again; it lives in the client's package, which has torch."""
-    from hansa.cli.main import Listing, load_function
+def _unsealed(opened: Opened, silo: str, sealing_key: Path | None) -> ObjectStore:
+    """The exchange with what is in sealed updates: by the aggregator's key, or the silo's copy."""
+    from hansa.keys import sealed_updates, update_root
+    from hansa.store.sealed import OpenedStore, SealingStore, read_opening_keys
+
+    prefix = opened.storage.prefix
+    if not silo:
+        opening = read_opening_keys(sealing_key, "--sealing-key") if sealing_key else []
+        return OpenedStore(opened.store, prefix, opening, all_are_sealed=False)
+    private, place = _private(opened, silo)
+    if not place:
+        return opened.store
+    root, own = update_root(prefix, silo), sealed_updates(place.prefix, silo)
+    return SealingStore(opened.store, private, root=root, private_root=own, public="")
+
+
+def _private(opened: Opened, silo: str) -> tuple[ObjectStore, S3 | None]:
+    """A silo's own store and its place; no place: it lies in the exchange."""
     from hansa.local.loop import private_store
 
-    spec, private, place = opened.federation.spec, opened.store, None
+    spec = opened.federation.spec
     known = sorted(environment.name for environment in spec.environments)
     if silo not in known:
         raise InputError(f"--silo: got '{silo}', expected {' or '.join(known)}")
     own = spec.environment(silo).experience_storage
-    if own:
-        place = own.s3
-        private = private_store(spec, silo, opened.variables) or private
+    if not own:
+        return opened.store, None
+    return private_store(spec, silo, opened.variables) or opened.store, own.s3
+
+
+def _retraining(opened: Opened, silo: str, exchange: ObjectStore) -> Again:
+    """What trains a silo's updates again; it lives in the client's package, which has torch."""
+    from hansa.cli.main import Listing, load_function
+
+    private, place = _private(opened, silo)
     listing = Listing(target="hansa_client.audit:Retraining", summary="", extra="client")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # equal bytes are promised of CPUs alone
     make = load_function("audit --silo", listing)
-    again: Again = make(opened.store, opened.storage, private, place, silo)
+    again: Again = make(exchange, opened.storage, private, place, silo)
     return again
 
 

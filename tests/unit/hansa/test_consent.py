@@ -73,3 +73,15 @@ def test_the_key_that_signs_orders_consents_and_silos_elsewhere_need_nothing() -
     assert "hansa-signing" in line and "hansa.fed.aggregator" in line and "clinic" not in line
     assert consent.secrets(federation.spec, "") == []
     assert consent.secrets(federation.spec, "", signs=True) == ["hansa-signing"]
+
+
+def test_the_key_that_opens_updates_consents_to_the_aggregator() -> None:
+    own = {"experienceStorage": {"s3": {"bucket": "private"}}}
+    federation = make_federation(
+        environments=[{"name": "maze", "world": "maze", **own}],
+        storage={"s3": {"bucket": "shared"}, "sealingSecret": {"name": "hansa-sealing"}},
+        aggregation={"sealTo": "x25519:" + "A" * 43},
+    )
+    [line] = consent.lines([federation])
+    assert "hansa-sealing" in line and "hansa.fed.aggregator" in line
+    assert consent.secrets(federation.spec, "maze") == []

@@ -21,7 +21,10 @@ S3 = {"bucket": "bucket", "prefix": "run", "endpoint": "http://store", "region":
 SECRET = {"name": "secret", "key": "ca.crt"}
 KEY = "ed25519:" + "A" * 43
 WHOLE: dict[str, Any] = {
-    "storage": {"s3": {**S3, "credentialsSecret": {"name": "secret"}, "caSecret": SECRET}},
+    "storage": {
+        "s3": {**S3, "credentialsSecret": {"name": "secret"}, "caSecret": SECRET},
+        "sealingSecret": {"name": "secret"},
+    },
     "exploration": {"samplesPerTask": 2},
     "guard": {},
     "exchange": {"publicKeys": [KEY], "signingSecret": {"name": "secret"}},
@@ -43,6 +46,7 @@ OTHER = {
     "spec.storage.s3.endpoint": "http://elsewhere",
     "spec.aggregation.strategy": "median",
     "spec.aggregation.serverStep": "auto",
+    "spec.aggregation.sealTo": "x25519:" + "B" * 43,
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
     "spec.aggregation.maxNormRatio": 2.0,

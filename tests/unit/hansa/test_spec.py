@@ -217,3 +217,33 @@ def test_a_silo_that_shares_nothing_cannot_be_compared_with_itself_alone() -> No
     sentence = "evaluation.alone: got true, and with aggregation.strategy none every silo is alone"
     with pytest.raises(ValidationError, match=sentence):
         make(aggregation={"strategy": "none"}, evaluation={"alone": True})
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        pytest.param(
+            {"environments": [{"name": "maze", "world": "maze"}]},
+            r"environments\[0\].experienceStorage: got nothing, expected a store of the silo's own",
+            id="a silo without a private store",
+        ),
+        pytest.param(
+            {"aggregation": {"sealTo": "x25519:" + "A" * 43, "strategy": "none"}},
+            "aggregation.sealTo: got a key, and with aggregation.strategy none nobody merges",
+            id="nobody merges",
+        ),
+        pytest.param({"aggregation": {"sealTo": "ed25519:" + "A" * 43}}, "sealTo", id="it signs"),
+        pytest.param({"aggregation": {"sealTo": "x25519:short"}}, "sealTo", id="too short"),
+    ],
+)
+def test_a_key_to_seal_to_that_hides_nothing_is_refused(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    own = {"experienceStorage": {"s3": {"bucket": "private"}}}
+    fields = {
+        "aggregation": {"sealTo": "x25519:" + "A" * 43},
+        "environments": [{"name": "maze", "world": "maze", **own}],
+    }
+    assert make(**fields).aggregation.seal_to
+    with pytest.raises(ValueError, match=sentence):
+        make(**{**fields, **changes})

@@ -277,6 +277,34 @@ def test_without_a_signing_secret_no_courier_is_made() -> None:
         build(request, ready, ADMIN)
 
 
+SEALED = make_federation(
+    {**MAZE, "experienceStorage": {"s3": {"bucket": "private"}}},
+    storage={"s3": {"bucket": "shared"}, "sealingSecret": {"name": "hansa-sealing"}},
+    aggregation={"sealTo": "x25519:" + "A" * 43},
+)
+
+
+def test_an_aggregator_has_the_key_that_opens_updates_and_no_other_job_does() -> None:
+    job = build_job(SEALED, ADMIN, "aggregator")
+    given = {"name": "HANSA_SEALING_KEY", "value": "/etc/hansa/sealing/sealing.key"}
+    assert given in container(job)["env"]
+    mount = {"name": "hansa-sealing", "mountPath": "/etc/hansa/sealing", "readOnly": True}
+    assert mount in container(job)["volumeMounts"]
+    items = [{"key": "sealing.key", "path": "sealing.key"}]
+    volume = {"name": "hansa-sealing", "secret": {"secretName": "hansa-sealing", "items": items}}
+    assert volume in job["spec"]["template"]["spec"]["volumes"]
+    assert consent_of(job)["hansa-sealing"] == "hansa.fed.aggregator"
+    assert "hansa-sealing" not in json.dumps(build_job(SEALED, ADMIN, "client"))
+
+
+def test_without_a_sealing_secret_no_job_is_made_where_updates_are_sealed() -> None:
+    unopened = SEALED.spec.storage.model_copy(update={"sealing_secret": None})
+    spec = SEALED.spec.model_copy(update={"storage": unopened})
+    ready, request = advance(SEALED.model_copy(update={"spec": spec}), "client")
+    with pytest.raises(Refused, match=r"spec.storage.sealingSecret: got nothing"):
+        build(request, ready, ADMIN)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_kubernetes_knows_every_field_of_a_job(name: str) -> None:
     from kubernetes import client

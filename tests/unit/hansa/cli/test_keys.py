@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hansa import publickeys
 from hansa.cli import main as program
 from hansa.exchange import envelope
 
@@ -28,7 +29,7 @@ def test_a_new_key_is_readable_by_its_owner_alone(
     assert file.stat().st_mode & 0o777 == 0o600
     public, fingerprint = out.splitlines()
     key = envelope.read_key(file.read_bytes(), "file")
-    assert (public, fingerprint) == (key.public, envelope.words(key.public))
+    assert (public, fingerprint) == (key.public, publickeys.words(key.public))
     assert "signs for whoever has it" in err
     assert "PRIVATE" not in out + err
 
@@ -43,8 +44,8 @@ def test_a_public_half_is_shown_as_data(capsys: pytest.CaptureFixture[str], tmp_
         _, out, _ = call(capsys, "show", file, "-o", output)
         assert parse(out) == {
             "publicKey": public,
-            "fingerprint": envelope.words(public),
-            "keyid": envelope.keyid(public),
+            "fingerprint": publickeys.words(public),
+            "keyid": publickeys.keyid(public),
         }
 
 
@@ -129,4 +130,20 @@ def test_openssl_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
         pytest.skip("no openssl here")
     assert shown.returncode == 0, shown.stderr
     key = envelope.read_key(file.read_bytes(), "file")
-    assert shown.stdout.endswith(envelope.raw(key.public))
+    assert shown.stdout.endswith(publickeys.raw("ed25519", key.public))
+
+
+def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "sealing.key"
+    code, out, err = call(capsys, "new", file, "--sealing")
+    assert code == 0 and file.stat().st_mode & 0o777 == 0o600
+    public, fingerprint = out.splitlines()
+    assert public.startswith("x25519:") and fingerprint == publickeys.words(public)
+    assert "opens, for whoever has it, all that is sealed to it" in err
+    for given in (file, public):
+        assert call(capsys, "show", given)[1] == out
+    secret = yaml.safe_load(call(capsys, "show", file, "-o", "secret")[1])
+    assert secret["metadata"]["name"] == "hansa-sealing"
+    assert secret["stringData"] == {"sealing.key": file.read_text()}

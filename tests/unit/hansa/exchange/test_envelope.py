@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hansa import publickeys
 from hansa.errors import InputError
 from hansa.exchange import envelope, spoken
 from hansa.exchange.envelope import SigningKey, Unverified, seal, verified
@@ -49,7 +50,7 @@ def test_a_key_is_read_and_written_as_others_do() -> None:
     assert key.public == PUBLIC
     assert key.pem() == PEM
     assert key.private.sign(b"").hex().startswith("e5564300c360ac729086e2cc806e828a84877f1eb8e5d9")
-    assert envelope.keyid(PUBLIC) == "21fe31dfa154a261"
+    assert publickeys.keyid(PUBLIC) == "21fe31dfa154a261"
 
 
 def test_an_envelope_has_these_bytes() -> None:
@@ -79,7 +80,7 @@ def test_any_trusted_key_is_enough() -> None:
 def test_a_hint_at_another_key_changes_nothing() -> None:
     sealed = seal(MINE, KIND, b"text")
     [signature] = json.loads(sealed)["signatures"]
-    for hint in ({}, {"keyid": envelope.keyid(OTHER.public)}, {"keyid": "?"}):
+    for hint in ({}, {"keyid": publickeys.keyid(OTHER.public)}, {"keyid": "?"}):
         data = changed(sealed, signatures=[{"sig": signature["sig"], **hint}])
         assert verified(data, KIND, [OTHER.public, MINE.public]) == b"text"
 
@@ -187,16 +188,16 @@ def test_a_key_does_not_show_itself() -> None:
 )
 def test_a_public_key_has_one_spelling(text: str) -> None:
     with pytest.raises(InputError, match="public key: got") as caught:
-        envelope.raw(text)
+        publickeys.raw("ed25519", text)
     assert caught.value.message.isprintable()
 
 
 def test_a_fingerprint_has_eight_words_of_its_sha256() -> None:
-    assert envelope.words(PUBLIC) == spoken.fingerprint(envelope.raw(PUBLIC))
-    assert envelope.words(PUBLIC).split() == [
+    assert publickeys.words(PUBLIC) == spoken.fingerprint(publickeys.raw("ed25519", PUBLIC))
+    assert publickeys.words(PUBLIC).split() == [
         spoken.WORDS[byte] for byte in bytes.fromhex("21fe31dfa154a261")
     ]
-    assert envelope.words(MINE.public) != envelope.words(OTHER.public)
+    assert publickeys.words(MINE.public) != publickeys.words(OTHER.public)
 
 
 def test_no_two_words_are_mistaken_for_each_other() -> None:

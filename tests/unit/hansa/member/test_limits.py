@@ -37,7 +37,7 @@ def others(value: Any, schema: dict[str, Any]) -> list[Any]:
         *(kind.get("const") for kind in schema.get("anyOf", [])),
         *(number for number in numbers if number is not None),
         *([not value] if isinstance(value, bool) else [True, False]),
-        *("f" * 64, "path:/x", ["q_proj"], ["stop"], "auto"),
+        *("f" * 64, "path:/x", ["q_proj"], ["stop"], "auto", "x25519:" + "A" * 43),
     ]
 
 
