@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
 from hansa_worlds.remote.wire import BUSY, CONNECT_SECONDS, LARGEST, Fault, parse_json
@@ -66,7 +66,7 @@ class Channel:
             raise Fault(kind, f"HTTP {status} at {PATH}", status) from None
         except ssl.SSLError:
             raise Fault("refused", "no trusted TLS connection") from None
-        except (InvalidHandshake, ValueError):  # ValueError: a redirect, among others
+        except (WebSocketException, ValueError):  # ValueError: a redirect, among others
             raise Fault("status", f"no WebSocket at {PATH}") from None
         except (OSError, EOFError) as error:
             raise Fault("refused", _why_refused(error)) from None
