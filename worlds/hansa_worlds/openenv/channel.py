@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
-from hansa_worlds.remote.wire import BUSY, CONNECT_SECONDS, LARGEST, Fault, parse_json
+from hansa_worlds.remote.wire import BUSY, CONNECT_SECONDS, LARGEST, Fault, Kind, parse_json
 
 CLOSE_SECONDS = 2.0
 PATH = "/ws"
@@ -62,7 +62,7 @@ class Channel:
             )
         except InvalidStatus as error:
             status = error.response.status_code
-            kind = "busy" if status in BUSY else "status"
+            kind: Kind = "busy" if status in BUSY else "status"
             raise Fault(kind, f"HTTP {status} at {PATH}", status) from None
         except ssl.SSLError:
             raise Fault("refused", "no trusted TLS connection") from None

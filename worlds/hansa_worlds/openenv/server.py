@@ -21,7 +21,7 @@ from hansa_worlds.openenv.answers import has_any, turn_in
 from hansa_worlds.openenv.channel import CAPACITY_REACHED, Channel, ServerError
 from hansa_worlds.remote.patience import PAUSES, Patience
 from hansa_worlds.remote.text import error_line
-from hansa_worlds.remote.wire import Fault, Wire
+from hansa_worlds.remote.wire import Fault, Kind, Wire
 
 PROBE_SECONDS = 5.0
 OVER_THE_ACTION = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR"})
@@ -75,8 +75,8 @@ class Server:
         for pause in (*PAUSES[: self.address.retries], None):
             self._patience.wait()
             try:
-                holder.channel = self._open()
-                return self._reset(holder.channel, task, fields)
+                holder.channel = Channel(self.address.url, self.address.timeout_seconds)
+                first = self._reset(holder.channel, task, fields)
             except Fault as fault:
                 self._drop(holder)
                 if fault.kind == "refused":
@@ -84,6 +84,10 @@ class Server:
                 if fault.kind in ("status", "answer") or pause is None:
                     raise self._refusal(fault) from None
                 time.sleep(pause)
+            else:
+                with self._lock:
+                    self._opened.add(holder.channel)
+                return first
         raise AssertionError("the last try returns or raises")
 
     def act(
@@ -135,12 +139,6 @@ class Server:
         except IndexError:
             return None
 
-    def _open(self) -> Channel:
-        channel = Channel(self.address.url, self.address.timeout_seconds)
-        with self._lock:
-            self._opened.add(channel)
-        return channel
-
     def _drop(self, holder: ChannelHolder) -> None:
         channel, holder.channel = holder.channel, None
         if channel is not None:
@@ -154,7 +152,7 @@ class Server:
         try:
             data = channel.ask("reset", task)
         except ServerError as error:
-            kind = "busy" if error.code == CAPACITY_REACHED else "answer"
+            kind: Kind = "busy" if error.code == CAPACITY_REACHED else "answer"
             raise Fault(kind, str(error)) from None
         if fields and not has_any(data, fields):
             raise OptionError(
