@@ -14,7 +14,12 @@ from tests import foreign
 from tests.sources import ROOT
 
 HOME = ROOT / ".cache/openenv"
-ENVIRON = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1", "HOME": "/nonexistent"}
+ENVIRON = {
+    "PATH": "/usr/bin:/bin",
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_OFFLINE": "1",
+    "HOME": "/nonexistent",
+}
 
 
 def install() -> Path:

@@ -141,5 +141,36 @@ def schemas() -> Document:
     }
 
 
+def openapi(name: str) -> Document:
+    """The answer to /openapi.json: which paths there are, under OpenEnv's version of them."""
+    paths = {
+        "get": ("/health", "/metadata", "/schema", "/state"),
+        "post": ("/reset", "/step", "/mcp"),
+    }
+    answers = {"200": {"description": "Answered"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"Hansa's world {name}", "version": "1.0.0"},
+        "paths": {
+            path: {method: {"responses": answers}}
+            for method, some in paths.items()
+            for path in some
+        },
+    }
+
+
+def rpc_refusal(body: bytes) -> Document:
+    """The answer to /mcp: worlds have no tools, and a client that looks for some is told so."""
+    try:
+        given = parse(body or b"{}")
+    except Refused:
+        given = {}
+    asks = isinstance(given.get("method"), str)
+    why = (-32601, "a world has no tools") if asks else (-32600, "method: expected text")
+    number = given.get("id")
+    known = number if isinstance(number, int | str) and len(str(number)[:101]) <= 100 else None
+    return {"jsonrpc": "2.0", "id": known, "error": {"code": why[0], "message": why[1]}}
+
+
 def _no_number(name: str) -> NoReturn:
     raise ValueError(name)

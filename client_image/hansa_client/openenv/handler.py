@@ -17,8 +17,8 @@ from hansa_client.openenv.sessions import Session
 from hansa_client.serving.errors import ApiError
 from hansa_client.serving.http_handler import HttpHandler
 
-_GET = ("/health", "/metadata", "/schema", "/state", "/ws")
-_POST = ("/reset", "/step")
+_GET = ("/health", "/metadata", "/openapi.json", "/schema", "/state", "/ws")
+_POST = ("/mcp", "/reset", "/step")
 _STATUS = {
     "CAPACITY_REACHED": HTTPStatus.SERVICE_UNAVAILABLE,
     "EXECUTION_ERROR": HTTPStatus.CONFLICT,
@@ -61,6 +61,8 @@ class Handler(HttpHandler):
             self._send_json(HTTPStatus.OK, self.server.about)
         elif path == "/schema":
             self._send_json(HTTPStatus.OK, documents.schemas())
+        elif path == "/openapi.json":
+            self._send_json(HTTPStatus.OK, documents.openapi(self.server.sessions.name))
         elif path == "/state":
             episode = parse_qs(urlsplit(self.path).query).get("episode_id", [None])[0]
             self._play(episode, lambda session: session.state(), begins=False)
@@ -72,6 +74,9 @@ class Handler(HttpHandler):
         if self._path not in _POST:
             raise self._unknown("POST")
         body = self._read_json()
+        if self._path == "/mcp":
+            self._send_json(HTTPStatus.OK, documents.rpc_refusal(body))
+            return
         try:
             given = parse(body or b"{}")
             episode = text_in(given, "episode_id", documents.LONGEST_ID)

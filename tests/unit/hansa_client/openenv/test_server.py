@@ -145,6 +145,14 @@ def test_what_there_is_to_look_at(server: WorldServer) -> None:
     assert (about["name"], about["author"]) == ("maze", "Hansa")
     assert about["readme_content"] == Maze.rules
     assert call(server, "GET", "/schema")[1]["action"]["required"] == ["message"]
+    assert {"/reset", "/step", "/state"} <= call(server, "GET", "/openapi.json")[1]["paths"].keys()
+
+
+def test_a_client_that_looks_for_tools_is_told_that_there_are_none(server: WorldServer) -> None:
+    asked = {"jsonrpc": "2.0", "id": 7, "method": "tools/list"}
+    status, answer = call(server, "POST", "/mcp", asked)
+    assert (status, answer["id"], answer["error"]["message"]) == (200, 7, "a world has no tools")
+    assert call(server, "POST", "/mcp", b"[")[1]["error"]["code"] == -32600
 
 
 @pytest.mark.parametrize(
