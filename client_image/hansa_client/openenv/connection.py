@@ -50,14 +50,14 @@ class Connection:
     def messages(self) -> Iterator[str]:
         """Each text that comes, until either side ends it."""
         text = bytearray()
-        heard = pinged = asked = time.monotonic()
+        last_data = last_ping = last_message = time.monotonic()
         while self._protocol.state is State.OPEN:
             data = self._receive()
             now = time.monotonic()
             if data is not None:
                 if not data:
                     return
-                heard = now
+                last_data = now
                 self._protocol.receive_data(data)
                 for event in self._protocol.events_received():
                     if not isinstance(event, Frame) or event.opcode not in _DATA:
@@ -66,12 +66,13 @@ class Connection:
                     if event.fin:
                         self._flush()
                         message, text = text.decode("utf-8", "replace"), bytearray()
-                        asked = now
+                        last_message = now
                         yield message
-            elif now - heard > SILENT_SECONDS or now - asked > IDLE_SECONDS or self._is_over():
+            silent, idle = now - last_data > SILENT_SECONDS, now - last_message > IDLE_SECONDS
+            if self._protocol.state is State.OPEN and (silent or idle or self._is_over()):
                 self._protocol.send_close(CloseCode.GOING_AWAY)
-            elif now - pinged > PING_SECONDS:
-                pinged = now
+            elif self._protocol.state is State.OPEN and now - last_ping > PING_SECONDS:
+                last_ping = now
                 self._protocol.send_ping(b"")
             self._flush()
 

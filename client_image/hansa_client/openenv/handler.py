@@ -144,22 +144,24 @@ class Handler(HttpHandler):
                         answer = self._answered(session, message)
                         if answer is None:
                             break
-                        connection.send(json.dumps(answer, allow_nan=False))
+                        connection.send(answer)
         except Refused as refused:
             connection.send(json.dumps(refused.document()))
         connection.close()
 
-    def _answered(self, session: Session, message: str) -> Document | None:
+    def _answered(self, session: Session, message: str) -> str | None:
         """The answer to a message, None to the one that ends the session."""
         try:
             given = parse(message)
             check_known(given, ("type", "data"))
-            return _answer(session, given.get("type"), given.get("data", {}))
+            answer = _answer(session, given.get("type"), given.get("data", {}))
+            return None if answer is None else json.dumps(answer, allow_nan=False)
         except Refused as refused:
-            return refused.document()
+            return json.dumps(refused.document())
         except Exception:
             self.server.log.error("message_failed", traceback=traceback.format_exc())
-            return Refused("EXECUTION_ERROR", "the server failed, see its log").document()
+            failed = Refused("EXECUTION_ERROR", "the server failed, see its log")
+            return json.dumps(failed.document())
 
     def _check_origin(self) -> None:
         """A page in somebody's browser may open a WebSocket anywhere, and says from where."""

@@ -51,19 +51,19 @@ class Session:
         tasks = self._world.tasks(split)
         number = random.randrange(len(tasks)) if seed is None else seed % len(tasks)
         self._task = None
-        seen = self._guarded(lambda: self._world.start(tasks[number]))
+        observation = self._guarded(lambda: self._world.start(tasks[number]))
         self._task, self._episode, self._turns, self._done = tasks[number], episode, 0, False
-        return self._turn(seen)
+        return self._turn(observation)
 
     def step(self, action: object) -> Document:
         """Play one turn."""
         message = message_in(action)
         if self._task is None:
             raise Refused("EXECUTION_ERROR", "no episode has begun: reset comes first")
-        seen = self._guarded(lambda: self._world.step(message))
+        observation = self._guarded(lambda: self._world.step(message))
         self._turns += 1
-        self._done = seen.done
-        return self._turn(seen)
+        self._done = observation.done
+        return self._turn(observation)
 
     def state(self) -> Document:
         """Where the episode is."""
@@ -83,12 +83,12 @@ class Session:
         """Give back what the world holds."""
         self._world.close()
 
-    def _turn(self, seen: Observation) -> Document:
+    def _turn(self, observation: Observation) -> Document:
         metadata = {name: self.state()[name] for name in ("episode_id", "task", "success")}
         return {
-            "observation": {"text": seen.text, "metadata": metadata},
-            "reward": float(seen.reward),
-            "done": seen.done,
+            "observation": {"text": observation.text, "metadata": metadata},
+            "reward": float(observation.reward),
+            "done": observation.done,
             "metadata": metadata,
         }
 

@@ -269,6 +269,18 @@ def test_a_client_that_vanishes_leaves_its_session(server: WorldServer) -> None:
         until(lambda: server.sessions._taken < before)
 
 
+def test_a_client_that_only_pings_loses_its_session_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "IDLE_SECONDS", 0.3)
+    with maze() as server, session(server) as one:
+        with pytest.raises(ConnectionClosed):
+            for _ in range(2000):
+                one.ping()
+                time.sleep(0.01)
+        until(lambda: server.sessions._taken == 0)
+
+
 def test_a_client_that_answers_no_ping_loses_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("LOOK", 0.05), ("PING", 0.05), ("SILENT", 0.3)):
         monkeypatch.setattr(connection, f"{name}_SECONDS", seconds)
