@@ -1,6 +1,7 @@
-"""The openenv world on a real OpenEnv server: whole episodes, the contract, errors and a full one."""
+"""World openenv on a real OpenEnv server: episodes, contract, errors, and a federation."""
 
 import gc
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from hansa_worlds import OptionError, World, WorldDown, contract, make
 from hansa_worlds.contract import CHECKS
 from hansa_worlds.openenv import server as sessions
-from tests import openenvs
+from tests import openenv_faulty, openenvs, small
+from tests.small import hansa
 
 pytestmark = pytest.mark.slow
 
@@ -158,3 +160,57 @@ def test_a_world_that_is_gone_leaves_its_session_to_the_next(url: str) -> None:
         assert world.step("hi").text == "hi"
         del world
         gc.collect()
+
+
+def write(folder: Path, url: str, **changes: Any) -> Path:
+    options = {"url": url, "prompt": "none", "max_turns": 3, "success": 0.5, "retries": 1}
+    return small.write_manifest(
+        folder,
+        rounds=1,
+        experience={"demonstrations": 0},
+        exploration={"tasksPerRound": 12, "batchEpisodes": 8, **changes},
+        participation={"retries": 0},
+        environments=[
+            {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}},
+            {"name": "echo", "world": "openenv", "options": {**options, "end_on_success": True}},
+        ],
+    )
+
+
+def federate(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
+    """The status of the environment after a run that succeeds."""
+    out = folder / "run"
+    with small.Run(write(folder, url, **changes), out, "--embedded-store") as run:
+        run.finish()
+    status = json.loads(hansa("status", "--out", out, "-o", "json").stdout)["status"]
+    assert status["phase"] == "Succeeded"
+    assert set(status["history"][-1]["success"]) == {"maze", "echo"}
+    echo: dict[str, Any] = next(e for e in status["environments"] if e["name"] == "echo")
+    return echo
+
+
+def test_their_echo_environment_is_a_silo_beside_a_maze(tmp_path: Path, url: str) -> None:
+    echo = federate(tmp_path, f"{url}/echo")
+    assert (echo["explored"], echo["broken"]) == (12, 0)
+    assert echo["succeeded"] > 0  # five letters are easily said
+
+
+@pytest.mark.full
+def test_a_server_with_too_little_room_is_named_to_the_person_who_runs(
+    tmp_path: Path, url: str
+) -> None:
+    """Their template has room for one session, and eight episodes are played at a time."""
+    with small.Run(write(tmp_path, f"{url}/one"), tmp_path / "run", "--embedded-store") as run:
+        assert run.wait() != 0
+        said = " ".join(run.said.split())
+    assert f"options.url: got {url}/one, a server that has no room beside our 1 sessions" in said
+
+
+@pytest.mark.full
+def test_episodes_whose_answers_were_lost_are_left_out_and_the_round_goes_on(
+    tmp_path: Path,
+) -> None:
+    with openenv_faulty.serving() as server:
+        server.fail("step", "drop", "", "raw {", "", "huge")
+        federate(tmp_path, server.url, maxBrokenEpisodes=0.5)
+        assert not server.faults["step"]
