@@ -18,6 +18,7 @@ EXPERTS = {
     "gymnasium": False,
     "maze": True,
     "mixed": True,
+    "openenv": False,
     "textcraft": True,
     "webshop": True,
     "wordle": True,

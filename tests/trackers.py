@@ -1,12 +1,5 @@
 """A real MLflow server, in an environment of its own: its packages are more than all of ours."""
 
-import fcntl
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,32 +7,12 @@ from typing import Any
 
 import urllib3
 
-from tests.processes import until
-from tests.sources import ROOT
-
-REQUIREMENTS = ROOT / "requirements/mlflow.txt"
-HOME = ROOT / ".cache/mlflow"
+from tests import foreign
 
 
 def install() -> Path:
-    """The server's program; installed by hash the first time, in some 20 s and 620 MB."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    stamp, wanted = HOME / "installed.txt", REQUIREMENTS.read_bytes()
-    with (HOME / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and stamp.read_bytes() == wanted):
-            _make(HOME / "venv")
-            stamp.write_bytes(wanted)
-    return HOME / "venv/bin/mlflow"
-
-
-def _make(venv: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-    python = venv / "bin/python"
-    beside = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-    pip = [beside, "pip", "install", "--quiet", "--python", python] if beside else None
-    command = pip or [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*command, "--require-hashes", "-r", REQUIREMENTS], check=True)
+    """The server's program; the first time in some 20 s and 620 MB."""
+    return foreign.install("mlflow") / "mlflow"
 
 
 class Server:
@@ -100,27 +73,10 @@ class Server:
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
     """A server with its database and artifacts below a folder."""
-    program, port = install(), _free_port()
-    command = [program, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    port = foreign.free_port()
+    command = [install(), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
     command += ["--artifacts-destination", folder / "artifacts"]
-    environ = {"PATH": f"{program.parent}:/usr/bin:/bin", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=folder, env=environ, start_new_session=True
-        )
-        server = Server(f"http://127.0.0.1:{port}", folder)
-        try:
-            until(lambda: process.poll() is not None or server.is_up(), "MLflow to answer")
-            assert process.poll() is None, (folder / "server.log").read_text()
-            yield server
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)  # its workers too
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    server = Server(f"http://127.0.0.1:{port}", folder)
+    with foreign.running(command, folder, server.is_up, "MLflow", MLFLOW_DISABLE_TELEMETRY="true"):
+        yield server

@@ -123,6 +123,11 @@ COMMANDS: dict[str, Listing] = {
         summary="List the worlds; --score measures simple players in them.",
         extra="client",
     ),
+    "worlds serve": Listing(
+        target="hansa_client.commands.serve_world:serve_world",
+        summary="Serve a world to OpenEnv's clients.",
+        extra="client",
+    ),
     "play": Listing(
         target="hansa_client.commands.play:play",
         summary="Play an episode, or watch an expert or a model.",
@@ -225,6 +230,9 @@ class Table(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command; the base class suggests near names from `self.commands` alone."""
+        two = " ".join(args[:2])
+        if len(args) > 1 and two in COMMANDS:  # a command of two words
+            return two, self.get_command(ctx, two), args[2:]
         self.commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return super().resolve_command(ctx, args)
 

@@ -18,8 +18,10 @@ DOCKERFILES = {
     "client": ROOT / "client_image/Dockerfile",
     "server": ROOT / "server_image/Dockerfile",
 }
-TOOLS = {"build", "audit", "mlflow"}
+TOOLS = {"build", "audit", "mlflow", "openenv"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
+APART = {("openenv", "pillow")}
+"""Packages of such a file that may differ from ours, since its own take no other."""
 WITH_PIP = [*DOCKERFILES, "torch", *sorted(TOOLS)]
 PLATFORMS = [
     {
@@ -55,7 +57,7 @@ def constraints() -> dict[str, str]:
 
 def wanted(name: str) -> list[Requirement]:
     """What pyproject.toml asks for in a file."""
-    alone = {"torch": "torch", "audit": "pip-audit", "mlflow": "mlflow"}
+    alone = {"torch": "torch", "audit": "pip-audit", "mlflow": "mlflow", "openenv": "openenv"}
     if name in alone:
         return [Requirement(alone[name])]
     return [Requirement(line) for line in requirements(name)]
@@ -76,7 +78,7 @@ def test_every_package_has_one_version_and_its_hashes(name: str) -> None:
 def test_hashed_versions_are_those_of_the_constraints(name: str) -> None:
     known = constraints()
     for package, (requirement, _) in pins(name).items():
-        if package in known or name not in TOOLS:
+        if (package in known or name not in TOOLS) and (name, package) not in APART:
             assert str(requirement.specifier) == f"=={known.get(package)}", package
 
 

@@ -37,7 +37,7 @@ HOMES = {
         "hansa/cluster/client.py",
         "hansa/store/s3.py",
         "hansa/tracking/http.py",
-        "worlds/hansa_worlds/agentgym/wire.py",
+        "worlds/hansa_worlds/remote/wire.py",
     ],
     "wandb": ["hansa/tracking/wandb.py"],
     "kopf": ["hansa_operator"],

@@ -189,6 +189,11 @@ class World(ABC):
         """Whether the episode ended with its goal reached."""
         return self._success
 
+    @property
+    def turns_left(self) -> int:
+        """Actions that the episode may still hold."""
+        return self.max_turns - self._turns
+
     def start(self, task: Task) -> Observation:
         """Begin an episode; the text holds the rules and the first observation."""
         self._turns = 0

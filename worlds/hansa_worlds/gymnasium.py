@@ -18,20 +18,14 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
 
+from hansa_worlds import seeds
 from hansa_worlds.allowed import allowed_words, is_allowed
-from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World
+from hansa_worlds.base import Observation, Split, Task, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldError
 from hansa_worlds.options import Options
 
 LONGEST_TEXT = 16_000
 """Characters of an observation that are kept."""
-MOST_SEEDS = 1_000_000
-SEEDS: dict[Split, tuple[int, int]] = {
-    "test": (0, 1_000),
-    "validation": (1_000, 2_000),
-    "train": (2_000, 10_000),
-}
-"""Seeds of each split: the first, and the one after the last."""
 
 _FITS = "module:Class or an id such as module:Id-v0"
 _RULES = """You reach a goal in a world of text. Each turn you read what happened.
@@ -52,22 +46,19 @@ class Gymnasium(World):
         self.rules = read.text("rules", _RULES)
         self.brief = read.text("brief", "Reach the goal.")
         self._env_name = read.text("env", "")
-        kwargs = _mapping(read, "kwargs")
+        kwargs = read.mapping("kwargs")
         self._field = read.text("text_field", "")
         self._names = _names(read)
         self._least = read.number("success", 0.0, 0.0, 1e6)
-        self._seeds = {split: _range(read, split) for split in SPLITS}
+        self._seeds = seeds.read_ranges(read)
         read.finish()
-        _check_apart(self._seeds)
+        seeds.check_apart(self._seeds)
         self._make = _factory(self._env_name, kwargs)
         self._env: Any = None
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The seeds of a split; whether two seeds differ is the environment's business."""
-        seeds = self._seeds[split]
-        return TaskList(
-            len(seeds), lambda i: Task(f"{self._env_name}-{seeds[i]}", split, (str(seeds[i]),))
-        )
+        return seeds.tasks(self._env_name, split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         if self._env is None:
@@ -257,14 +248,6 @@ def _fits(name: str, why: str) -> str:
     return f"options.env: got {name!r}, {why}, expected {_FITS}"
 
 
-def _mapping(read: Options, name: str) -> dict[str, object]:
-    value = read.anything(name, {})
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        read.refuse(name, repr(value), "a mapping of names to values")
-        return {}
-    return dict(value)
-
-
 def _names(read: Options) -> tuple[str, ...]:
     """Names of numbered actions, the first for 0: one line each, and no two alike."""
     value = read.anything("actions", [])
@@ -279,21 +262,3 @@ def _names(read: Options) -> tuple[str, ...]:
     if len({name.lower() for name in value}) != len(value):
         read.refuse("actions", repr(value), fits)
     return tuple(value)
-
-
-def _check_apart(seeds: Mapping[Split, range]) -> None:
-    for split, some in seeds.items():
-        for other, others in seeds.items():
-            if split != other and max(some[0], others[0]) <= min(some[-1], others[-1]):
-                raise OptionError(
-                    f"options.{split}: got {[some[0], some[-1] + 1]}, expected seeds apart from"
-                    f" options.{other} ({[others[0], others[-1] + 1]})"
-                )
-
-
-def _range(read: Options, name: Split) -> range:
-    ends = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
-    if len(ends) != 2 or ends[0] >= ends[1]:
-        read.refuse(name, str(list(ends)), "the first seed and the one after the last")
-        return range(*SEEDS[name])
-    return range(*ends)

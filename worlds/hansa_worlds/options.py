@@ -98,6 +98,14 @@ class Options:
             return tuple(default)
         return tuple(value)
 
+    def mapping(self, name: str) -> dict[str, object]:
+        """A mapping of names to values, empty by default."""
+        value = self._take(name, {})
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            self.refuse(name, repr(value), "a mapping of names to values")
+            return {}
+        return dict(value)
+
     def anything(self, name: str, default: object) -> object:
         """Whatever was given, for the world itself to check."""
         return self._take(name, default)

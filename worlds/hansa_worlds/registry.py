@@ -18,6 +18,7 @@ BUILTIN = {
     "gymnasium": "hansa_worlds.gymnasium:Gymnasium",
     "maze": "hansa_worlds.maze:Maze",
     "mixed": "hansa_worlds.mixed:Mixed",
+    "openenv": "hansa_worlds.openenv:OpenEnv",
     "textcraft": "hansa_worlds.textcraft:TextCraft",
     "webshop": "hansa_worlds.webshop:WebShop",
     "wordle": "hansa_worlds.wordle:Wordle",

@@ -91,7 +91,7 @@ def serve(
     with TemporaryDirectory(prefix="hansa-serve-") as scratch:
         source = find(where, adapter or [], model, credentials, Path(scratch), document)
         say(f"loading {source.model}")
-        with _until_told() as is_over, serving(source, settings) as server:
+        with until_told() as is_over, serving(source, settings) as server:
             names = ", ".join(server.completions.catalogue.names)
             print(server.url, flush=True)
             say(f"serving {names}")
@@ -144,7 +144,7 @@ def read_key(path: Path | None) -> str:
 
 
 @contextmanager
-def _until_told() -> Iterator[threading.Event]:
+def until_told() -> Iterator[threading.Event]:
     """An event that SIGTERM and Ctrl-C set; the second time they end the program at once."""
     is_over = threading.Event()
 

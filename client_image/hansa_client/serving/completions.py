@@ -17,7 +17,7 @@ from hansa_client.serving.answer_text import AnswerText, Piece
 from hansa_client.serving.catalogue import Catalogue
 from hansa_client.serving.chat_request import ChatRequest
 from hansa_client.serving.engine import Engine, News, Turn
-from hansa_client.serving.errors import ApiError
+from hansa_client.serving.errors import ApiError, ClientGone
 from hansa_client.serving.metrics import Metrics
 
 ANSWER_SECONDS = 600.0
@@ -28,10 +28,6 @@ _LEAST_LOGPROB = -9999.0
 """What OpenAI's API says instead of minus infinity."""
 
 Document = dict[str, Any]
-
-
-class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
 
 
 class Completions:

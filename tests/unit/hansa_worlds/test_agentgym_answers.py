@@ -9,16 +9,14 @@ from hypothesis import strategies as some
 
 from hansa_worlds.agentgym import DIALECTS
 from hansa_worlds.agentgym.answers import (
-    LONGEST_ERROR,
-    LONGEST_TEXT,
-    clean,
     error_in,
     first_in,
     session_in,
     turn_in,
     words_in,
 )
-from hansa_worlds.agentgym.wire import Fault
+from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, clean
+from hansa_worlds.remote.wire import Fault
 
 FIELDS = ["observation", "state", "reward", "score", "done", "terminated", "truncated", "error"]
 FIELDS += ["id", "env_idx", "available_actions", "task_description", ""]

@@ -9,13 +9,14 @@ import pytest
 
 from hansa_worlds import WorldDown, make
 from hansa_worlds.agentgym import server as sessions
+from hansa_worlds.remote import patience
 from tests.agentgym_server import serving
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
     monkeypatch.setattr(sessions, "PAUSES", (0.01,) * 10)
-    monkeypatch.setattr(sessions, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "POLL_SECONDS", 0.05)
 
 
 def world_at(url, environment="textcraft", **options):

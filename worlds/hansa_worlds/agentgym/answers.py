@@ -8,16 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hansa_worlds.agentgym.dialects import Dialect
-from hansa_worlds.agentgym.wire import Fault
+from hansa_worlds.remote.text import LARGEST_REWARD, clean, error_line
+from hansa_worlds.remote.wire import Fault
 
-LONGEST_TEXT = 16_000
-"""Characters of an observation that are kept; no agent reads more in one turn."""
-LONGEST_ERROR = 200
 MOST_MOVES = 1_000
 MOST_WORDS = 1_000
-LARGEST_REWARD = 1e6
 
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]+")
 _LISTED = re.compile(r"Available actions: \[(.*)\]\s*$", re.DOTALL)
 _QUOTED = re.compile(r'"([^"\n]+)"')
 
@@ -38,7 +34,7 @@ class Answer:
 def error_in(answer: object) -> str | None:
     """The error that came with status 200, in one short line; None where there is none."""
     if isinstance(answer, Mapping) and "error" in answer:
-        return " ".join(clean(str(answer["error"])).split())[:LONGEST_ERROR]
+        return error_line(str(answer["error"]))
     return None
 
 
@@ -83,14 +79,6 @@ def words_in(answer: object) -> tuple[str, ...]:
         raise Fault("answer", "no list of words")
     words = (" ".join(clean(word).split())[:100] for word in answer[:MOST_WORDS])
     return tuple(dict.fromkeys(word for word in words if word))
-
-
-def clean(text: str) -> str:
-    """Text without what a terminal obeys or an encoder refuses, and not too long."""
-    text = _UNSEEN.sub("", text.replace("\r\n", "\n"))
-    if len(text) > LONGEST_TEXT:
-        text = text[: LONGEST_TEXT - 4] + " ..."
-    return text
 
 
 def _text(answer: Mapping[object, object], name: str) -> str:

@@ -28,15 +28,10 @@ from hansa_worlds.agentgym.answers import (
     words_in,
 )
 from hansa_worlds.agentgym.dialects import DIALECTS, foreign_field
-from hansa_worlds.agentgym.wire import Fault, Wire
 from hansa_worlds.errors import OptionError, WorldDown
+from hansa_worlds.remote.patience import PAUSES, Patience
+from hansa_worlds.remote.wire import Fault, Wire
 
-PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0)
-"""Seconds before each repeated try."""
-POLL_SECONDS = 0.5
-"""Between two looks at a server that is not up yet."""
-REST_SECONDS = 2.0
-"""After a vain wait: every episode of a batch would look once more."""
 PROBE_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
 WASTED = "The action could not be carried out."
@@ -81,10 +76,9 @@ class Server:
         self._idle: deque[Session] = deque()  # no lock: a world may be collected at any moment
         self._opening = threading.Lock()
         self._pending = 0
-        self._looking = threading.Lock()
-        self._is_up = False
-        self._fault: Fault | None = None
-        self._gave_up = 0.0
+        self._patience = Patience(
+            lambda: self._wire.answers(PROBE_SECONDS), address.start_timeout_seconds, self._down
+        )
 
     # -- an episode -------------------------------------------------------------------------------
 
@@ -240,7 +234,7 @@ class Server:
                 return self._wire.call("POST", f"{self.dialect.prefix}/step", body)
             except Fault as fault:
                 if fault.kind == "refused":
-                    self._is_up = False
+                    self._patience.is_up = False
                 if fault.kind != "busy" or pause is None:
                     raise
                 time.sleep(pause)
@@ -266,7 +260,7 @@ class Server:
                 return self._wire.call(method, self.dialect.prefix + path, body)
             except Fault as fault:
                 if fault.kind == "refused":
-                    self._is_up = False
+                    self._patience.is_up = False
                 if fault.kind in ("status", "answer") or pause is None:
                     raise
                 time.sleep(pause)
@@ -275,32 +269,14 @@ class Server:
     # -- the server itself ------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Until the server answers: a sidecar may need a minute, at the start or after a crash.
-
-        Once waited for in vain, it is looked at only once each time: every episode would wait.
-        """
-        if self._is_up:
-            return
-        with self._looking:
-            if self._fault and time.monotonic() - self._gave_up < REST_SECONDS:
-                raise self._down(str(self._fault))  # the others have just waited
-            patience = 0.0 if self._fault else self.address.start_timeout_seconds
-            deadline = time.monotonic() + patience
-            while not self._is_up:
-                fault = self._wire.answers(PROBE_SECONDS)
-                if fault is None:
-                    self._is_up, self._fault = True, None
-                elif time.monotonic() + POLL_SECONDS > deadline:
-                    self._fault, self._gave_up = fault, time.monotonic()
-                    raise self._down(str(fault))
-                else:
-                    time.sleep(POLL_SECONDS)
+        """Until the server answers."""
+        self._patience.wait()
 
     def close(self) -> None:
         """Close every session, as far as the server answers; a new episode opens new ones."""
         opened, self._opened = self._opened, {}
         self._idle.clear()
-        if self._is_up:
+        if self._patience.is_up:
             with suppress(Fault):
                 for session in opened.values():
                     self._close(session)

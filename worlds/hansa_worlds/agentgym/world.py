@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from hansa_worlds.agentgym.answers import Answer
 from hansa_worlds.agentgym.dialects import DIALECTS, Dialect
@@ -17,6 +16,7 @@ from hansa_worlds.agentgym.server import Address, SessionHolder, server_at
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World, share
 from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
 from hansa_worlds.options import Options
+from hansa_worlds.remote.url import check_url
 
 MOST_TASKS = 1_000_000
 CHECK_ACTIONS = "check available actions"
@@ -48,7 +48,8 @@ class AgentGym(World):
         address = _read_address(read, self.environment)
         read.finish()
         self._numbers = _split(ranges, options, self.environment)
-        url = _check_url(address.url, self.environment)
+        # AgentGym's own settings have the dialect's prefix in the URL.
+        url = check_url(address.url).removesuffix(self.dialect.prefix)
         self._server = server_at(replace(address, url=url))
         self._cuts = re.compile(self.dialect.cuts)
         self._holder = SessionHolder()
@@ -119,22 +120,6 @@ def _read_address(read: Options, environment: str) -> Address:
         retries=read.integer("retries", 3, 0, 10),
         sessions=read.integer("sessions", 1024, 1, 100_000),
     )
-
-
-def _check_url(url: str, environment: str) -> str:
-    """The address before the dialect's prefix, which AgentGym's own settings have in the URL."""
-    try:
-        parts = urlsplit(url)
-        odd = parts.username is not None or parts.query or parts.fragment or parts.port == 0
-    except ValueError:
-        parts, odd = urlsplit(""), True
-    plain = re.fullmatch(r"[\x21-\x7e]{1,2000}", url) is not None
-    if odd or not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = re.sub(r"//.*@", "//***@", url[:200])
-        raise OptionError(
-            f"options.url: got {shown!r}, expected http:// or https://, a host, a port and no more"
-        )
-    return url.rstrip("/").removesuffix(DIALECTS[environment].prefix)
 
 
 def _read_ranges(read: Options, dialect: Dialect) -> dict[str, range]:

@@ -69,7 +69,7 @@ class Wire:
         response = self._send(method, path, body, limit)
         try:
             _check_status(response.status)
-            return _parse(_read(response, deadline))
+            return parse_json(_read(response, deadline))
         except HTTPError as error:
             raise Fault("lost", f"the answer broke off, {type(error).__name__}") from None
         finally:
@@ -149,9 +149,11 @@ def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
     return bytes(body)
 
 
-def _parse(body: bytes) -> object:
+def parse_json(body: bytes | str) -> object:
+    """An answer's JSON, in which every number is one."""
     try:
-        answer: object = json.loads(body.decode("utf-8"), parse_constant=_no_number)
+        text = body if isinstance(body, str) else body.decode("utf-8")
+        answer: object = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise Fault("answer", "an answer that is no JSON") from None
     return answer

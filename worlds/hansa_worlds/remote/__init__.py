@@ -1,0 +1,1 @@
+"""What worlds on somebody else's server share: requests that may fail, patience, foreign text."""

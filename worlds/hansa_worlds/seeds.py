@@ -1,0 +1,46 @@
+"""Tasks that are seeds: a range of them for each split, for environments of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hansa_worlds.base import SPLITS, Split, Task, TaskList
+from hansa_worlds.errors import OptionError
+from hansa_worlds.options import Options
+
+MOST_SEEDS = 1_000_000
+SEEDS: dict[Split, tuple[int, int]] = {
+    "test": (0, 1_000),
+    "validation": (1_000, 2_000),
+    "train": (2_000, 10_000),
+}
+"""Seeds of each split: the first, and the one after the last."""
+
+
+def read_ranges(read: Options) -> dict[Split, range]:
+    """The seeds of each split, from options of its name."""
+    return {split: _range(read, split) for split in SPLITS}
+
+
+def check_apart(seeds: Mapping[Split, range]) -> None:
+    """Refuse splits that share a seed."""
+    for split, some in seeds.items():
+        for other, others in seeds.items():
+            if split != other and max(some[0], others[0]) <= min(some[-1], others[-1]):
+                raise OptionError(
+                    f"options.{split}: got {[some[0], some[-1] + 1]}, expected seeds apart from"
+                    f" options.{other} ({[others[0], others[-1] + 1]})"
+                )
+
+
+def tasks(prefix: str, split: Split, seeds: range) -> Sequence[Task]:
+    """One task a seed, named after both."""
+    return TaskList(len(seeds), lambda i: Task(f"{prefix}-{seeds[i]}", split, (str(seeds[i]),)))
+
+
+def _range(read: Options, name: Split) -> range:
+    ends = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        read.refuse(name, str(list(ends)), "the first seed and the one after the last")
+        return range(*SEEDS[name])
+    return range(*ends)
