@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from hansa import keys, manifest
 from hansa.audit import AuditEntry, CannotBe, Differs, find_rounds
-from hansa.errors import Corrupt, Denied, NotFound
+from hansa.errors import Corrupt, Denied, NotFound, PluginMissing
 from hansa.exchange.correspondence import Correspondence
 from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, Refusal, UpdateManifest
 from hansa.spec import S3, Model
@@ -339,7 +339,7 @@ class Check:
         except NotFound as error:
             if not unless:
                 findings.unknown.append(_visible(error.message))
-        except (Denied, CannotBe) as error:
+        except (Denied, CannotBe, PluginMissing) as error:
             findings.unknown.append(_visible(str(error)))
 
 
