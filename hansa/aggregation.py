@@ -49,11 +49,13 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class Aggregation(Model):
     """How the updates of a round become the next global adapter."""
 
-    strategy: PluginName = "mean"
-    """Rule that merges the updates, builtin or a package's; `mean` averages A and B element by
-    element, as in Fed-SE. Builtin are `mean`, `weighted-mean`, `svd`, `flora`, `fedex`, `regmean`,
-    `ffa`, `rolora`, `fedavgm`, `fedadagrad`, `fedadam`, `fedyogi`, `trimmed-mean`, `median`,
-    `krum`, `multi-krum`, `norm-balanced` and `none`."""
+    strategy: Annotated[
+        PluginName,
+        Field(
+            description="Rule that merges the updates; `mean` averages A and B element by element, "
+            f"as in Fed-SE. Builtin: {', '.join(BUILTIN)}. Others are of packages."
+        ),
+    ] = "mean"
     options: PluginOptions | None = None
     """For a strategy of a package: settings of its own, which it checks itself."""
     server_step: Annotated[float, Field(gt=0, le=100)] | Literal["auto"] = 1.0

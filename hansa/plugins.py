@@ -29,7 +29,7 @@ OURS = "hansa"
 
 
 Options = Model
-"""What a plug-in's options subclass: closed, so an unknown key is refused, and camelCase outside."""
+"""What a plug-in's options subclass: closed, so unknown keys are refused, and camelCase outside."""
 
 
 class NoOptions(Model):

@@ -22,8 +22,13 @@ COMPARING = frozenset({"dpo", "grpo"})
 class Training(Model):
     """How an environment trains its adapter on its experience."""
 
-    learner: PluginName = "success-sft"
-    """`success-sft` (Fed-SE), `reward-weighted` (AgentEvol), `dpo`, `grpo`, or a package's."""
+    learner: Annotated[
+        PluginName,
+        Field(
+            description="`success-sft` imitates successes (Fed-SE), `reward-weighted` is "
+            f"AgentEvol's. Builtin: {', '.join(BUILTIN)}. Others are of packages."
+        ),
+    ] = "success-sft"
     options: PluginOptions | None = None
     """For a learner of a package: settings of its own, which it checks itself."""
     epochs: Annotated[int, Field(ge=1, le=100)] = 2
