@@ -155,13 +155,10 @@ def _made_here(kind: Kind, name: str, options: Mapping[str, Any] | None) -> Plug
     if name in kind.builtin:
         return None
     try:
-        point = _find(kind, name)
-        try:
-            found = point.load()
-        except ImportError:
-            return None
-        return _made(_checked(kind, point, found), kind, options)
+        return make(kind, name, options)
     except PermanentError as error:
+        if isinstance(error.__cause__, ImportError):
+            return None
         raise InputError(error.message, hint=error.hint) from None
 
 
@@ -172,7 +169,7 @@ def _find(kind: Kind, name: str) -> EntryPoint:
     points = [point for point in entry_points(group=kind.group) if point.name == name]
     if not points:
         known = [*kind.builtin, *kind.names()]
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         raise PluginMissing(
             f"{kind.field}: got '{name}', which no package here offers (entry point {kind.group}), "
             f"expected {' or '.join(known)}",
