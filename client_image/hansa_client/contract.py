@@ -183,12 +183,14 @@ def the_base_model_and_the_start_stay_as_they_were(training: Training) -> None:
 
 
 def the_half_that_is_not_trained_stays(training: Training) -> None:
-    """Where a round trains B alone (ffa, rolora), A is the start's to the last bit."""
-    lesson = _lesson(training, half="B")
-    made = _train(lesson).tensors
-    kept = [name for name in made if adapter.side(name) == "A"]
-    same = all((made[name] == lesson.start[name]).all() for name in kept)
-    _require(same, "it trains A in a round that trains B alone: every update would be refused")
+    """Where a round trains B alone, or A (ffa, rolora), the other stays, to the last bit."""
+    halves: tuple[Half, ...] = ("B", "A")
+    for half in halves:
+        lesson = _lesson(training, half)
+        made = _train(lesson).tensors
+        kept = [name for name in made if adapter.side(name) != half]
+        same = all((made[name] == lesson.start[name]).all() for name in kept)
+        _require(same, f"it trains more than {half} in a round of {half}: updates are refused")
 
 
 def unknown_options_are_refused(training: Training) -> None:

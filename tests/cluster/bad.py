@@ -150,6 +150,14 @@ REPORTED: dict[str, Case] = {
         {"adapter": {"targetModules": ["q_proj", 7]}},
         "spec.adapter.targetModules",
     ),
+    "options of a builtin strategy": (
+        {"aggregation": {"options": {"size": 5}}},
+        "spec.aggregation.options: got size, expected none: strategy mean is builtin",
+    ),
+    "options of a builtin learner": (
+        {"training": {"options": {"size": 5}}},
+        "spec.training.options: got size, expected none: learner success-sft is builtin",
+    ),
     "a folder of the node": (volume(hostPath={"path": "/"}), f"{AT}.volumes[0].hostPath"),
     "a projected token": (
         volume(projected=TOKEN),

@@ -52,8 +52,12 @@ def function(task):
 """
 POINTS = {
     "hansa.strategies": {
-        "mine": "Mine", "own-mean": "Mean", "open": "Open", "function": "function",
-        "lost": "NoSuchName", "a-learner": "Plain",
+        "mine": "Mine",
+        "own-mean": "Mean",
+        "open": "Open",
+        "function": "function",
+        "lost": "NoSuchName",
+        "a-learner": "Plain",
     },
     "hansa.learners": {"comparing": "Comparing", "plain": "Plain"},
 }
