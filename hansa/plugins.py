@@ -82,8 +82,8 @@ class Kind:
 
     def names(self) -> list[str]:
         """Those that packages offer here, without what a builtin hides."""
-        found = {point.name for point in entry_points(group=self.group)}
-        return sorted(found - set(self.builtin))
+        offered = {point.name for point in entry_points(group=self.group)}
+        return sorted(offered - set(self.builtin))
 
 
 STRATEGY = Kind(
@@ -190,33 +190,33 @@ def _package(point: EntryPoint) -> str:
 
 def _load(kind: Kind, point: EntryPoint) -> type[Plugin]:
     try:
-        found = point.load()
+        plugin = point.load()
     except Exception as error:  # a package may fail in its own way while it is imported
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
         raise PluginMissing(
             f"{kind.field}: got '{point.name}' of package {_package(point)}, which cannot be "
             f"loaded here ({reason}), expected {point.value} with all that it imports"
         ) from error
-    return _checked(kind, point, found)
+    return _checked(kind, point, plugin)
 
 
-def _checked(kind: Kind, point: EntryPoint, found: Any) -> type[Plugin]:
-    if not (isinstance(found, type) and issubclass(found, kind.base)):
+def _checked(kind: Kind, point: EntryPoint, plugin: Any) -> type[Plugin]:
+    if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise PermanentError(
             f"{kind.field}: got '{point.name}', but {point.value} is no {kind.whole}"
         )
-    if not (isinstance(found.Options, type) and issubclass(found.Options, Model)):
+    if not (isinstance(plugin.Options, type) and issubclass(plugin.Options, Model)):
         raise PermanentError(
             f"{kind.field}: got '{point.name}', but the Options of {point.value} are no "
             "hansa.plugins.Options"
         )
-    return found
+    return plugin
 
 
-def _made(found: type[Plugin], kind: Kind, options: Mapping[str, Any] | None) -> Plugin:
+def _made(plugin: type[Plugin], kind: Kind, options: Mapping[str, Any] | None) -> Plugin:
     where = ("spec", kind.path[0], "options")
     try:
-        return found(fit(found.Options, dict(options or {}), where))
+        return plugin(fit(plugin.Options, dict(options or {}), where))
     except (InputError, PermanentError):
         raise
     except Exception as error:  # a model or a constructor of any package may refuse in its own way

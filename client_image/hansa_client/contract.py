@@ -150,13 +150,13 @@ def nothing_to_learn_from_is_no_error(training: Training) -> None:
 def training_repeats_itself_bit_for_bit(training: Training) -> None:
     """The same lesson gives the same bytes, and progress that ends with all steps done."""
     lesson = _lesson(training)
-    told: list[tuple[int, int]] = []
-    first = _train(lesson, lambda done, total: told.append((done, total)))
+    steps: list[tuple[int, int]] = []
+    first = _train(lesson, lambda done, total: steps.append((done, total)))
     again = _train(lesson)
     same = adapter.encode(first.tensors) == adapter.encode(again.tensors)
     _require(same, "two trainings of one lesson differ")
     _require(first.loss == again.loss and math.isfinite(first.loss), "the loss differs")
-    _require(bool(told) and told[-1][0] == told[-1][1], f"its progress ends with {told[-1:]}")
+    _require(bool(steps) and steps[-1][0] == steps[-1][1], f"its progress ends with {steps[-1:]}")
 
 
 def what_it_trains_is_an_adapter_of_the_same_shapes(training: Training) -> None:

@@ -32,11 +32,11 @@ def draw(seed: int, shapes: adapter.Shapes, scale: float = 1.0) -> Tensors:
 
 def shapes_of(rank: int, *sizes: tuple[int, int]) -> adapter.Shapes:
     """Layers of these outputs and inputs."""
-    found: adapter.Shapes = {}
+    shapes: adapter.Shapes = {}
     for index, (out, width) in enumerate(sizes):
         names = adapter.names(f"model.layers.{index}.proj")
-        found[names.a], found[names.b] = (rank, width), (out, rank)
-    return found
+        shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
+    return shapes
 
 
 def draw_moments(
