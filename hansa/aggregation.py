@@ -1,10 +1,11 @@
 """spec.aggregation as data: how the updates of a round become the next global adapter."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from hansa.base import Model
+from hansa.pluginfields import PluginName, PluginOptions, check_options
 
 Strategy = Literal[
     "mean",
@@ -26,6 +27,8 @@ Strategy = Literal[
     "norm-balanced",
     "none",
 ]
+BUILTIN: tuple[str, ...] = get_args(Strategy)
+"""Names that no package can take."""
 DEFAULT_RATIOS = {"maxNormRatio": 10.0, "maxWeightRatio": 3.0}
 """How much further than the median an update may move, and how much more it may count, where the
 spec says nothing."""
@@ -48,8 +51,15 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class Aggregation(Model):
     """How the updates of a round become the next global adapter."""
 
-    strategy: Strategy = "mean"
-    """Rule that merges the updates; `mean` averages A and B element by element, as in Fed-SE."""
+    strategy: Annotated[
+        PluginName,
+        Field(
+            description="Rule that merges the updates; `mean` averages A and B element by element, "
+            f"as in Fed-SE. Builtin: {', '.join(BUILTIN)}. Others are of packages."
+        ),
+    ] = "mean"
+    options: PluginOptions | None = None
+    """For a strategy of a package: settings of its own, which it checks itself."""
     server_step: Annotated[float, Field(gt=0, le=100)] | Literal["auto"] = 1.0
     """Step from the old global adapter towards the aggregate: 1 is the aggregate itself, `auto` the
     longer the less the round's updates have in common (FedExP), up to 4."""
@@ -104,9 +114,18 @@ class Aggregation(Model):
         """Whether silos send moments of their inputs beside their updates."""
         return self.strategy == "regmean"
 
-    def check_step(self) -> None:
-        """Refuse a step that fits a mean where the strategy makes none."""
-        if self.server_step == "auto" and self.strategy not in FITTED:
+    def check_options(self) -> None:
+        """Refuse options that nobody reads; what a package's are, only the package can tell."""
+        check_options("aggregation", "strategy", self.strategy, self.options, BUILTIN)
+
+    def check_step(self, *, is_mean: bool | None = None) -> None:
+        """Refuse a step that fits a mean where the strategy makes none.
+
+        `is_mean`: what a package says of its own; nobody can tell without the package.
+        """
+        if is_mean is None:
+            is_mean = self.strategy in FITTED or self.strategy not in BUILTIN
+        if self.server_step == "auto" and not is_mean:
             raise ValueError(
                 f"aggregation.serverStep: got auto with {self.strategy}, expected a number (auto "
                 "makes up for what a mean of all updates loses, which this strategy does not take)"

@@ -6,7 +6,8 @@ HansaError
 │   ├── AnotherRun      the prefix holds a different run
 │   ├── Untrusted       a letter or a key is not of whom it says (exit 48)
 │   │   └── LogReplaced an order that was read once is gone, or is another one now
-│   └── Refused         the silo's limits do not allow the order (exit 47)
+│   ├── Refused         the silo's limits do not allow the order (exit 47)
+│   └── PluginMissing   no package here offers what the spec names (exit 49)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
@@ -67,6 +68,15 @@ class Refused(PermanentError):
     """The silo's limits do not allow what an order asks for; nothing was loaded."""
 
     exit = Exit.REFUSED
+
+
+class PluginMissing(PermanentError):
+    """No package of this image offers a strategy, learner or world of that name, or it is broken.
+
+    The message goes to the status: it has names of packages and modules, and nothing that is data.
+    """
+
+    exit = Exit.PLUGIN_MISSING
 
 
 class TooFewUpdates(HansaError):

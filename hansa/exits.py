@@ -20,6 +20,7 @@ class Exit(IntEnum):
     TRAINING_DIVERGED = 46
     REFUSED = 47
     UNTRUSTED = 48
+    PLUGIN_MISSING = 49
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +78,18 @@ FACTS: dict[Exit, ExitFacts] = {
         counted=True,
         help="a letter or a key is not of whom it says: compare publicKeys on both sides",
     ),
+    Exit.PLUGIN_MISSING: ExitFacts(
+        retriable=False,
+        counted=True,
+        help="the image lacks a plug-in that the spec names: build one with its package in it",
+    ),
 }
 
 
 def is_at_work(code: int | None) -> bool:
     """Whether a program failed at its work: not before it, and not for want of the store."""
-    elsewhere = (None, Exit.DONE, Exit.BAD_INPUT, Exit.PERMANENT, Exit.STORAGE_UNREACHABLE)
-    return code not in elsewhere
+    elsewhere = (Exit.DONE, Exit.BAD_INPUT, Exit.PERMANENT, Exit.STORAGE_UNREACHABLE)
+    return code not in (None, *elsewhere, Exit.PLUGIN_MISSING)
 
 
 def facts(code: int | None) -> ExitFacts:

@@ -9,17 +9,12 @@ import json
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
-from hansa import api, experts, modelcode, sentences, yamltext
-from hansa.base import Model
+from hansa import api, experts, modelcode, plugins, sentences, yamltext
 from hansa.errors import InputError
-from hansa.schema import PathPart, Schema, at, flat
+from hansa.fitting import fit as fit
 from hansa.status import Federation
-from hansa.words import count
 
 if TYPE_CHECKING:
     from hansa.member.spec import Member
@@ -31,7 +26,6 @@ STDIN = "-"
 WORLDS = "hansa.worlds"
 """Entry-point group of worlds; the contract knows them only by this name."""
 BUILTIN_MODELS = ("tiny",)
-_Fitting = TypeVar("_Fitting", bound=Model)
 
 
 def load(path: Path | str, *, here: bool = True) -> Federation:
@@ -76,27 +70,6 @@ def load_member(path: Path | str, *, here: bool = True) -> "Member":
     if here and worlds:
         _check_world(member.spec.world, member.spec.options, "spec", worlds)
     return member
-
-
-def fit(kind: type[_Fitting], document: Any) -> _Fitting:
-    """A document as a model, or an InputError that names the first field that does not fit."""
-    schema = flat(kind)
-    problems = _unknown_fields(document, schema, ())
-    if not problems:
-        try:
-            return kind.model_validate(document)
-        except ValidationError as error:
-            problems = _misfits(error, document, schema)
-    raise InputError(problems[0], hint=_more(problems[1:]))
-
-
-def _more(problems: list[str]) -> str:
-    if not problems:
-        return ""
-    paths = list(dict.fromkeys(problem.split(": ")[0] for problem in problems))
-    more = len(paths) - 5
-    rest = f" and {count(more, 'other')}" if more > 0 else ""
-    return f"and {len(problems)} more: {', '.join(paths[:5])}{rest}"
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -157,71 +130,13 @@ def _check_kind(document: Any, name: str, kind: str = api.KIND) -> None:
             raise InputError(f"{field}: got {came}, expected {fits}")
 
 
-def _unknown_fields(data: Any, schema: Schema, path: tuple[PathPart, ...]) -> list[str]:
-    if isinstance(data, list):
-        return [
-            problem
-            for index, entry in enumerate(data)
-            for problem in _unknown_fields(entry, schema.get("items", {}), (*path, index))
-        ]
-    fields = schema.get("properties")
-    if not isinstance(data, dict) or fields is None:
-        return []
-    problems = []
-    for name, value in data.items():
-        if name in fields:
-            problems += _unknown_fields(value, fields[name], (*path, name))
-        elif path != ("metadata",):  # the cluster writes more there than a plan reads
-            problems.append(sentences.unknown(path, name, list(fields)))
-    return problems
-
-
-def _misfits(error: ValidationError, document: Any, schema: Schema) -> list[str]:
-    details = error.errors(include_url=False)
-    return list(dict.fromkeys(_misfit(detail, document, schema) for detail in details))
-
-
-def _misfit(detail: ErrorDetails, document: Any, schema: Schema) -> str:
-    if detail["type"] == "value_error":  # the model's own sentence, with a path from `spec`
-        return f"spec.{detail['ctx']['error']}"
-    missing = detail["type"] == "missing"
-    path = _real_path(detail["loc"], document, missing)
-    value = None if missing else _value(document, path)
-    return sentences.misfit(path, value, at(schema, path), missing=missing)
-
-
-def _real_path(
-    location: tuple[PathPart, ...], document: Any, missing: bool
-) -> tuple[PathPart, ...]:
-    """Pydantic's location without the names of union members, which are no part of a manifest."""
-    path: list[PathPart] = []
-    for position, part in enumerate(location):
-        if _has(document, part):
-            document = document[part]
-        elif not (missing and position == len(location) - 1):
-            continue
-        path.append(part)
-    return tuple(path)
-
-
-def _has(document: Any, part: PathPart) -> bool:
-    if isinstance(part, int):
-        return isinstance(document, list) and part < len(document)
-    return isinstance(document, dict) and part in document
-
-
-def _value(document: Any, path: tuple[PathPart, ...]) -> Any:
-    for part in path:
-        document = document[part]
-    return document
-
-
 # -- this machine ---------------------------------------------------------------------------------
 
 
 def check_here(federation: Federation) -> None:
     """Refuse what this machine cannot do: unknown worlds, wrong options, missing models."""
     check_worlds(federation)
+    plugins.check(federation.spec)
     check_model(federation)
     check_demonstrations(federation)
 
@@ -251,8 +166,9 @@ def _check_world(
 
 
 def installed_worlds() -> dict[str, EntryPoint]:
-    """The worlds of all packages on this machine, none of them imported."""
-    return {point.name: point for point in entry_points(group=WORLDS)}
+    """The worlds of all packages on this machine, none imported; no package replaces a builtin."""
+    points = sorted(entry_points(group=WORLDS), key=plugins.is_ours)  # of equals, the last wins
+    return {point.name: point for point in points}
 
 
 def _check_experts(federation: Federation, worlds: dict[str, EntryPoint]) -> None:

@@ -258,6 +258,8 @@ class FederationSpec(Model):
                 f"participation.minimumUpdates: got {minimum}, expected 1 to "
                 f"{len(self.environments)} (spec.environments has {len(self.environments)} entries)"
             )
+        self.aggregation.check_options()
+        self.training.check_options()
         self.aggregation.check_step()
         self.aggregation.check_members(len(self.environments))
         self._check_guard()

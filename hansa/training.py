@@ -1,10 +1,11 @@
 """spec.training as data: how an environment makes its adapter better from its experience."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from hansa.base import Model
+from hansa.pluginfields import PluginName, PluginOptions, check_options
 
 Learner = Literal[
     "success-sft",
@@ -12,6 +13,8 @@ Learner = Literal[
     "dpo",
     "grpo",
 ]
+BUILTIN: tuple[str, ...] = get_args(Learner)
+"""Names that no package can take."""
 COMPARING = frozenset({"dpo", "grpo"})
 """Learners that compare episodes of one task, and so need several of each."""
 
@@ -19,8 +22,15 @@ COMPARING = frozenset({"dpo", "grpo"})
 class Training(Model):
     """How an environment trains its adapter on its experience."""
 
-    learner: Learner = "success-sft"
-    """`success-sft` imitates successes (Fed-SE), `reward-weighted` (AgentEvol), `dpo`, `grpo`."""
+    learner: Annotated[
+        PluginName,
+        Field(
+            description="`success-sft` imitates successes (Fed-SE), `reward-weighted` is "
+            f"AgentEvol's. Builtin: {', '.join(BUILTIN)}. Others are of packages."
+        ),
+    ] = "success-sft"
+    options: PluginOptions | None = None
+    """For a learner of a package: settings of its own, which it checks itself."""
     epochs: Annotated[int, Field(ge=1, le=100)] = 2
     """Passes over the kept trajectories in a round."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
@@ -48,14 +58,28 @@ class Training(Model):
     cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 
-    def check_exploration(self, tasks_per_round: int, samples_per_task: int, filter_: str) -> None:
-        """Refuse an exploration or a filter from which the learner could not learn."""
+    def check_options(self) -> None:
+        """Refuse options that nobody reads; what a package's are, only the package can tell."""
+        check_options("training", "learner", self.learner, self.options, BUILTIN)
+
+    def check_exploration(
+        self,
+        tasks_per_round: int,
+        samples_per_task: int,
+        filter_: str,
+        *,
+        compares: bool | None = None,
+    ) -> None:
+        """Refuse an exploration or a filter from which the learner could not learn.
+
+        `compares`: what a package says of its own learner.
+        """
         if self.learner != "success-sft" and filter_ != "success":
             raise ValueError(
                 f"experience.filter: got {filter_}, expected success "
                 f"(training.learner {self.learner} chooses by itself; the filter is success-sft's)"
             )
-        if self.learner not in COMPARING:
+        if not (self.learner in COMPARING if compares is None else compares):
             return
         why = f"training.learner {self.learner} compares episodes of one task"
         if tasks_per_round < 1:

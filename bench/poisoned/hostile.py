@@ -89,9 +89,9 @@ class Hostile:
         vars(learners)["get"] = self.learner
         vars(send).update(store_adapter=self.store_adapter, commit=self.commit)
 
-    def learner(self, name: str) -> Any:
+    def learner(self, *which: Any) -> Any:
         """The real learner; the adapter that it starts from is remembered."""
-        learn = self._learner(name)
+        learn = self._learner(*which)
 
         def remembering(base: Any, lesson: Any, progress: Any) -> Any:
             self._start = lesson.start

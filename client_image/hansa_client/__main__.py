@@ -45,11 +45,13 @@ BABYAI = "babyai"
 
 def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     """The assignment's round, in its own object stores."""
-    from hansa_client import last, round  # numpy comes with it: `warm` must go first
+    from hansa_client import last, learners, round  # numpy comes with it: `warm` must go first
     from hansa_client.silo import Silo
 
     if assignment.role == "aggregator":
         raise PermanentError("role: got aggregator, expected client or evaluate")
+    if assignment.role == "client":
+        learners.check(assignment.settings)  # before an hour of playing
     exchange = S3Store(assignment.storage)
     private = exchange
     if assignment.experience_storage:

@@ -166,7 +166,7 @@ class Silo:
         assignment, settings = self.assignment, self.assignment.settings
         if settings.experience.circles == "skip":
             shards = circles.skip(shards, mixed_silo.state_is_shown(assignment))
-        choose = learners.chooser(settings.training.learner)
+        choose = learners.chooser(settings.training.learner, settings.training.options)
         choice = choose(shards, settings.experience, round_)
         sequences, weights = choice.rendered(agent.base.longest(settings.training.max_length))
         return Lesson(
@@ -200,7 +200,7 @@ class Silo:
         def progress(done: int, total: int) -> None:
             program.progress(phase=phase, done=done, total=total)
 
-        train = learners.get(lesson.training.learner)
+        train = learners.get(lesson.training.learner, lesson.training.options)
         with agent.all_gpus(lesson):
             trained = train(agent.base, lesson, progress)
         if not adapter.is_finite(trained.tensors):

@@ -115,8 +115,14 @@ def _beyond(order: Assignment, member: MemberSpec) -> Refusal | None:
     for path, theirs, ours in differences(agreed, wanted):
         if not _is_named(path, ours, limits):
             came, fits = (_ABSENT if each is None else got(each) for each in (ours, theirs))
-            return Refusal(code="differs", path=path, came=came, fits=fits)
+            return Refusal(code="differs", path=_tabled(path), came=came, fits=fits)
     return None
+
+
+def _tabled(path: str) -> str:
+    """The field that a letter can name: keys of a plug-in's options are a party's own text."""
+    head, options, _ = path.partition(".options.")
+    return f"{head}.options" if options else path
 
 
 def _leaves(document: dict[str, Any], path: str = "") -> list[tuple[str, Any]]:

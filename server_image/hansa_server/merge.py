@@ -14,8 +14,8 @@ import numpy as np
 from hansa import adapter
 from hansa.errors import PermanentError
 from hansa.tensorfile import Float32, Shapes, TensorFile, TensorWriter
+from hansa_server import strategies
 from hansa_server.elementwise import BLOCK, Room, blocks, is_finite
-from hansa_server.strategies import STRATEGIES
 from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
 
 WORKERS = min(4, os.cpu_count() or 1)
@@ -46,7 +46,7 @@ def merge(
     strategy: Strategy | None = None,
 ) -> Result:
     """Write the next adapter to `path`, and what its strategy remembers to `state`."""
-    plan = (strategy or STRATEGIES[task.settings.strategy])(task)
+    plan = (strategy or strategies.get(task.settings))(task)
     shapes = result_shapes(task, plan.frozen_rank)
     whole = lost = 0.0
     with ExitStack() as files:

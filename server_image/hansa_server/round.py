@@ -29,7 +29,7 @@ from hansa.spec import Model
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.documents import parse
-from hansa_server import audit
+from hansa_server import audit, strategies
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
@@ -144,6 +144,7 @@ def check_assignment(assignment: Assignment) -> None:
     unknown = sorted(set(names) - set(assignment.environments))
     if unknown:
         raise PermanentError(f"members: got {unknown[0]}, expected one of the environments")
+    strategies.get(assignment.settings.aggregation)  # says what is missing in this image
 
 
 def read_committed(store: ObjectStore, assignment: Assignment) -> bytes | None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from hansa import keys, manifest
 from hansa.audit import AuditEntry, CannotBe, Differs, find_rounds
-from hansa.errors import Corrupt, Denied, KeyMissing, NotFound
+from hansa.errors import Corrupt, Denied, KeyMissing, NotFound, PluginMissing
 from hansa.exchange.correspondence import Correspondence
 from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, Refusal, UpdateManifest
 from hansa.spec import S3, Model
@@ -333,7 +333,7 @@ class Check:
         """Note what is wrong, or could not be checked, and go on."""
         try:
             yield
-        except (Denied, CannotBe, KeyMissing) as error:
+        except (Denied, CannotBe, KeyMissing, PluginMissing) as error:
             findings.unknown.append(_visible(str(error)))
         except (Differs, Corrupt) as error:
             if not unless:

@@ -76,12 +76,18 @@ REFUSED: dict[str, Case] = {
     "suspend as text": ({"suspend": "yes"}, "spec.suspend"),
     "a rank of 1000": ({"adapter": {"rank": 1000}}, "spec.adapter.rank"),
     "a learning rate of 0": ({"training": {"learningRate": 0}}, "spec.training.learningRate"),
-    "an unknown learner": ({"training": {"learner": "ppo"}}, "spec.training.learner"),
+    "a learner that no package can bring": (
+        {"training": {"learner": "Proximal Policy"}},
+        "spec.training.learner",
+    ),
     "a negative timeout": (
         {"participation": {"roundTimeoutSeconds": -1}},
         "spec.participation.roundTimeoutSeconds",
     ),
-    "an unknown strategy": ({"aggregation": {"strategy": "bulyan"}}, "spec.aggregation.strategy"),
+    "a strategy that no package can bring": (
+        {"aggregation": {"strategy": "my.package:Bulyan"}},
+        "spec.aggregation.strategy",
+    ),
     "an unknown kind of model": ({"model": {"source": "ftp://x"}}, "spec.model.source"),
     "a bucket with capitals": ({"storage": {"s3": {"bucket": "My"}}}, "spec.storage.s3.bucket"),
     "storage without a bucket": ({"storage": {"s3": {}}}, "spec.storage.s3.bucket: Required"),
@@ -143,6 +149,14 @@ REPORTED: dict[str, Case] = {
     "target modules that are no names": (
         {"adapter": {"targetModules": ["q_proj", 7]}},
         "spec.adapter.targetModules",
+    ),
+    "options of a builtin strategy": (
+        {"aggregation": {"options": {"size": 5}}},
+        "spec.aggregation.options: got size, expected none: strategy mean is builtin",
+    ),
+    "options of a builtin learner": (
+        {"training": {"options": {"size": 5}}},
+        "spec.training.options: got size, expected none: learner success-sft is builtin",
     ),
     "a folder of the node": (volume(hostPath={"path": "/"}), f"{AT}.volumes[0].hostPath"),
     "a projected token": (

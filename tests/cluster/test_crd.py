@@ -88,7 +88,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an adapter of rank 0": ({"adapter": {"rank": 0}}, "spec.adapter.rank"),
     "a dropout of 1": ({"adapter": {"dropout": 1}}, "spec.adapter.dropout"),
     "a temperature of 0": ({"exploration": {"temperature": 0}}, "spec.exploration.temperature"),
-    "an unknown strategy": ({"aggregation": {"strategy": "bulyan"}}, "spec.aggregation.strategy"),
+    "a strategy that no package can bring": (
+        {"aggregation": {"strategy": "my.package:Bulyan"}},
+        "spec.aggregation.strategy",
+    ),
     "an unknown kind of model": ({"model": {"source": "ftp://x"}}, "spec.model.source"),
     "a bucket with capitals": ({"storage": {"s3": {"bucket": "My"}}}, "spec.storage.s3.bucket"),
     "a storage without a bucket": (

@@ -13,8 +13,8 @@ from hansa_client import learners
 _real = learners.get
 
 
-def _get(name: str) -> Any:
-    learn = _real(name)
+def _get(*which: Any) -> Any:
+    learn = _real(*which)
 
     def other(*args: Any) -> Any:
         trained = learn(*args)

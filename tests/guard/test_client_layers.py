@@ -30,7 +30,7 @@ LAYERS = (
     ("last",),
     ("serving",),
     ("openenv",),
-    ("commands", "__main__"),
+    ("commands", "contract", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 OLD_NAMES = {"hansa_client", "hansa_client.worlds"}

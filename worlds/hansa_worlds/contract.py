@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from hansa_worlds.base import SPLITS, Observation, Task, World, parse_action
@@ -330,3 +330,11 @@ CHECKS: dict[str, Callable[[Make], None]] = {
         steps_are_cheap,
     )
 }
+
+
+def prepared(name: str, options: Mapping[str, object] | None) -> Make:
+    """What the checks take, from a name and options; an error where there is no such world."""
+    from hansa_worlds.registry import make
+
+    make(name, options)
+    return lambda: make(name, options)

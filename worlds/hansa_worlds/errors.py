@@ -5,6 +5,10 @@ class WorldError(Exception):
     """A world cannot be made or played as asked; the message says what fits."""
 
 
+class WorldMissing(WorldError):
+    """No installed package offers a world of that name."""
+
+
 class NoPlayer(WorldError):
     """A world lacks a player that was asked for: an expert, a greedy one, or a list of moves."""
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from hansa_worlds.base import World
-from hansa_worlds.errors import WorldError
+from hansa_worlds.errors import WorldError, WorldMissing
 
 GROUP = "hansa.worlds"
 """Entry-point group: `mine = "my_package.my_world:MyWorld"`."""
@@ -66,7 +66,7 @@ def kind(name: str) -> type[World]:
     else:
         points = [point for point in entry_points(group=GROUP) if point.name == name]
         if not points:
-            raise WorldError(f"world: got {name!r}, expected one of {', '.join(names())}")
+            raise WorldMissing(f"world: got {name!r}, expected one of {', '.join(names())}")
         found = points[0].load()
     if not (isinstance(found, type) and issubclass(found, World)):
         raise WorldError(f"world {name!r}: {found!r} is no hansa_worlds.World")

@@ -2,6 +2,10 @@
 
 from importlib import import_module
 
+from hansa import plugins
+from hansa.pluginfields import PluginOptions
+from hansa.status import RoundSettings
+from hansa_client.learners import plugin
 from hansa_client.learners.base import Choice, Chooser, Learner, Lesson, Trained
 
 LEARNERS = {
@@ -13,16 +17,37 @@ LEARNERS = {
 """Module of each learner by its name in spec.training.learner; imported late, for torch is slow."""
 
 
-def get(name: str) -> Learner:
-    """The learner of that name; the spec allows no other."""
+def get(name: str, options: PluginOptions | None = None) -> Learner:
+    """The learner of that name; builtin names win over those of packages."""
+    if name not in LEARNERS:
+        return plugin.get(name, options)
     learner: Learner = import_module(LEARNERS[name]).train
     return learner
 
 
-def chooser(name: str) -> Chooser:
+def chooser(name: str, options: PluginOptions | None = None) -> Chooser:
     """How the learner of that name chooses from the experience."""
+    if name not in LEARNERS:
+        return plugin.chooser(name, options)
     choose: Chooser = import_module(LEARNERS[name]).choose
     return choose
 
 
-__all__ = ["LEARNERS", "Choice", "Chooser", "Learner", "Lesson", "Trained", "chooser", "get"]
+def check(settings: RoundSettings) -> None:
+    """Refuse a learner that is not in this image, or settings that it cannot learn by."""
+    name, options = settings.training.learner, settings.training.options
+    if name not in LEARNERS:
+        plugins.check_learner(plugin.make(name, options), settings)
+
+
+__all__ = [
+    "LEARNERS",
+    "Choice",
+    "Chooser",
+    "Learner",
+    "Lesson",
+    "Trained",
+    "check",
+    "chooser",
+    "get",
+]

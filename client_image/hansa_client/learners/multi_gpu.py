@@ -124,7 +124,8 @@ def main(place: str, number: int, count: int, parent: int) -> None:
     base = base_model.load(task["source"], task["folder"], task["threads"])
     _join(place, number, count)
     lesson = task["lesson"]
-    learners.get(lesson.training.learner)(base, lesson, lambda done, total: None)
+    train = learners.get(lesson.training.learner, lesson.training.options)
+    train(base, lesson, lambda done, total: None)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hansa.assignment import Assignment
-from hansa.errors import PermanentError, WorldBroken
+from hansa.errors import PermanentError, PluginMissing, WorldBroken
 from hansa_client import seeds
 from hansa_client.rollout.live_episodes import EpisodeJob
 from hansa_worlds import Split, Task, World, WorldDown, WorldError, make
+from hansa_worlds.errors import WorldMissing
 
 _PURPOSE_EXPLORE = "explore"
 _PURPOSE_EVALUATE = "evaluate"
@@ -43,6 +44,8 @@ def explained(assignment: Assignment) -> Iterator[None]:
         yield
     except WorldDown as error:
         raise WorldBroken(f"{where}.world: {error}") from error
+    except WorldMissing as error:
+        raise PluginMissing(f"{where}.{error}") from error
     except WorldError as error:
         raise PermanentError(f"{where}.{error}") from error
 

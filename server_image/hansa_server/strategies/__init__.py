@@ -1,5 +1,7 @@
 """The strategies by their names in spec.aggregation: a new one is one file and one line here."""
 
+from hansa.aggregation import Aggregation
+from hansa_server import plugin
 from hansa_server.strategies import optimizers
 from hansa_server.strategies.fedex import fedex
 from hansa_server.strategies.flora import flora
@@ -32,3 +34,8 @@ STRATEGIES: dict[str, Strategy] = {
     "norm-balanced": norm_balanced,
 }
 """`none` is not here: it merges nothing, and the plan makes no aggregator for it."""
+
+
+def get(settings: Aggregation) -> Strategy:
+    """The strategy that the settings name; builtin names win over those of packages."""
+    return STRATEGIES.get(settings.strategy) or plugin.get(settings)

@@ -187,7 +187,7 @@ def test_a_round_alone_that_diverges_is_left_out(
             raise Diverged.at(1, 2, "loss nan", 5e-3)
         return train(*given)
 
-    monkeypatch.setattr(learners, "get", lambda _name: diverges)
+    monkeypatch.setattr(learners, "get", lambda *_: diverges)
     report = play(last(assign, shared), stores)
     trained = [key for key in stores[1].objects if key.endswith(f"/{keys.ADAPTER}")]
     assert trained == [keys.update_folder(PLACE, "maze", 2) + keys.ADAPTER]

@@ -181,7 +181,7 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
         done[-1].append("explore")
         return explore(*given)
 
-    monkeypatch.setattr(learners, "get", lambda _name: counted)
+    monkeypatch.setattr(learners, "get", lambda *_: counted)
     monkeypatch.setattr(Silo, "play_training", explored)
     for dies in (False, True):
         done.append([])
@@ -316,7 +316,7 @@ def test_a_training_that_diverges_ends_the_search_and_loses_nothing(
             raise Diverged.at(1, 2, "loss nan", 5e-3)
         return train(*given)
 
-    monkeypatch.setattr(learners, "get", lambda _name: diverges)
+    monkeypatch.setattr(learners, "get", lambda *_: diverges)
     report = play(last(assign, own, "finetune", 3), stores)
     assert len(calls) == 2 and report.serves in ("global", "finetuned-1")
 

@@ -63,6 +63,8 @@ STOPPED_TEXT = logs.as_text(
     NOW, "client", "error", "stopped", {"message": "no such world", "hint": "try maze"}
 )
 STOPPED_JSON = logs.as_json(NOW, "client", "error", "stopped", {"message": "no such world"})
+MISSING = "spec.training.learner: got 'mine', which no package here offers (entry point x)"
+NO_PLUGIN = logs.as_json(NOW, "client", "error", "stopped", {"message": MISSING})
 ENDS = [
     pytest.param(terminated(1), {}, 1, "", "the program crashed", id="crash"),
     pytest.param(terminated(44), {}, 44, "", "the object store did not answer", id="store is down"),
@@ -87,6 +89,15 @@ ENDS = [
     ),
     pytest.param(
         terminated(42, f"{STOPPED_JSON}\n"), {}, 42, "", "no such world", id="permanent, JSON log"
+    ),
+    pytest.param(terminated(49), {}, 49, "", "the image lacks a plug-in", id="no plug-in, silent"),
+    pytest.param(
+        terminated(49, f"{NO_PLUGIN}\n"),
+        {},
+        49,
+        "",
+        "spec.training.learner: got 'mine', which no package here offers (entry point",
+        id="no plug-in, and its name",
     ),
     pytest.param(
         terminated(1, STOPPED_TEXT),

@@ -37,7 +37,7 @@ def others(value: Any, schema: dict[str, Any]) -> list[Any]:
         *(kind.get("const") for kind in schema.get("anyOf", [])),
         *(number for number in numbers if number is not None),
         *([not value] if isinstance(value, bool) else [True, False]),
-        *("f" * 64, "path:/x", ["q_proj"], ["stop"], "auto", "x25519:" + "A" * 43),
+        *("f" * 64, "path:/x", ["q_proj"], ["stop"], "auto", "x25519:" + "A" * 43, {"size": 5}),
     ]
 
 
@@ -88,6 +88,16 @@ def test_how_updates_are_merged_is_free_unless_the_owner_says_otherwise() -> Non
     other = order(settings={"aggregation": {"strategy": "svd"}, "stepFactor": 0.5})
     assert judge(other, member(), FRESH) is None
     assert judge(other, member(limits={"free": []}), FRESH) is not None
+
+
+def test_of_a_plug_ins_options_a_letter_names_the_field_and_never_a_key() -> None:
+    agreed = {**AGREED, "settings": {"training": {"learner": "mine", "options": {"size": 5}}}}
+    other = order(settings={"training": {"learner": "mine", "options": {"size": 6}}})
+    refusal = judge(other, member(agreed=agreed), FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", "settings.training.options")
+    free = member(agreed=agreed, limits={"free": ["settings.training.options"]})
+    assert judge(other, free, FRESH) is None
 
 
 MOST = {"most": {"settings.exploration.tasksPerRound": 128}}

@@ -1,0 +1,235 @@
+"""What every learner must keep, as checks that run over any of them: yours too.
+
+    pytest -p hansa.contract --pyargs hansa.contract --learner NAME
+
+A check raises BrokenContract with what it saw. The builtin model plays a few words of wordle once,
+and every check learns from that; a learner of another kind of world learns from it all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+
+from hansa import adapter
+from hansa.adapter import Tensors
+from hansa.aggregation import Half
+from hansa.errors import HansaError
+from hansa.spec import Adapter, Experience, Training
+from hansa_client import learners, seeds
+from hansa_client.experience.shards import Shard, ShardHeader
+from hansa_client.learners import LEARNERS, Choice, Lesson, Trained
+from hansa_client.models.base_model import Base
+from hansa_client.trajectory import Episode
+from hansa_worlds import DEMO_OPTIONS, make
+
+WORLD, TASKS, SAMPLES = "wordle", 6, 6
+MODEL = "builtin:tiny"
+LONGEST = 512
+STEPS = 3
+"""Optimizer steps of a training: enough to see whether it repeats itself."""
+
+
+class BrokenContract(Exception):
+    """A learner does not keep a promise of hansa_client.learners."""
+
+
+def _require(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise BrokenContract(sentence)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What there is to learn from."""
+
+    base: Base
+    start: Tensors
+    shards: list[Shard]
+
+
+@cache
+def _played() -> Played:
+    """Demonstrations, and a round that the start adapter has explored: some succeed, some fail."""
+    from hansa_client.models import base_model, lora
+    from hansa_client.rollout.episodes import play
+    from hansa_client.rollout.live_episodes import EpisodeJob, Play
+
+    base = base_model.load(MODEL, base_model.resolve(MODEL), 1)
+    start = adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, 1)
+    tasks = make(WORLD, DEMO_OPTIONS[WORLD]).tasks("train")[:TASKS]
+    how = Play(
+        temperature=1.0,
+        max_length=LONGEST,
+        batch_episodes=64,
+        max_new_tokens=16,
+        round=1,
+        source="exploration",
+    )
+    jobs = [EpisodeJob(t, s, seeds.of_episode(1, t.id, s)) for t in tasks for s in range(SAMPLES)]
+    with lora.merged(base.model, Adapter(), start):
+        episodes = play(base, lambda: make(WORLD, DEMO_OPTIONS[WORLD]), jobs, how).episodes
+    first = {"source": "demonstration", "round": 0}
+    shown = [each.model_copy(update=first) for each in episodes if each.success][:2]
+    return Played(base, start, [_shard(0, shown), _shard(1, episodes)])
+
+
+def _shard(round_: int, episodes: list[Episode]) -> Shard:
+    header = ShardHeader(
+        program="1",
+        environment=WORLD,
+        round=round_,
+        fingerprint="0" * 64,
+        inputs={},
+        episodes=len(episodes),
+    )
+    return Shard(header, episodes)
+
+
+def _choose(training: Training, shards: list[Shard], rules: Experience | None = None) -> Choice:
+    return learners.chooser(training.learner, training.options)(shards, rules or Experience(), 1)
+
+
+def _lesson(training: Training, half: Half = "both") -> Lesson:
+    played = _played()
+    choice = _choose(training, played.shards)
+    sequences, weights = choice.rendered(LONGEST)
+    wins = sum(episode.success for shard in played.shards for episode in shard.episodes)
+    _require(bool(sequences), f"it chose nothing of {TASKS * SAMPLES} episodes, {wins} successes")
+    return Lesson(
+        sequences=sequences,
+        weights=weights,
+        together=choice.together,
+        start=played.start,
+        half=half,
+        adapter=Adapter(),
+        training=training,
+        seed=7,
+    )
+
+
+def _train(lesson: Lesson, progress: Callable[[int, int], None] | None = None) -> Trained:
+    train = learners.get(lesson.training.learner, lesson.training.options)
+    return train(_played().base, lesson, progress or (lambda done, total: None))
+
+
+def a_choice_repeats_itself(training: Training) -> None:
+    """The same shards give the same episodes in the same order, and are left as they were."""
+    shards = _played().shards
+    before = deepcopy(shards)
+    first, again = _choose(training, shards), _choose(training, before)
+    _require(first == again, "two choices of the same shards differ")
+    _require(shards == before, "choosing changes the shards")
+
+
+def a_choice_is_of_what_is_there(training: Training) -> None:
+    """Every episode is one of the silo's, and its weight is a number."""
+    shards = _played().shards
+    choice = _choose(training, shards)
+    known = [episode for shard in shards for episode in shard.episodes]
+    _require(
+        all(each in known for each in choice.episodes), "it chose an episode of its own making"
+    )
+    _require(all(map(math.isfinite, choice.weights)), "a weight is no number")
+    groups = len(choice.episodes) // choice.together
+    _require(groups * choice.together == len(choice.episodes), "an example is not whole")
+
+
+def nothing_to_learn_from_is_no_error(training: Training) -> None:
+    """Of an empty experience, and of failures alone, it may choose nothing; it never raises."""
+    failed = [e for shard in _played().shards for e in shard.episodes if not e.success]
+    for shards in ([], [_shard(0, [])], [_shard(0, []), _shard(1, failed)]):
+        choice = _choose(training, shards)
+        least = len(choice.episodes) <= sum(len(shard.episodes) for shard in shards)
+        _require(least, "it chose more than there is")
+
+
+def training_repeats_itself_bit_for_bit(training: Training) -> None:
+    """The same lesson gives the same bytes, and progress that ends with all steps done."""
+    lesson = _lesson(training)
+    steps: list[tuple[int, int]] = []
+    first = _train(lesson, lambda done, total: steps.append((done, total)))
+    again = _train(lesson)
+    same = adapter.encode(first.tensors) == adapter.encode(again.tensors)
+    _require(same, "two trainings of one lesson differ")
+    _require(first.loss == again.loss and math.isfinite(first.loss), "the loss differs")
+    _require(bool(steps) and steps[-1][0] == steps[-1][1], f"its progress ends with {steps[-1:]}")
+
+
+def what_it_trains_is_an_adapter_of_the_same_shapes(training: Training) -> None:
+    """With values that are numbers, and others than the start's."""
+    lesson = _lesson(training)
+    made = _train(lesson).tensors
+    got, wanted = adapter.shapes(made), adapter.shapes(lesson.start)
+    _require(got == wanted, "its tensors have other names or shapes than the start's")
+    _require(adapter.is_finite(made), "a weight is no number")
+    _require(adapter.distance(made, lesson.start) > 0, "it trained nothing")
+
+
+def the_base_model_and_the_start_stay_as_they_were(training: Training) -> None:
+    """The next lesson of the same process starts from the same place."""
+    base, lesson = _played().base, _lesson(training)
+    weights = {n: v.detach().clone() for n, v in base.model.state_dict().items()}
+    start = adapter.encode(lesson.start)
+    _train(lesson)
+    after = base.model.state_dict()
+    _require(after.keys() == weights.keys(), "it leaves something in the base model")
+    changed = [name for name, value in weights.items() if not value.equal(after[name])]
+    _require(not changed, f"it changes the base model: {changed[:2]}")
+    _require(adapter.encode(lesson.start) == start, "it changes the start adapter")
+
+
+def the_half_that_is_not_trained_stays(training: Training) -> None:
+    """Where a round trains B alone, or A (ffa, rolora), the other stays, to the last bit."""
+    halves: tuple[Half, ...] = ("B", "A")
+    for half in halves:
+        lesson = _lesson(training, half)
+        made = _train(lesson).tensors
+        kept = [name for name in made if adapter.side(name) != half]
+        same = all((made[name] == lesson.start[name]).all() for name in kept)
+        _require(same, f"it trains more than {half} in a round of {half}: updates are refused")
+
+
+def unknown_options_are_refused(training: Training) -> None:
+    """An option that nobody reads is an error with its name."""
+    if training.learner in LEARNERS:
+        return
+    wrong = {**(training.options or {}), "noSuchOption": 1}
+    try:
+        learners.get(training.learner, wrong)
+    except HansaError as error:
+        _require("noSuchOption" in error.message, f"the refusal is: {error.message}")
+    else:
+        raise BrokenContract("options.noSuchOption was taken")
+
+
+def prepared(name: str, options: dict[str, object] | None) -> Training:
+    """What the checks take, from a name and options; an error where there is no such learner."""
+    learners.get(name, options)
+    return Training(
+        learner=name,
+        options=options,
+        learning_rate=1e-3,
+        batch_tokens=1024,
+        max_length=LONGEST,
+        epochs=1,
+        max_steps=STEPS,
+    )
+
+
+CHECKS: dict[str, Callable[[Training], None]] = {
+    check.__name__.replace("_", " "): check
+    for check in (
+        a_choice_repeats_itself,
+        a_choice_is_of_what_is_there,
+        nothing_to_learn_from_is_no_error,
+        training_repeats_itself_bit_for_bit,
+        what_it_trains_is_an_adapter_of_the_same_shapes,
+        the_base_model_and_the_start_stay_as_they_were,
+        the_half_that_is_not_trained_stays,
+        unknown_options_are_refused,
+    )
+}

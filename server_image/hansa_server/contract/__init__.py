@@ -1,0 +1,213 @@
+"""What every strategy must keep, as checks that run over any of them: yours too.
+
+    pytest -p hansa.contract --pyargs hansa.contract --strategy NAME
+
+A check raises BrokenContract with what it saw. Adapters are small and drawn from seeds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hansa import adapter
+from hansa.adapter import Tensors
+from hansa.aggregation import BUILTIN, Aggregation
+from hansa.errors import HansaError
+from hansa_server import plugin, strategies
+from hansa_server.contract.merging import Outcome, draw, run, shapes_of, task_of
+from hansa_server.task import Merged
+
+SHAPES = {
+    "one layer, rank 1": shapes_of(1, (3, 4)),
+    "three layers, rank 4": shapes_of(4, (9, 7), (16, 24), (5, 40)),
+    "rank above the size": shapes_of(8, (6, 5), (12, 30)),
+}
+COUNTS = (1, 2, 7)
+"""Members of the rounds that are merged; a silo may be alone in one."""
+STEPS = (1.0, 0.3, 3.0)
+TOLERANCE = 1e-5
+
+
+class BrokenContract(Exception):
+    """A strategy does not keep a promise of hansa_server.task.Strategy."""
+
+
+def _require(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise BrokenContract(sentence)
+
+
+def case(shapes: adapter.Shapes, count: int) -> tuple[Tensors, list[Tensors]]:
+    """A start that has learned something, and members that moved from it unequally far."""
+    start = draw(100, shapes)
+    moved = [
+        {name: array + (0.2 + i) * draw(i, shapes)[name] for name, array in start.items()}
+        for i in range(count)
+    ]
+    return start, [{n: a.astype(np.float32) for n, a in tensors.items()} for tensors in moved]
+
+
+def _merged(
+    settings: Aggregation,
+    start: Tensors,
+    updates: list[Tensors],
+    *,
+    step: float | str | None = None,
+    frozen: Tensors | None = None,
+    state: Tensors | None = None,
+    strange: bool = False,
+) -> Outcome:
+    given = settings.model_dump() | ({"server_step": step} if step is not None else {})
+    return run(start, updates, frozen=frozen, state=state, strange=strange, **given)
+
+
+def _products(tensors: Tensors) -> dict[str, NDArray[np.float64]]:
+    wide = {name: array.astype(np.float64) for name, array in tensors.items()}
+    names = {module: adapter.names(module) for module in adapter.target_names(tensors)}
+    return {module: wide[pair.b] @ wide[pair.a] for module, pair in names.items()}
+
+
+def _far(got: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
+    scale = float(np.linalg.norm(expected)) or 1.0
+    return float(np.linalg.norm(got - expected)) > TOLERANCE * scale
+
+
+def equal_members_give_equal_bytes(settings: Aggregation) -> None:
+    """Merged twice, the files are the same, whatever the process's random numbers are."""
+    for title, shapes in SHAPES.items():
+        start, updates = case(shapes, 7)
+        made = []
+        for seed in (1, 2):
+            random.seed(seed)
+            np.random.seed(seed)  # what a strategy must not draw from
+            made.append(_merged(settings, start, updates, step=2.0))
+        _require(made[0].data == made[1].data, f"{title}: two merges differ")
+        _require(_bytes(made[0].state) == _bytes(made[1].state), f"{title}: two memories differ")
+
+
+def _bytes(tensors: Tensors) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in tensors.items()}
+
+
+def the_trained_part_has_the_starts_shapes(settings: Aggregation) -> None:
+    """Of one, two and seven members, and every value is a number."""
+    for title, shapes in SHAPES.items():
+        for count in COUNTS:
+            start, updates = case(shapes, count)
+            made = _merged(settings, start, updates)
+            got = {name: array.shape for name, array in made.trained.items()}
+            _require(got == shapes, f"{title}, {count} members: got shapes {got}")
+            finite = all(np.isfinite(array).all() for array in made.tensors.values())
+            _require(finite, f"{title}, {count} members: a value is no number")
+
+
+def members_that_did_not_move_change_nothing(settings: Aggregation) -> None:
+    """The products B·A stay where they were, with any step, on a frozen part too."""
+    shapes = SHAPES["three layers, rank 4"]
+    start = draw(5, shapes)
+    frozen_shapes = shapes_of(3, (9, 7), (16, 24), (5, 40))
+    for frozen in (None, draw(55, frozen_shapes)):
+        old = _products(start)
+        if frozen:
+            old = {name: old[name] + more for name, more in _products(frozen).items()}
+        for count in COUNTS:
+            for step in STEPS:
+                still = _merged(settings, start, [start] * count, step=step, frozen=frozen)
+                moved = [m for m, now in _products(still.tensors).items() if _far(now, old[m])]
+                where = f"{count} members, step {step}, {'a' if frozen else 'no'} frozen part"
+                _require(not moved, f"{where}: {moved[:1]} moved")
+
+
+def layers_can_be_made_in_any_order(settings: Aggregation) -> None:
+    """Backwards, and once more, each layer is the same: threads make them as they come."""
+    start, updates = case(SHAPES["three layers, rank 4"], 5)
+    with task_of(start, updates, settings=settings) as (task, _):
+        plan = strategies.get(settings)(task)
+        forwards = {module: plan.layer(module) for module in task.modules}
+        for module in reversed(task.modules):
+            same = _values(plan.layer(module)) == _values(forwards[module])
+            _require(same, f"layer {module} is another one when it is made again")
+
+
+def _values(merged: Merged) -> list[bytes]:
+    pairs = [merged.trained, *([merged.frozen] if merged.frozen else []), *merged.moments.values()]
+    return [np.ascontiguousarray(array).tobytes() for pair in pairs for array in pair]
+
+
+def files_may_lie_in_any_order(settings: Aggregation) -> None:
+    """A member whose file has its tensors in another order gives the same result."""
+    start, updates = case(SHAPES["three layers, rank 4"], 3)
+    usual = _merged(settings, start, updates)
+    strange = _merged(settings, start, updates, strange=True)
+    _require(usual.data == strange.data, "the order of tensors in a file changes the result")
+
+
+def what_it_remembers_can_be_gone_on_from(settings: Aggregation) -> None:
+    """A second round with the first one's memory merges, to equal bytes each time."""
+    start, updates = case(SHAPES["three layers, rank 4"], 3)
+    first = _merged(settings, start, updates)
+    if not first.state:
+        return
+    _, next_updates = case(SHAPES["three layers, rank 4"], 4)
+    made = [
+        _merged(
+            settings, first.trained, next_updates, state=first.state, frozen=first.frozen or None
+        )
+        for _ in range(2)
+    ]
+    _require(made[0].data == made[1].data, "two merges with the same memory differ")
+
+
+def a_step_that_fits_is_for_means(settings: Aggregation) -> None:
+    """`serverStep: auto` works where a plug-in says that it is a mean, and is refused elsewhere."""
+    if settings.strategy in BUILTIN:
+        return
+    start, (update, *_) = case(SHAPES["three layers, rank 4"], 1)
+    auto = settings.model_copy(update={"server_step": "auto"})
+    try:
+        strategies.get(auto)
+    except HansaError:
+        return
+    made = _merged(settings, start, [update] * 3, step="auto")
+    theirs = _products(update)
+    far = [m for m, now in _products(made.tensors).items() if _far(now, theirs[m])]
+    _require(made.step == 1.0 and not far, "it says is_mean, but the mean of equals is another one")
+
+
+def unknown_options_are_refused(settings: Aggregation) -> None:
+    """An option that nobody reads is an error with its name."""
+    if settings.strategy in BUILTIN:
+        return
+    wrong = {**(settings.options or {}), "noSuchOption": 1}
+    try:
+        plugin.get(settings.model_copy(update={"options": wrong}))
+    except HansaError as error:
+        _require("noSuchOption" in error.message, f"the refusal is: {error.message}")
+    else:
+        raise BrokenContract("options.noSuchOption was taken")
+
+
+def prepared(name: str, options: dict[str, object] | None) -> Aggregation:
+    """What the checks take, from a name and options; an error where there is no such strategy."""
+    settings = Aggregation(strategy=name, options=options)
+    strategies.get(settings)
+    return settings
+
+
+CHECKS: dict[str, Callable[[Aggregation], None]] = {
+    check.__name__.replace("_", " "): check
+    for check in (
+        equal_members_give_equal_bytes,
+        the_trained_part_has_the_starts_shapes,
+        members_that_did_not_move_change_nothing,
+        layers_can_be_made_in_any_order,
+        files_may_lie_in_any_order,
+        what_it_remembers_can_be_gone_on_from,
+        a_step_that_fits_is_for_means,
+        unknown_options_are_refused,
+    )
+}

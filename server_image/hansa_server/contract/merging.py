@@ -1,0 +1,212 @@
+"""Merging adapters that are in memory, by way of files as the server does it: for tests."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hansa import adapter, moments
+from hansa.adapter import Tensors
+from hansa.spec import Aggregation
+from hansa.tensorfile import TensorFile, TensorWriter
+from hansa_server.measure import distance
+from hansa_server.merge import Result, merge, split
+from hansa_server.step import fitted
+from hansa_server.task import Task, Update
+
+
+def draw(seed: int, shapes: adapter.Shapes, scale: float = 1.0) -> Tensors:
+    """A random adapter of these shapes."""
+    random = np.random.default_rng(seed)
+    return {
+        name: (random.standard_normal(shapes[name]) * scale).astype(np.float32)
+        for name in sorted(shapes)
+    }
+
+
+def shapes_of(rank: int, *sizes: tuple[int, int]) -> adapter.Shapes:
+    """Layers of these outputs and inputs."""
+    shapes: adapter.Shapes = {}
+    for index, (out, width) in enumerate(sizes):
+        names = adapter.names(f"model.layers.{index}.proj")
+        shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
+    return shapes
+
+
+def draw_moments(
+    seed: int, shapes: adapter.Shapes, rank: int = 64, *, scale: float = 1.0, tokens: int = 0
+) -> Tensors:
+    """Of random inputs, an input for each layer; of few tokens they have few directions."""
+    random = np.random.default_rng(seed)
+    made: Tensors = {}
+    for module, width in moments.widths(shapes).items():
+        inputs = random.standard_normal((tokens or 2 * width, width)) * scale
+        inputs *= np.exp(random.standard_normal(width))  # some directions are larger
+        made |= described([module], inputs.T @ inputs / len(inputs), rank)
+    return made
+
+
+def described(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64) -> Tensors:
+    """One input's moments as they are sent."""
+    names, count = moments.names(layers), moments.directions(len(matrix), rank)
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    rest = float(values[:-count].mean()) if count < len(values) else 0.0
+    return {
+        names.vectors: vectors[:, -count:].T.astype(np.float32),
+        names.values: np.maximum(values[-count:], rest).astype(np.float32),
+        names.rest: np.array([rest], np.float32),
+    }
+
+
+def reversed_file(tensors: Tensors) -> bytes:
+    """A sound file of another tool: tensors lie in the reverse order of their names."""
+    header: dict[str, Any] = {}
+    data = b""
+    for name in sorted(tensors, reverse=True):
+        begin, array = len(data), tensors[name]
+        data += array.tobytes()
+        place = {"shape": list(array.shape), "data_offsets": [begin, len(data)]}
+        header[name] = {"dtype": "F32", **place}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A merge's result in memory."""
+
+    tensors: Tensors
+    """The whole adapter."""
+    trained: Tensors
+    """Its trainable part."""
+    frozen: Tensors
+    """Its frozen part; empty where it has none."""
+    state: Tensors
+    """What the strategy remembers."""
+    data: bytes
+    """The adapter's file."""
+    result: Result
+    """What the merge said."""
+    step: float = 1.0
+    """The server step that was taken."""
+
+
+def run(
+    start: Tensors,
+    updates: Sequence[Tensors],
+    *,
+    frozen: Tensors | None = None,
+    state: Tensors | None = None,
+    weights: Sequence[float] | None = None,
+    round_: int = 3,
+    strange: bool = False,
+    own: Sequence[Tensors] | None = None,
+    **settings: Any,
+) -> Outcome:
+    """Merge by settings; members are called 000, 001 and so on.
+
+    `own`: moments of the members, for a strategy that needs them; else random ones.
+    `strange`: the first member's file is another tool's, whose tensors lie in another order.
+    """
+    with task_of(
+        start,
+        updates,
+        frozen=frozen,
+        state=state,
+        weights=weights,
+        round_=round_,
+        strange=strange,
+        own=own,
+        settings=Aggregation(**settings),
+    ) as (task, folder):
+        task = fitted(task)
+        result = merge(task, folder / "out", folder / "state")
+        return replace(_read(folder, result, task.rank), step=task.step)
+
+
+@contextmanager
+def task_of(
+    start: Tensors,
+    updates: Sequence[Tensors],
+    *,
+    settings: Aggregation,
+    frozen: Tensors | None = None,
+    state: Tensors | None = None,
+    weights: Sequence[float] | None = None,
+    round_: int = 3,
+    strange: bool = False,
+    own: Sequence[Tensors] | None = None,
+) -> Iterator[tuple[Task, Path]]:
+    """What there is to merge, while its files are open, and the folder that they are in."""
+    with TemporaryDirectory() as made, ExitStack() as files:
+        folder = Path(made)
+
+        def put(name: str, tensors: Tensors, *, is_strange: bool = False) -> TensorFile:
+            path = folder / f"{name}.in"
+            if is_strange:
+                path.write_bytes(reversed_file(tensors))
+            else:
+                write(path, tensors)
+            return files.enter_context(TensorFile(path))
+
+        origin = put("start", start)
+        members = []
+        if settings.needs_moments and own is None:
+            rank = settings.moments_rank
+            own = [draw_moments(i, adapter.shapes(u), rank) for i, u in enumerate(updates)]
+        for index, tensors in enumerate(updates):
+            file = put(f"update-{index}", tensors, is_strange=strange and not index)
+            members.append(
+                Update(
+                    environment=f"{index:03d}",
+                    file=file,
+                    weight=weights[index] if weights else 1.0,
+                    norm=distance(file, origin) if file.shapes == origin.shapes else 0.0,
+                    moments=put(f"moments-{index}", own[index]) if own else None,
+                )
+            )
+        task = Task(
+            start=origin,
+            frozen=put("frozen", frozen) if frozen else None,
+            updates=members,
+            settings=settings,
+            round=round_,
+            seed=7,
+            state=put("state", state) if state else None,
+        )
+        yield task, folder
+
+
+def write(path: Path, tensors: Tensors) -> None:
+    """An adapter as a file."""
+    with TensorWriter(path, {name: array.shape for name, array in tensors.items()}) as writer:
+        for name, array in tensors.items():
+            writer.write(name, array)
+
+
+def read(path: Path) -> Tensors:
+    """A file's tensors; none where there is no file."""
+    if not path.exists():
+        return {}
+    with TensorFile(path) as file:
+        return {name: file.read(name) for name in file.layout}
+
+
+def _read(folder: Path, result: Result, rank: int) -> Outcome:
+    with TensorFile(folder / "out") as file:
+        split(file, rank, folder / "new", folder / "new-frozen")
+    return Outcome(
+        tensors=read(folder / "out"),
+        trained=read(folder / "new"),
+        frozen=read(folder / "new-frozen"),
+        state=read(folder / "state"),
+        data=(folder / "out").read_bytes(),
+        result=result,
+    )

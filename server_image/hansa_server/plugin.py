@@ -1,0 +1,68 @@
+"""A strategy that a package brings: what it subclasses, and what is asked of what it gives back."""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+from hansa import plugins
+from hansa.aggregation import Aggregation
+from hansa.errors import PermanentError
+from hansa_server.task import Merge, Merged, Strategy, Task
+
+
+class StrategyPlugin(plugins.StrategyFacts, ABC):
+    """A rule that merges updates, with the interface of the builtin ones.
+
+        class Midrange(StrategyPlugin):
+            class Options(plugins.Options):
+                pull: float = 0.5
+
+            def merge(self, task): ...
+
+    `self.options` has the options of the spec. Every member counts the same (`weight` is 1), and
+    silos send nothing but their updates. Equal members must give equal bytes: no clock, no dice.
+    """
+
+    @abstractmethod
+    def merge(self, task: Task) -> Merge:
+        """The merge of a task; it makes one layer at a time, called from any thread."""
+
+
+def get(settings: Aggregation) -> Strategy:
+    """The strategy of a package that the settings name, with its options and its step checked."""
+    plugin = plugins.make(plugins.STRATEGY, settings.strategy, settings.options)
+    if not isinstance(plugin, StrategyPlugin):
+        raise PermanentError(
+            f"{plugins.STRATEGY.field}: got '{settings.strategy}', which is no "
+            f"{plugins.STRATEGY.whole}"
+        )
+    plugins.check_strategy(plugin, settings)
+
+    def merge(task: Task) -> Merge:
+        return _guarded(plugin.merge(task), settings.strategy)
+
+    return merge
+
+
+def _guarded(made: Merge, name: str) -> Merge:
+    """The plug-in's merge, which says whose fault it is when it makes something else."""
+
+    def of_kind(kind: type, value: object, what: str) -> None:
+        if not isinstance(value, kind):
+            raise PermanentError(
+                f"{plugins.STRATEGY.field}: {name} made {type(value).__name__} {what}, "
+                f"expected hansa_server.task.{kind.__name__}"
+            )
+
+    of_kind(Merge, made, "of a task")
+
+    def layer(module: str) -> Merged:
+        merged = made.layer(module)
+        of_kind(Merged, merged, f"of layer {module}")
+        if set(merged.moments) != set(made.moments):
+            raise PermanentError(
+                f"{plugins.STRATEGY.field}: {name} remembers {sorted(merged.moments)} of layer "
+                f"{module}, expected {sorted(made.moments)}, as its Merge says"
+            )
+        return merged
+
+    return replace(made, layer=layer)

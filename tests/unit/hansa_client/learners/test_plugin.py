@@ -1,0 +1,199 @@
+"""A learner of a package: the builtin ones' interface, and a sentence for what it makes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa import program as programs
+from hansa.assignment import Assignment
+from hansa.errors import InputError, PermanentError, PluginMissing
+from hansa.exits import Exit
+from hansa.spec import Experience
+from hansa_client import __main__ as program
+from hansa_client import contract, learners
+from hansa_client.contract import BrokenContract
+from hansa_client.rollout import tasks
+from tests import packages
+
+CODE = """
+import itertools, random
+from dataclasses import replace
+from hansa import plugins
+from hansa_client.learners import success_sft
+from hansa_client.learners.base import Choice
+from hansa_client.learners.plugin import LearnerPlugin
+
+class Good(LearnerPlugin):
+    def choose(self, shards, rules, round_):
+        return success_sft.choose(shards, rules, round_)
+
+    def train(self, base, lesson, progress):
+        return success_sft.train(base, lesson, progress)
+
+class Comparing(Good):
+    compares = True
+
+class NoChoice(Good):
+    def choose(self, shards, rules, round_):
+        return []
+
+class Uneven(Good):
+    def choose(self, shards, rules, round_):
+        chosen = super().choose(shards, rules, round_).episodes
+        return Choice(episodes=chosen[:1], together=2)
+
+class Weightless(Good):
+    def choose(self, shards, rules, round_):
+        chosen = super().choose(shards, rules, round_).episodes
+        return Choice(episodes=chosen[:2], weights=[1.0])
+
+class Untrained(Good):
+    def train(self, base, lesson, progress):
+        return None
+
+class Dice(Good):
+    def choose(self, shards, rules, round_):
+        chosen = list(super().choose(shards, rules, round_).episodes)
+        random.shuffle(chosen)
+        return Choice(episodes=chosen)
+
+class Inventing(Good):
+    def choose(self, shards, rules, round_):
+        chosen = super().choose(shards, rules, round_).episodes
+        return Choice(episodes=[e.model_copy(update={"task": "mine"}) for e in chosen])
+
+class Assuming(Good):
+    def choose(self, shards, rules, round_):
+        return Choice(episodes=[shards[0].episodes[0]])
+
+class Noisy(Good):
+    calls = itertools.count()
+
+    def train(self, base, lesson, progress):
+        made = super().train(base, lesson, progress)
+        more = 1e-3 * next(self.calls)
+        return replace(made, tensors={n: a + more for n, a in made.tensors.items()})
+
+class Lazy(Good):
+    def train(self, base, lesson, progress):
+        made = super().train(base, lesson, progress)
+        return replace(made, tensors=dict(lesson.start))
+
+class Spoiling(Good):
+    def train(self, base, lesson, progress):
+        import torch
+
+        made = super().train(base, lesson, progress)
+        with torch.no_grad():
+            next(base.model.parameters()).add_(1e-3)
+        return made
+
+class Whole(Good):
+    def train(self, base, lesson, progress):
+        return super().train(base, replace(lesson, half="both"), progress)
+"""
+KINDS = {
+    "good": "Good",
+    "comparing": "Comparing",
+    "no-choice": "NoChoice",
+    "uneven": "Uneven",
+    "weightless": "Weightless",
+    "untrained": "Untrained",
+    "dice": "Dice",
+    "lazy": "Lazy",
+    "inventing": "Inventing",
+    "assuming": "Assuming",
+    "noisy": "Noisy",
+    "whole": "Whole",
+    "spoiling": "Spoiling",
+}
+Assign = Callable[..., Assignment]
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of good and bad learners."""
+    packages.install(tmp_path, "lessons", CODE, {"hansa.learners": KINDS}, monkeypatch)
+
+
+def test_a_missing_learner_ends_a_client_before_it_plays(assign: Assign) -> None:
+    with pytest.raises(PluginMissing, match=r"spec.training.learner: got 'elsewhere', which no"):
+        program.work(assign(training={"learner": "elsewhere"}))
+
+
+def test_the_program_ends_with_a_code_of_its_own_and_the_sentence_in_its_log(
+    assign: Assign,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    told = assign(training={"learner": "elsewhere"})
+    monkeypatch.setenv("HANSA_ASSIGNMENT", told.model_dump_json(by_alias=True, exclude_none=True))
+    assert programs.run("client", program.work) == Exit.PLUGIN_MISSING
+    assert "spec.training.learner: got 'elsewhere', which no package here offers" in "".join(
+        capfd.readouterr()
+    )
+
+
+def test_options_and_an_exploration_that_do_not_fit_end_a_client_before_it_plays(
+    assign: Assign,
+) -> None:
+    with pytest.raises(InputError, match=r"spec.training.options.size: unknown field"):
+        program.work(assign(training={"learner": "good", "options": {"size": 5}}))
+    with pytest.raises(InputError, match=r"spec.exploration.samplesPerTask: got 1, expected 2"):
+        program.work(assign(training={"learner": "comparing"}))
+
+
+def test_a_missing_world_ends_a_client_with_the_same_code(assign: Assign) -> None:
+    with pytest.raises(PluginMissing, match=r"spec.environments\[maze\].world: got 'cargo'"):
+        tasks.make_world(assign(world="cargo", options={}))
+
+
+@pytest.mark.parametrize(
+    "learner, sentence",
+    [
+        ("no-choice", "spec.training.learner: no-choice chose list, expected Choice"),
+        ("uneven", "uneven chose 1 episodes of which 2 are one example"),
+        ("weightless", "weightless chose 2 episodes and 1 weights"),
+    ],
+)
+def test_a_choice_that_cannot_be_trained_on_is_said_with_the_learners_name(
+    learner: str, sentence: str
+) -> None:
+    with pytest.raises(PermanentError, match=sentence):
+        learners.chooser(learner)(contract._played().shards, Experience(), 1)
+
+
+def test_a_learner_that_makes_nothing_is_said_with_its_name() -> None:
+    with pytest.raises(PermanentError, match="untrained trained NoneType, expected Trained"):
+        contract._train(contract._lesson(contract.prepared("untrained", None)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
+@pytest.mark.parametrize("learner", ["grpo", "good"])
+def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
+    check(contract.prepared(learner, None))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "learner, check",
+    [
+        ("dice", "a choice repeats itself"),
+        ("inventing", "a choice is of what is there"),
+        ("assuming", "nothing to learn from is no error"),
+        ("noisy", "training repeats itself bit for bit"),
+        ("lazy", "what it trains is an adapter of the same shapes"),
+        ("whole", "the half that is not trained stays"),
+        ("spoiling", "the base model and the start stay as they were"),  # last: it spoils it
+    ],
+)
+def test_the_contract_finds_a_broken_learner(learner: str, check: str) -> None:
+    try:
+        with pytest.raises((BrokenContract, IndexError)):
+            contract.CHECKS[check](contract.prepared(learner, None))
+    finally:
+        if learner == "spoiling":
+            contract._played.cache_clear()
