@@ -20,6 +20,7 @@ class Exit(IntEnum):
     TRAINING_DIVERGED = 46
     REFUSED = 47
     UNTRUSTED = 48
+    TRACKER_FAILED = 49
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,11 @@ FACTS: dict[Exit, ExitFacts] = {
         retriable=False,
         counted=True,
         help="a letter or a key is not of whom it says: compare publicKeys on both sides",
+    ),
+    Exit.TRACKER_FAILED: ExitFacts(
+        retriable=True,
+        counted=True,
+        help="the experiment tracker did not take the figures: the Job's log says why",
     ),
 }
 

@@ -47,7 +47,7 @@ class LocalRun:
         self, folder: "RunDir", credentials: Path | None, say: Callable[[str], None]
     ) -> None:
         self._folder, self._credentials, self._say = folder, credentials, say
-        self._identity = _identity(folder.path)
+        self._identity = identity(folder.path)
         self._closed: list[int] = []
         self._forgotten: list[HistoryEntry] = []
         self._rounds: tuple[Round, ...] = ()
@@ -189,7 +189,7 @@ def _known_fields() -> list[str]:
     return [field.alias or name for name, field in FederationStatus.model_fields.items()]
 
 
-def _identity(folder: Path) -> str:
+def identity(folder: Path) -> str:
     """The run's identity for trackers: made once, and kept with the run wherever it is moved."""
     path = folder / IDENTITY
     try:

@@ -39,13 +39,21 @@ from hansa_operator.kinds import Thing
 from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
+from hansa_operator.trackers import TRACKER_PLACE, TrackerPod, without_identity
 
-CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER, "courier": SERVER}
+CONTAINERS = {
+    "client": CLIENT,
+    "evaluate": CLIENT,
+    "aggregator": SERVER,
+    "courier": SERVER,
+    "tracker": SERVER,
+}
 COMMANDS = {
     "client": ["hansa-client"],
     "evaluate": ["hansa-client"],
     "aggregator": ["hansa-server"],
     "courier": ["hansa-courier"],
+    "tracker": ["hansa-tracker"],
 }
 MANAGED_BY, OPERATOR = "app.kubernetes.io/managed-by", "hansa-operator"
 MANAGED = f"{MANAGED_BY}={OPERATOR}"
@@ -79,7 +87,7 @@ class Refused(PermanentError):
 
 
 SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
-"""Fields that Jobs of the server's image are made from."""
+"""Fields that Jobs of the server's image are made from, but for the tracker's."""
 FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED)
 """Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
 
@@ -91,8 +99,7 @@ def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
     refused = stops(refusals(thing, settings), request.environment)
-    if CONTAINERS[request.role] == SERVER:
-        refused = [r for r in refused if r.path.startswith(SERVER_PLACES)]
+    refused = [refusal for refusal in refused if _concerns(refusal, request.role)]
     if refused:
         raise Refused(refused)
     federation = kinds.of(thing).as_federation(thing)
@@ -118,6 +125,15 @@ def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
             "template": _template(request, thing, settings, labels),
         },
     }
+
+
+def _concerns(refusal: Refusal, role: str) -> bool:
+    """Whether a Job of that role is made from the field: a tracker disturbs nobody else."""
+    is_tracking = refusal.path.startswith(TRACKER_PLACE)
+    if role == "tracker":
+        return is_tracking
+    is_servers = refusal.path.startswith(SERVER_PLACES)
+    return not is_tracking and (CONTAINERS[role] == CLIENT or is_servers)
 
 
 def _labels(request: JobRequest, thing: Thing) -> dict[str, str]:
@@ -161,7 +177,7 @@ def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
     """
     current = federation.status.current
     rules: Participation = federation.spec.participation
-    if request.role == "courier":
+    if request.role in ("courier", "tracker"):
         return rules.start_timeout_seconds + 2 * int(LONGEST_SECONDS)
     if current and current.round == request.round:
         rules = current.participation
@@ -192,6 +208,8 @@ def _template(
     if container == CLIENT:
         own = federation.spec.environment(request.environment).pod_template
         layers = [settings.client_pod_template, federation.spec.pod_template, own]
+    if request.role == "tracker":
+        layers = [without_identity(settings.server_pod_template)]
     merged = merge(base, layers)
     metadata = merged.get("metadata", {})
     metadata = {**metadata, "labels": {**metadata.get("labels", {}), **labels}}
@@ -207,6 +225,9 @@ def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
         items = [{"key": SIGNING_KEY, "path": SIGNING_KEY}]
         secret = {"secretName": signing_secret(federation.spec), "items": items}
         volumes.append({"name": SIGNING_VOLUME, "secret": secret})
+    if request.role == "tracker":
+        volumes += TrackerPod(federation.spec).volumes()
+        security |= TrackerPod(federation.spec).security()
     consents = _consents(request, federation, settings)
     if consents:
         volumes.append(_consent_volume(consents, kinds.of(thing).consent(thing, request)))
@@ -230,6 +251,8 @@ def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     mounts += [each.mount() for each in _authorities(request, federation)]
     if request.role == "courier":
         mounts.append({"name": SIGNING_VOLUME, "mountPath": SIGNING_FOLDER, "readOnly": True})
+    if request.role == "tracker":
+        mounts += TrackerPod(federation.spec).mounts()
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -262,6 +285,8 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
     if settings.world_modules and request.environment:
         variables.append({"name": ENV_WORLD_MODULES, "value": ",".join(settings.world_modules)})
     spec = federation.spec
+    if request.role == "tracker":  # it has nothing to do with any store
+        return [*variables, *TrackerPod(spec).variables()]
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
     variables += [each.variable() for each in _authorities(request, federation)]
@@ -301,6 +326,8 @@ class _Authority(NamedTuple):
 
 def _authorities(request: JobRequest, federation: Federation) -> list[_Authority]:
     """That of the exchange and that of the silo's private store, where they are named."""
+    if request.role == "tracker":
+        return []
     shared = ca_secret(federation.spec)
     private = experience_ca_secret(federation.spec, request.environment)
     known = [_Authority(CA_VOLUME, CA_FOLDER, shared, "")] if shared else []
@@ -328,6 +355,8 @@ def _consents(request: JobRequest, federation: Federation, settings: Settings) -
     """Secrets whose consent the kubelet has to find before it starts anything."""
     if settings.secret_consent == "off":  # noqa: S105  # no password
         return []
+    if request.role == "tracker":
+        return consent.tracker_secrets(federation.spec)
     signs = request.role == "courier"
     return consent.secrets(federation.spec, request.environment, signs=signs)
 
