@@ -25,7 +25,7 @@ from tests.cluster.kube import (
 )
 
 FEDERATIONS = (
-    *("evolves", "disturbed", "rules", "rules2", "other", "joined"),
+    *("evolves", "disturbed", "rules", "rules2", "other", "joined", "tracked"),
     *("shared", "private"),  # of test_member.py: the exchange, and the silo's own store
 )
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""

@@ -95,4 +95,6 @@ def test_kubernetes_knows_every_field_of_it() -> None:
     from kubernetes import client
 
     for tracking in (MLFLOW, {"to": "wandb", "claim": "boards", "experiment": "agents"}):
-        assert _unknown(build_job(tracked(**tracking), ADMIN, "tracker"), client.V1Job, client) == []
+        assert (
+            _unknown(build_job(tracked(**tracking), ADMIN, "tracker"), client.V1Job, client) == []
+        )
