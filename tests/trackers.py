@@ -17,29 +17,32 @@ import urllib3
 from tests.processes import until
 from tests.sources import ROOT
 
-REQUIREMENTS = ROOT / "requirements/mlflow.txt"
-HOME = ROOT / ".cache/mlflow"
-
 
 def install() -> Path:
     """The server's program; installed by hash the first time, in some 20 s and 620 MB."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    stamp, wanted = HOME / "installed.txt", REQUIREMENTS.read_bytes()
-    with (HOME / "lock").open("w") as lock:
+    return install_apart("mlflow") / "mlflow"
+
+
+def install_apart(name: str) -> Path:
+    """Programs of an environment of its own, by the hashes in requirements/NAME.txt."""
+    home, requirements = ROOT / ".cache" / name, ROOT / f"requirements/{name}.txt"
+    home.mkdir(parents=True, exist_ok=True)
+    stamp, wanted = home / "installed.txt", requirements.read_bytes()
+    with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (stamp.exists() and stamp.read_bytes() == wanted):
-            _make(HOME / "venv")
+            _make(home / "venv", requirements)
             stamp.write_bytes(wanted)
-    return HOME / "venv/bin/mlflow"
+    return home / "venv/bin"
 
 
-def _make(venv: Path) -> None:
+def _make(venv: Path, requirements: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
     python = venv / "bin/python"
     beside = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     pip = [beside, "pip", "install", "--quiet", "--python", python] if beside else None
     command = pip or [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*command, "--require-hashes", "-r", REQUIREMENTS], check=True)
+    subprocess.run([*command, "--require-hashes", "-r", requirements], check=True)
 
 
 class Server:

@@ -39,7 +39,7 @@ from hansa_operator.kinds import Thing
 from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.settings import Settings
-from hansa_operator.trackers import TRACKER_PLACE, TrackerPod, without_identity
+from hansa_operator.trackers import TrackerPod, concerns, without_identity
 
 CONTAINERS = {
     "client": CLIENT,
@@ -86,8 +86,6 @@ class Refused(PermanentError):
         self.refusals = refusals
 
 
-SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
-"""Fields that Jobs of the server's image are made from, but for the tracker's."""
 FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED)
 """Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
 
@@ -99,7 +97,7 @@ def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
     refused = stops(refusals(thing, settings), request.environment)
-    refused = [refusal for refusal in refused if _concerns(refusal, request.role)]
+    refused = [r for r in refused if concerns(r, request.role, CONTAINERS[request.role])]
     if refused:
         raise Refused(refused)
     federation = kinds.of(thing).as_federation(thing)
@@ -125,15 +123,6 @@ def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
             "template": _template(request, thing, settings, labels),
         },
     }
-
-
-def _concerns(refusal: Refusal, role: str) -> bool:
-    """Whether a Job of that role is made from the field: a tracker disturbs nobody else."""
-    is_tracking = refusal.path.startswith(TRACKER_PLACE)
-    if role == "tracker":
-        return is_tracking
-    is_servers = refusal.path.startswith(SERVER_PLACES)
-    return not is_tracking and (CONTAINERS[role] == CLIENT or is_servers)
 
 
 def _labels(request: JobRequest, thing: Thing) -> dict[str, str]:

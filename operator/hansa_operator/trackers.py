@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from hansa.podshapes import Refusal
+from hansa.refusals import CLIENT
 from hansa.spec import FederationSpec
 from hansa.tracking.task import ENV_TRACKED
 
 TRACKER_PLACE = "spec.tracking"
 """Field that a tracker's Job is made from."""
+SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
+"""Fields that other Jobs of the server's image are made from."""
 FILES_VOLUME = "hansa-tracked"
 FILES_FOLDER = "/var/lib/hansa/tracked"
 FILES_GROUP = 65532
@@ -19,6 +23,14 @@ KEYS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING
 """The only keys of its Secret that a tracker's Job sees."""
 
 Data = dict[str, Any]
+
+
+def concerns(refusal: Refusal, role: str, container: str) -> bool:
+    """Whether a Job of that role is made from the field: a tracker disturbs nobody else."""
+    is_tracking = refusal.path.startswith(TRACKER_PLACE)
+    if role == "tracker":
+        return is_tracking
+    return not is_tracking and (container == CLIENT or refusal.path.startswith(SERVER_PLACES))
 
 
 class TrackerPod:
