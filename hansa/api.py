@@ -30,7 +30,7 @@ ANNOTATION_RETRY = f"{GROUP}/retry"
 ANNOTATION_ROLLBACK = f"{GROUP}/rollback"
 """ROUND@TOKEN: a value that was not seen before goes back to that round (`hansa rollback`)."""
 
-ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded"]
+ConditionType = Literal["Accepted", "Progressing", "Degraded", "Succeeded", "Tracked"]
 
 MemberConditionType = Literal["Accepted", "Connected", "Working", "Allowed"]
 
@@ -73,6 +73,10 @@ Reason = Literal[
     # Succeeded
     "Running",
     "AllRoundsDone",
+    # Tracked
+    "NotYet",
+    "Exported",
+    "TrackerFailed",
 ]
 
 Trouble = Literal[
@@ -127,6 +131,7 @@ EventReason = Literal[
     "BestKept",
     "SettingsChanged",
     "NotEncrypted",
+    "TrackingFailed",
     "MemberJoined",
     "MemberAway",
     "MemberLeft",

@@ -32,7 +32,7 @@ ENV_IMAGE = "HANSA_IMAGE"
 TERMINATION_LOG = "/dev/termination-log"
 REPORT_LIMIT = 4096
 
-Role = Literal["client", "evaluate", "aggregator", "courier"]
+Role = Literal["client", "evaluate", "aggregator", "courier", "tracker"]
 
 
 class Assignment(Model):

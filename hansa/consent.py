@@ -39,6 +39,19 @@ def member_key(member: str, *, signs: bool = False) -> str:
     return f"{PREFIX}{member}.member.{'courier' if signs else 'client'}"
 
 
+def tracker_key(federation: str) -> str:
+    """The key by which a Secret lets a federation's tracker use it; a dot more than a party's."""
+    return f"{PREFIX}{federation}.tracking.job"
+
+
+def tracker_secrets(spec: FederationSpec) -> list[str]:
+    """Secrets that the tracker's Jobs use because the spec names them."""
+    if spec.tracking is None:
+        return []
+    named = (spec.tracking.credentials_secret, spec.tracking.ca_secret)
+    return list(dict.fromkeys(secret.name for secret in named if secret))
+
+
 def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[str]:
     """Secrets that a party's Jobs use because the spec names them; `signs`: its couriers do."""
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))
@@ -70,4 +83,6 @@ def lines(federations: Iterable[Federation]) -> list[str]:
             for secret in secrets(each.spec, party, signs=not party):
                 keys = wanted.setdefault((namespace, secret), [])
                 keys.append(key(each.metadata.name, party))
+        for secret in tracker_secrets(each.spec):
+            wanted.setdefault((namespace, secret), []).append(tracker_key(each.metadata.name))
     return [line(*place, keys) for place, keys in wanted.items()]

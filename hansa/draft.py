@@ -7,7 +7,7 @@ from hansa import assignment, names
 from hansa.api import EventReason
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.jobs import Event, JobRequest, ObservedJob, Plan
-from hansa.policy import deadline, retention
+from hansa.policy import deadline, retention, tracking
 from hansa.status import Attempts, CurrentRound, Federation, FederationStatus
 from hansa.summary import conclude
 from hansa.words import count
@@ -75,6 +75,7 @@ class Draft(BaseDraft):
         """The plan, with the status brought to its conclusions and stale Jobs to delete."""
         keep = self._jobs.keys() if refusals else self._wanted
         concluded = conclude(status, self.federation, refusals, self.now)
+        concluded = tracking.with_condition(concluded, self.federation, self.now)
         is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
         if concluded.phase == "Succeeded":
             self.tell_once(is_new, "Succeeded", f"{count(concluded.completed, 'round')} done")

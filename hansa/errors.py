@@ -114,6 +114,8 @@ class Diverged(HansaError):
 class TrackerAway(HansaError):
     """An experiment tracker did not answer; it may be back later, and nothing is lost."""
 
+    exit = Exit.TRACKER_FAILED
+
 
 class StoreError(HansaError):
     """The object store refused or failed."""

@@ -21,6 +21,7 @@ class Exit(IntEnum):
     REFUSED = 47
     UNTRUSTED = 48
     PLUGIN_MISSING = 49
+    TRACKER_FAILED = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,11 @@ FACTS: dict[Exit, ExitFacts] = {
         retriable=False,
         counted=True,
         help="the image lacks a plug-in that the spec names: build one with its package in it",
+    ),
+    Exit.TRACKER_FAILED: ExitFacts(
+        retriable=True,
+        counted=True,
+        help="the experiment tracker did not take the figures: the Job's log says why",
     ),
 }
 

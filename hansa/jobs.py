@@ -10,6 +10,7 @@ from hansa.exchange.tasks import CourierTask
 from hansa.member.tasks import SiloTask, SiloWork
 from hansa.reports import AnyReport as AnyReport
 from hansa.status import FederationStatus
+from hansa.tracking.task import TrackerTask
 
 JobState = Literal["queued", "starting", "running", "succeeded", "failed"]
 """`queued`: suspended by a queue, no clock runs. `starting`: its Pod waits for a node or image."""
@@ -27,7 +28,7 @@ class ObservedJob:
     round: int
     """Its round; of an evaluation, the adapter's."""
     environment: str = ""
-    """Its environment; empty for the aggregator and the courier."""
+    """Its environment; empty for the aggregator, the courier and the tracker."""
     attempt: int = 1
     """Which attempt it is."""
     state: JobState
@@ -65,7 +66,7 @@ class JobRequest:
     """Its environment; empty for the aggregator and the courier."""
     attempt: int
     """Which attempt it is."""
-    assignment: Assignment | CourierTask | SiloTask | SiloWork
+    assignment: Assignment | CourierTask | SiloTask | SiloWork | TrackerTask
     """What the program has to do."""
 
 

@@ -38,6 +38,11 @@ def courier_job(federation: str, attempt: int) -> str:
     return fit(f"{federation}-mail-a{attempt}")
 
 
+def tracker_job(federation: str, attempt: int) -> str:
+    """Job that tells an experiment tracker what there is."""
+    return fit(f"{federation}-track-a{attempt}")
+
+
 def silo_job(member: str, role: str, round_: int, serial: int, attempt: int) -> str:
     """Job of a silo's attempt at one order; a repeated order has another serial.
 

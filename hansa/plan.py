@@ -36,6 +36,7 @@ from hansa.summary import (
     record_own,
     record_round,
 )
+from hansa.tracking import step as tracking
 from hansa.words import count
 
 Kind = Literal["round", "evaluate"]
@@ -63,7 +64,7 @@ def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime)
         status = _fail_exchange(draft, status, broken)
     if not status.failed:
         status = _go_on(draft, status)
-    return draft.finish(remote.send(draft, status))
+    return draft.finish(tracking.step(draft, remote.send(draft, status)))
 
 
 def _go_on(draft: Draft, status: FederationStatus) -> FederationStatus:

@@ -15,6 +15,7 @@ from hansa.podshapes import Allowed as Allowed
 from hansa.podshapes import Permit, Refusal
 from hansa.spec import Environment, FederationSpec, SecretKey
 from hansa.status import Federation, FederationStatus
+from hansa.tracking.fields import FILES
 
 CLIENT = "client"
 """Container of a client's program."""
@@ -62,6 +63,7 @@ def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
     refusals = _certificate(spec.storage.s3.ca_secret if spec.storage else None, "spec.storage.s3")
     refusals += _signing_key(spec)
     refusals += _sealing_key(spec)
+    refusals += _tracking(spec)
     refusals += check(spec.pod_template, permit, "spec.podTemplate")
     for index, environment in enumerate(spec.environments):
         path = f"spec.environments[{index}]"
@@ -86,6 +88,18 @@ def _signing_key(spec: FederationSpec) -> list[Refusal]:
             "prints it",
         )
     ]
+
+
+def _tracking(spec: FederationSpec) -> list[Refusal]:
+    """A Pod keeps no files by itself: trackers that write some need a claim."""
+    wanted = spec.tracking
+    if wanted is None:
+        return []
+    refusals = _certificate(wanted.ca_secret, "spec.tracking")
+    if wanted.to in FILES and wanted.claim is None:
+        fits = f"a PersistentVolumeClaim for the files of {wanted.to}"
+        refusals.append(Refusal(path="spec.tracking.claim", got="nothing", expected=fits))
+    return refusals
 
 
 def signing_secret(spec: FederationSpec) -> str:

@@ -7,8 +7,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from hansa.assignment import REPORT_LIMIT, AggregatorReport, ClientReport, EvaluateReport
 from hansa.exchange.tasks import CourierReport
 from hansa.member.tasks import SiloReport
+from hansa.tracking.task import TrackerReport
 
-AnyReport = ClientReport | EvaluateReport | AggregatorReport | CourierReport | SiloReport
+AnyReport = (
+    ClientReport | EvaluateReport | AggregatorReport | CourierReport | SiloReport | TrackerReport
+)
 _REPORT: TypeAdapter[AnyReport] = TypeAdapter(Annotated[AnyReport, Field(discriminator="kind")])
 
 

@@ -18,6 +18,7 @@ from hansa.storage import ExchangeStorage as ExchangeStorage
 from hansa.storage import SecretKey as SecretKey
 from hansa.storage import SecretName as SecretName
 from hansa.storage import Storage as Storage
+from hansa.tracking.fields import Tracking as Tracking
 from hansa.training import Training as Training
 
 MAX_ENVIRONMENTS = 100
@@ -232,6 +233,8 @@ class FederationSpec(Model):
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     exchange: Exchange | None = None
     """How the coordinator talks to silos that run elsewhere; needed once there is one."""
+    tracking: Tracking | None = None
+    """An experiment tracker that gets the figures of every round; absent: none."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Defaults for every client Job's Pod template: where and with how much they run."""
     environments: Annotated[list[Environment], Field(min_length=1, max_length=MAX_ENVIRONMENTS)]

@@ -24,6 +24,7 @@ from hansa.spec import (
     Training,
 )
 from hansa.times import Time
+from hansa.tracking.fields import TrackingStatus
 
 HISTORY_ROUNDS = 50
 
@@ -322,10 +323,12 @@ class FederationStatus(Model):
     """Silos that run elsewhere, sorted by name."""
     courier: CourierStatus | None = None
     """The Job that carries letters to and from them; absent: none was ever needed."""
+    tracking: TrackingStatus | None = None
+    """How far the experiment tracker is; absent: there was never one."""
     audit: AuditHead | None = None
     """Newest entry of the audit log, as its aggregator reported it; orders to silos name it."""
     conditions: list[Condition] = Field(default_factory=list)
-    """Observations: Accepted, Progressing, Degraded, Succeeded."""
+    """Observations: Accepted, Progressing, Degraded, Succeeded, and Tracked with spec.tracking."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)
     """One line per environment."""
     history: list[HistoryEntry] = Field(default_factory=list)

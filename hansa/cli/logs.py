@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hansa.cluster.federations import Federations
     from hansa.cluster.podlogs import Choice, Line
 
-_ORDER = ("client", "aggregator", "evaluate", "courier")
+_ORDER = ("client", "aggregator", "evaluate", "courier", "tracker")
 """How the Jobs of a round follow one another."""
 
 
@@ -28,7 +28,9 @@ def logs(
     out: target.OptionalFolder = None,
     environment: Annotated[
         str | None,
-        typer.Option("--environment", "-e", help="Only this environment, aggregator or courier."),
+        typer.Option(
+            "--environment", "-e", help="Only this environment, aggregator, courier or tracker."
+        ),
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
@@ -127,9 +129,9 @@ def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Pat
 
 
 def _whose(task: dict[str, Any], job: str) -> tuple[float, str, str]:
-    """Round, role and environment of a Job; couriers carry letters of all rounds, and come last."""
+    """Round, role and environment of a Job; couriers and trackers come last, for all rounds."""
     role = str(task["role"])
-    if role == "courier":
+    if role in ("courier", "tracker"):
         return math.inf, role, role
     if "member" in task:  # a silo's: its round is in the order, which it reads itself
         environment = str(task["member"]["federation"]["environment"])

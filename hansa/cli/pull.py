@@ -48,13 +48,13 @@ def pull(
     if out:
         if endpoint:
             raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
-        number, where, files = _pull_run(out, to, round_, environment, credentials)
+        number, where, files = pull_run(out, to, round_, environment, credentials)
     else:
         if to is None:
             raise InputError("--to: got nothing, expected a folder for the adapter")
         document = target.open_federations(namespace, context, kubeconfig).get(name or "")
         federation = at_endpoint(readable(document), endpoint)
-        number, files = _pull_federation(federation, to, round_, environment, credentials)
+        number, files = pull_federation(federation, to, round_, environment, credentials)
         where = to
     if output is not Format.TABLE:
         print_data({"round": number, "path": str(where), "files": files}, output)
@@ -63,9 +63,10 @@ def pull(
     say(f"adapter of round {number}: PeftModel.from_pretrained(base, '{where}')")
 
 
-def _pull_run(
+def pull_run(
     out: Path, to: Path | None, round_: str, environment: str | None, credentials: Path | None
 ) -> tuple[int, Path, dict[str, Any]]:
+    """Copy an adapter of a run on this machine: its round, the folder, and its files."""
     from hansa.local.results import (
         choose_round,
         choose_served,
@@ -115,13 +116,14 @@ def _pull_served(
 # -- from a cluster -------------------------------------------------------------------------------
 
 
-def _pull_federation(
+def pull_federation(
     federation: "Federation",
     to: Path,
     round_: str,
     environment: str | None,
     credentials: Path | None,
 ) -> tuple[int, dict[str, Any]]:
+    """Copy an adapter of a federation on a cluster: its round, and its files."""
     from hansa import card
     from hansa.local.credentials import of_reader, read_credentials
     from hansa.local.loop import own_store

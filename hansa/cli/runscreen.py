@@ -24,7 +24,7 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
     name = Text(federation.metadata.name, "bold")
     yield name.append(f": {status.phase}, {rounds}{success}", "not bold")
     # A failed round's message has its causes: the other condition would only repeat them.
-    shown = ("Progressing",) if status.failed else ("Progressing", "Degraded")
+    shown = ("Progressing", "Tracked") if status.failed else ("Progressing", "Degraded", "Tracked")
     for condition in status.conditions:
         if condition.message and condition.type in shown:
             # Text, since a message may have brackets, which are no style of ours.

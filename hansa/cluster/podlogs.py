@@ -18,7 +18,7 @@ CONTAINERS = ("client", "server")
 """The container of ours in a Pod; what else is there came from the user's template."""
 ORDER = ("client", "aggregator", "evaluate")
 """How the Jobs of a round follow one another."""
-SERVERS = ("aggregator", "courier")
+SERVERS = ("aggregator", "courier", "tracker")
 """Roles of Jobs that belong to no environment."""
 LOOK_SECONDS = 1.0
 SILENCE_SECONDS = 3600.0
@@ -38,7 +38,7 @@ class Choice:
     """Whose logs are asked for."""
 
     environment: str | None = None
-    """One environment, `aggregator` or `courier`; None: all."""
+    """One environment, `aggregator`, `courier` or `tracker`; None: all."""
     round: int | None = None
     """One round; None: all."""
 

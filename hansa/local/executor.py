@@ -36,15 +36,21 @@ from hansa.processes.warm import last_words
 from hansa.program import replace
 from hansa.reports import decode_report
 from hansa.store.base import EXPERIENCE
+from hansa.tracking.task import ENV_TRACKED
 
 PROGRAMS = {
     "client": "hansa_client",
     "evaluate": "hansa_client",
     "aggregator": "hansa_server",
     "courier": "hansa.exchange",
+    "tracker": "hansa.tracking",
 }
 WARMED = ("hansa_client", "hansa_server")
-"""Programs that every run needs; a courier is warmed when the first is asked for."""
+"""Programs that every run needs; couriers and trackers are warmed when the first is asked for."""
+LIGHT = ("courier", "tracker")
+"""Roles that take no part of the machine: they only wait for somebody else."""
+TRACKED = "tracked"
+"""Folder of a run for the files of trackers."""
 STOP_PATIENCE_SECONDS = 5.0
 NO_SLOT = -1
 """Of a Job that takes no part of the machine."""
@@ -193,7 +199,7 @@ class LocalExecutor:
         for job in list(self._jobs.values()):
             if job.state != "queued":
                 continue
-            if job.request.role == "courier":  # it only waits, and nobody can go on without it
+            if job.request.role in LIGHT:
                 self._start(job, NO_SLOT)
                 continue
             busy = {other.slot for other in self._jobs.values() if other.state == "running"}
@@ -205,9 +211,7 @@ class LocalExecutor:
         request = job.request
         variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
         environ = {
-            **self._environ(request.environment or "aggregator"),
-            **({} if slot == NO_SLOT else self._capacity.environ(slot)),
-            **self._own.get(request.role, {}),
+            **self._variables(request, slot),
             variable: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
             ENV_REPORT: str(job.folder / "report.json"),
             ENV_PROGRESS: str(job.folder / "progress.json"),
@@ -218,6 +222,14 @@ class LocalExecutor:
         log = job.folder / "log.txt"
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
+
+    def _variables(self, request: JobRequest, slot: int) -> dict[str, str]:
+        """What a Job's role gets; a tracker gets no key of a store."""
+        if request.role == "tracker":
+            return {ENV_TRACKED: str((self._folder.parent / TRACKED).absolute())}
+        placed = {} if slot == NO_SLOT else self._capacity.environ(slot)
+        own = self._own.get(request.role, {})
+        return {**self._environ(request.environment or "aggregator"), **placed, **own}
 
     def _note_end(self, message: dict[str, Any]) -> None:
         name = str(message.get("exited", ""))

@@ -18,6 +18,7 @@ from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.plan import plan
+from hansa.policy import tracking
 from hansa.processes.capacity import Capacity, measure
 from hansa.sealing import ENV_SEALING_KEY
 from hansa.spec import S3, ExchangeStorage, FederationSpec
@@ -27,6 +28,7 @@ from hansa.store.base import ObjectStore
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store
 from hansa.store.sealed import read_opening_keys
+from hansa.tracking.source import identity
 
 TICK_SECONDS = 0.5
 """How often the display is refreshed and the store is looked after; Jobs wake the loop at once."""
@@ -185,7 +187,7 @@ def _loop(
         jobs = executor.observe()
         if store:
             _look_after(store, jobs, complaints)
-        effective = federation.model_copy(update={"spec": spec})
+        effective = _effective(federation, spec, folder)
         next_ = plan(effective, jobs, now())
         _apply(next_, executor)
         if next_.status != federation.status:
@@ -195,9 +197,17 @@ def _loop(
         # The end of a failed run is said by the caller, with its cause: once is enough.
         _tell(next_.events, folder, None if federation.status.phase == "Failed" else display)
         display.show(federation, jobs, executor)
-        if federation.status.phase in ENDS:
+        if federation.status.phase in ENDS and not tracking.is_pending(federation):
             return federation
         executor.wait(seconds_until(next_.wake_at, TICK_SECONDS))
+
+
+def _effective(federation: Federation, spec: FederationSpec, folder: RunDir) -> Federation:
+    """With the address of the store; for trackers, under the run's identity."""
+    metadata = federation.metadata
+    if spec.tracking:
+        metadata = metadata.model_copy(update={"uid": identity(folder.path)})
+    return federation.model_copy(update={"spec": spec, "metadata": metadata})
 
 
 def _look_after(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:

@@ -1,20 +1,24 @@
 """Which Jobs are deleted: those nobody waits for, and finished ones of rounds long closed."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 
 from hansa.jobs import ObservedJob
 
 KEEP_ROUNDS = 1
+MANY = ("courier", "tracker")
+"""Roles of which one round may have many Jobs, counted through all rounds."""
 
 
 def to_delete(observed: Iterable[ObservedJob], wanted: Set[str], round_: int) -> list[str]:
     """Names of the Jobs to delete, sorted.
 
     Finished Jobs of the newest rounds stay, so that their logs can be read in the morning; of
-    couriers, which a round may have many of, the newest.
+    couriers and trackers, which a round may have many of, the newest.
     """
     jobs = list(observed)
-    newest = max((job.attempt for job in jobs if job.role == "courier"), default=0)
+    newest = {
+        role: max((job.attempt for job in jobs if job.role == role), default=0) for role in MANY
+    }
     return sorted(
         job.name
         for job in jobs
@@ -23,5 +27,5 @@ def to_delete(observed: Iterable[ObservedJob], wanted: Set[str], round_: int) ->
     )
 
 
-def _is_old(job: ObservedJob, newest: int) -> bool:
-    return job.role == "courier" and job.attempt < newest - 1
+def _is_old(job: ObservedJob, newest: Mapping[str, int]) -> bool:
+    return job.role in newest and job.attempt < newest[job.role] - 1

@@ -36,13 +36,21 @@ from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.secretfiles import files
 from hansa_operator.settings import Settings
+from hansa_operator.trackers import TrackerPod, concerns, without_identity
 
-CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER, "courier": SERVER}
+CONTAINERS = {
+    "client": CLIENT,
+    "evaluate": CLIENT,
+    "aggregator": SERVER,
+    "courier": SERVER,
+    "tracker": SERVER,
+}
 COMMANDS = {
     "client": ["hansa-client"],
     "evaluate": ["hansa-client"],
     "aggregator": ["hansa-server"],
     "courier": ["hansa-courier"],
+    "tracker": ["hansa-tracker"],
 }
 MANAGED_BY, OPERATOR = "app.kubernetes.io/managed-by", "hansa-operator"
 MANAGED = f"{MANAGED_BY}={OPERATOR}"
@@ -67,8 +75,6 @@ class Refused(PermanentError):
         self.refusals = refusals
 
 
-SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
-"""Fields that Jobs of the server's image are made from."""
 FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED, Exit.PLUGIN_MISSING)
 """Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
 
@@ -80,8 +86,7 @@ def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
     refused = stops(refusals(thing, settings), request.environment)
-    if CONTAINERS[request.role] == SERVER:
-        refused = [r for r in refused if r.path.startswith(SERVER_PLACES)]
+    refused = [r for r in refused if concerns(r, request.role, CONTAINERS[request.role])]
     if refused:
         raise Refused(refused)
     federation = kinds.of(thing).as_federation(thing)
@@ -150,7 +155,7 @@ def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
     """
     current = federation.status.current
     rules: Participation = federation.spec.participation
-    if request.role == "courier":
+    if request.role in ("courier", "tracker"):
         return rules.start_timeout_seconds + 2 * int(LONGEST_SECONDS)
     if current and current.round == request.round:
         rules = current.participation
@@ -181,6 +186,8 @@ def _template(
     if container == CLIENT:
         own = federation.spec.environment(request.environment).pod_template
         layers = [settings.client_pod_template, federation.spec.pod_template, own]
+    if request.role == "tracker":
+        layers = [without_identity(settings.server_pod_template)]
     merged = merge(base, layers)
     metadata = merged.get("metadata", {})
     metadata = {**metadata, "labels": {**metadata.get("labels", {}), **labels}}
@@ -192,6 +199,9 @@ def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     volumes += [each.source() for each in files(request, federation.spec)]
+    if request.role == "tracker":
+        volumes += TrackerPod(federation.spec).volumes()
+        security |= TrackerPod(federation.spec).security()
     consents = _consents(request, federation, settings)
     if consents:
         volumes.append(_consent_volume(consents, kinds.of(thing).consent(thing, request)))
@@ -213,6 +223,8 @@ def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
     mounts += [each.mount() for each in files(request, federation.spec)]
+    if request.role == "tracker":
+        mounts += TrackerPod(federation.spec).mounts()
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -243,6 +255,8 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
     if settings.world_modules and request.environment:
         variables.append({"name": ENV_WORLD_MODULES, "value": ",".join(settings.world_modules)})
     spec = federation.spec
+    if request.role == "tracker":  # it has nothing to do with any store
+        return [*variables, *TrackerPod(spec).variables()]
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
     variables += [each.variable() for each in files(request, federation.spec)]
@@ -279,6 +293,8 @@ def _consents(request: JobRequest, federation: Federation, settings: Settings) -
     """Secrets whose consent the kubelet has to find before it starts anything."""
     if settings.secret_consent == "off":  # noqa: S105  # no password
         return []
+    if request.role == "tracker":
+        return consent.tracker_secrets(federation.spec)
     signs = request.role == "courier"
     return consent.secrets(federation.spec, request.environment, signs=signs)
 

@@ -118,11 +118,13 @@ class _Federations(Kind):
         return path
 
     def consent(self, thing: Federation, request: JobRequest) -> str:
+        if request.role == "tracker":
+            return consent.tracker_key(thing.metadata.name)
         return consent.key(thing.metadata.name, request.environment)
 
     def waits_since(self, thing: Federation, request: JobRequest) -> datetime | None:
         current = thing.status.current
-        if current is None:
+        if current is None or request.role == "tracker":
             return None
         clients = {each.name: each for each in current.environments}
         party = clients.get(request.environment, current.aggregator)

@@ -44,6 +44,8 @@ class SecretFile(NamedTuple):
 
 def files(request: JobRequest, spec: FederationSpec) -> list[SecretFile]:
     """What a Job needs, and no other Job's."""
+    if request.role == "tracker":  # it has nothing to do with any store
+        return []
     shared, private = ca_secret(spec), experience_ca_secret(spec, request.environment)
     made = [_authority("ca", shared, "")] if shared else []
     if private:

@@ -91,7 +91,7 @@ def test_every_command_for_a_cluster_is_on_the_page() -> None:
     local |= {"export"}  # tests/docs/test_tracking.py; on a cluster by test_export.py here
     local |= {"mail"}  # tests/local/test_mail.py
     local |= {"invite", "member", "join"}  # tests/local/test_join.py
-    local |= {"serve", "chat"}  # tests/local/test_serve.py, tests/docs/test_serving.py
+    local |= {"serve", "chat"}  # test_serve.py here, tests/local/test_serve.py, tests/docs
     local |= {"worlds serve"}  # tests/local/test_serve_world.py
     for name in COMMANDS.keys() - local:
         assert f"| `hansa {name}" in PAGE or f", `hansa {name}" in PAGE

@@ -18,7 +18,7 @@ DOCKERFILES = {
     "client": ROOT / "client_image/Dockerfile",
     "server": ROOT / "server_image/Dockerfile",
 }
-TOOLS = {"build", "audit", "mlflow", "openenv"}
+TOOLS = {"build", "audit", "mlflow", "notebook", "openenv"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
 APART = {("openenv", "pillow")}
 """Packages of such a file that may differ from ours, since its own take no other."""
@@ -57,9 +57,15 @@ def constraints() -> dict[str, str]:
 
 def wanted(name: str) -> list[Requirement]:
     """What pyproject.toml asks for in a file."""
-    alone = {"torch": "torch", "audit": "pip-audit", "mlflow": "mlflow", "openenv": "openenv"}
+    alone = {
+        "torch": ["torch"],
+        "audit": ["pip-audit"],
+        "mlflow": ["mlflow"],
+        "openenv": ["openenv"],
+        "notebook": ["ipykernel", "nbclient"],
+    }
     if name in alone:
-        return [Requirement(alone[name])]
+        return [Requirement(each) for each in alone[name]]
     return [Requirement(line) for line in requirements(name)]
 
 
