@@ -24,7 +24,7 @@ class Door(FaultyProxy):
         super().__init__(upstream)
         self.authority = folder / f"{name}.crt"
         key = folder / f"{name}.key"
-        _certify(self.authority, key, name)
+        certify(self.authority, key, name)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(self.authority, key)
         self.keys: list[str] = []
@@ -58,7 +58,8 @@ class Door(FaultyProxy):
         return super()._due(request)
 
 
-def _certify(certificate: Path, key: Path, name: str) -> None:
+def certify(certificate: Path, key: Path, name: str) -> None:
+    """A certificate of 127.0.0.1 that vouches for itself."""
     if not shutil.which("openssl"):
         pytest.skip("needs the program openssl, which makes certificates")
     wanted = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]

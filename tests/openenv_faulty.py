@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from ssl import SSLContext
 from typing import Any
 
 from websockets.datastructures import Headers
@@ -88,13 +89,13 @@ class Faulty:
 
 
 @contextmanager
-def serving(port: int = 0) -> Iterator[Faulty]:
+def serving(port: int = 0, ssl: SSLContext | None = None) -> Iterator[Faulty]:
     """A server that runs while the block does."""
     faulty = Faulty()
     server: Server = serve(
-        faulty.play, "127.0.0.1", port, process_request=faulty.answer_open, max_size=None
+        faulty.play, "127.0.0.1", port, ssl=ssl, process_request=faulty.answer_open, max_size=None
     )
-    faulty.url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+    faulty.url = f"http{'s' if ssl else ''}://127.0.0.1:{server.socket.getsockname()[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

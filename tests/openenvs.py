@@ -10,7 +10,7 @@ from typing import Any
 
 import urllib3
 
-from tests import foreign
+from tests import own_environment
 from tests.sources import ROOT
 
 HOME = ROOT / ".cache/openenv"
@@ -24,7 +24,7 @@ ENVIRON = {
 
 def install() -> Path:
     """OpenEnv's programs; the first time in some 20 s and 320 MB."""
-    return foreign.install("openenv", _make_echo)
+    return own_environment.install("openenv", _make_echo)
 
 
 def _make_echo(home: Path) -> None:
@@ -40,7 +40,7 @@ def _make_echo(home: Path) -> None:
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """The address of a server; below it /one and /echo (one session and 64), and /guess."""
-    port = foreign.free_port()
+    port = own_environment.free_port()
     url = f"http://127.0.0.1:{port}"
     command = [install() / "uvicorn", "openenv_app:app", "--app-dir", folder]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
@@ -52,7 +52,7 @@ def serving(folder: Path) -> Iterator[str]:
         return False
 
     environ = {**ENVIRON, "PYTHONPATH": str(HOME)}
-    with foreign.running(command, folder, is_up, "OpenEnv", **environ):
+    with own_environment.running(command, folder, is_up, "OpenEnv", **environ):
         yield url
 
 

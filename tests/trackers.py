@@ -7,12 +7,12 @@ from typing import Any
 
 import urllib3
 
-from tests import foreign
+from tests import own_environment
 
 
 def install() -> Path:
     """The server's program; the first time in some 20 s and 620 MB."""
-    return foreign.install("mlflow") / "mlflow"
+    return own_environment.install("mlflow") / "mlflow"
 
 
 class Server:
@@ -73,10 +73,12 @@ class Server:
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
     """A server with its database and artifacts below a folder."""
-    port = foreign.free_port()
+    port = own_environment.free_port()
     command = [install(), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
     command += ["--artifacts-destination", folder / "artifacts"]
     server = Server(f"http://127.0.0.1:{port}", folder)
-    with foreign.running(command, folder, server.is_up, "MLflow", MLFLOW_DISABLE_TELEMETRY="true"):
+    with own_environment.running(
+        command, folder, server.is_up, "MLflow", MLFLOW_DISABLE_TELEMETRY="true"
+    ):
         yield server

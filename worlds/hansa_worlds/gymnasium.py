@@ -50,7 +50,7 @@ class Gymnasium(World):
         self._field = read.text("text_field", "")
         self._names = _names(read)
         self._least = read.number("success", 0.0, 0.0, 1e6)
-        self._seeds = seeds.read_ranges(read)
+        self._seeds = seeds.read_seeds(read)
         read.finish()
         seeds.check_apart(self._seeds)
         self._make = _factory(self._env_name, kwargs)

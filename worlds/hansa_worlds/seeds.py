@@ -1,4 +1,4 @@
-"""Tasks that are seeds: a range of them for each split, for environments of others."""
+"""Seeds as tasks: a range of numbers for each split, none of them in two."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from hansa_worlds.errors import OptionError
 from hansa_worlds.options import Options
 
 MOST_SEEDS = 1_000_000
-SEEDS: dict[Split, tuple[int, int]] = {
+Ends = tuple[int, int]
+"""The first seed, and the one after the last."""
+SEEDS: Mapping[Split, Ends] = {
     "test": (0, 1_000),
     "validation": (1_000, 2_000),
     "train": (2_000, 10_000),
 }
-"""Seeds of each split: the first, and the one after the last."""
 
 
-def read_ranges(read: Options) -> dict[Split, range]:
-    """The seeds of each split, from options of its name."""
-    return {split: _range(read, split) for split in SPLITS}
+def read_seeds(read: Options, defaults: Mapping[Split, Ends] = SEEDS) -> dict[Split, range]:
+    """The options train, validation and test; `check_apart` follows when all options are read."""
+    return {split: _range(read, split, defaults[split]) for split in SPLITS}
 
 
 def check_apart(seeds: Mapping[Split, range]) -> None:
@@ -38,9 +39,9 @@ def tasks(prefix: str, split: Split, seeds: range) -> Sequence[Task]:
     return TaskList(len(seeds), lambda i: Task(f"{prefix}-{seeds[i]}", split, (str(seeds[i]),)))
 
 
-def _range(read: Options, name: Split) -> range:
-    ends = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
+def _range(read: Options, name: Split, default: Ends) -> range:
+    ends = read.integers(name, default, 0, MOST_SEEDS)
     if len(ends) != 2 or ends[0] >= ends[1]:
         read.refuse(name, str(list(ends)), "the first seed and the one after the last")
-        return range(*SEEDS[name])
+        return range(*default)
     return range(*ends)

@@ -3,6 +3,7 @@
 import json
 import math
 import socket
+import ssl
 import time
 from contextlib import suppress
 
@@ -17,6 +18,7 @@ from hansa_worlds.openenv.channel import ServerError
 from hansa_worlds.remote import patience
 from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, error_line
 from hansa_worlds.remote.wire import Fault
+from tests.doors import certify
 from tests.openenv_faulty import serving
 
 
@@ -150,6 +152,22 @@ def test_a_server_without_such_a_socket_is_named(how, sentence, monkeypatch):
         with pytest.raises(WorldDown) as down:
             begin(world_at(server.url, retries=1))
         assert sentence in str(down.value)
+
+
+def test_a_server_behind_tls_is_played_on_where_its_authority_is_trusted(tmp_path, monkeypatch):
+    certificate, key = tmp_path / "one.crt", tmp_path / "one.key"
+    certify(certificate, key, "one")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(ssl=context) as server:
+        assert server.url.startswith("https://")
+        with pytest.raises(WorldDown, match=r"answers \(no trusted TLS connection\), expected"):
+            begin(world_at(server.url, start_timeout_seconds=0))
+        assert server.sessions == 0
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        world = world_at(server.url)
+        assert begin(world).text == "turn 0"
+        world.close()
 
 
 @pytest.mark.parametrize(

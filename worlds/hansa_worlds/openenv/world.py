@@ -48,7 +48,7 @@ class OpenEnv(World):
         self._task_field = _name(read, "task_field", "seed")
         self._least = read.number("success", 0.0, 0.0, 1e6)
         self._ends = read.boolean("end_on_success", False)
-        self._seeds = seeds.read_ranges(read)
+        self._seeds = seeds.read_seeds(read)
         address = _read_address(read)
         read.finish()
         seeds.check_apart(self._seeds)
