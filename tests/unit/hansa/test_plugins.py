@@ -1,6 +1,7 @@
 """Plug-ins: found by entry point, checked by their own model, never in a builtin's place."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from hansa.pluginfields import MOST_BYTES
 from hansa.plugins import LEARNER, STRATEGY, check, make
 from hansa.spec import FederationSpec
 from hansa.training import Training
+from hansa_client import learners
+from hansa_server import strategies
 from tests import packages
 from tests.unit.hansa.test_plan import Cluster
 
@@ -198,13 +201,16 @@ def test_a_package_that_cannot_be_imported_is_said_where_it_would_run(
         assert "which cannot be loaded here" in refusal(given)
 
 
-def test_a_builtin_is_never_taken_from_a_package(install: Install) -> None:
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_builtin_is_never_taken_from_a_package(
+    install: Install, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raising = {"hansa.strategies": dict.fromkeys(BUILTIN, "Evil")}
     raising |= {"hansa.learners": {"success-sft": "Evil"}, "hansa.worlds": {"maze": "Evil"}}
     install("evil", "raise AssertionError('a builtin was replaced')", raising)
-    from hansa_client import learners
-    from hansa_server import strategies
-
+    if place == "last":
+        paths = [path for path in sys.path if path != str(tmp_path / "evil")]
+        monkeypatch.setattr(sys, "path", [*paths, str(tmp_path / "evil")])
     check(spec())
     assert STRATEGY.names() == sorted(POINTS["hansa.strategies"])
     for name in strategies.STRATEGIES:
