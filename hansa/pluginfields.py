@@ -13,6 +13,10 @@ PluginOptions = dict[str, Any]
 MOST_BYTES = 8192
 """Longest options as JSON: they are a part of every assignment, and of every order to a silo."""
 
+MOST_LEVELS = 16
+"""Lists and mappings within one another at most: far more than a person writes, and no serializer
+fails on them."""
+
 
 def check_options(
     section: str, field: str, name: str, options: PluginOptions | None, builtin: Collection[str]
@@ -34,3 +38,17 @@ def check_options(
         ) from None
     if size > MOST_BYTES:
         raise ValueError(f"{section}.options: got {size} bytes, expected at most {MOST_BYTES}")
+    if _levels(options) > MOST_LEVELS:
+        raise ValueError(
+            f"{section}.options: got more than {MOST_LEVELS} lists and mappings within one "
+            f"another, expected at most {MOST_LEVELS}"
+        )
+
+
+def _levels(value: Any) -> int:
+    """How deep lists and mappings lie within one another."""
+    levels, inner = 0, [value]
+    while inner := [each for each in inner if isinstance(each, dict | list)]:
+        levels += 1
+        inner = [x for each in inner for x in (each.values() if isinstance(each, dict) else each)]
+    return levels

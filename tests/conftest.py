@@ -34,6 +34,7 @@ LONGEST_FIRST = (
     "tests/crash/test_aggregator.py",
     "tests/crash/test_alone.py",
     "tests/crash/test_twin.py",
+    "tests/local/test_plugin.py",
     "tests/local/test_own_world.py",
     "tests/local/test_many.py",
     "tests/local/test_personal.py",

@@ -1,6 +1,7 @@
 """Plug-ins: found by entry point, checked by their own model, never in a builtin's place."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from hansa.pluginfields import MOST_BYTES
 from hansa.plugins import LEARNER, STRATEGY, check, make
 from hansa.spec import FederationSpec
 from hansa.training import Training
+from hansa_client import learners
+from hansa_server import strategies
 from tests import packages
+from tests.unit.hansa.test_plan import Cluster
 
 CODE = """
 from typing import Annotated
@@ -87,6 +91,14 @@ def spec(**fields: Any) -> FederationSpec:
 
 def merging(**fields: Any) -> FederationSpec:
     return spec(aggregation={"strategy": "mine", **fields})
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Options with so many mappings and lists within one another."""
+    value: Any = 1
+    for _ in range(levels - 1):
+        value = [value]
+    return {"size": value}
 
 
 def refusal(given: FederationSpec) -> str:
@@ -189,13 +201,16 @@ def test_a_package_that_cannot_be_imported_is_said_where_it_would_run(
         assert "which cannot be loaded here" in refusal(given)
 
 
-def test_a_builtin_is_never_taken_from_a_package(install: Install) -> None:
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_builtin_is_never_taken_from_a_package(
+    install: Install, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raising = {"hansa.strategies": dict.fromkeys(BUILTIN, "Evil")}
     raising |= {"hansa.learners": {"success-sft": "Evil"}, "hansa.worlds": {"maze": "Evil"}}
     install("evil", "raise AssertionError('a builtin was replaced')", raising)
-    from hansa_client import learners
-    from hansa_server import strategies
-
+    if place == "last":
+        paths = [path for path in sys.path if path != str(tmp_path / "evil")]
+        monkeypatch.setattr(sys, "path", [*paths, str(tmp_path / "evil")])
     check(spec())
     assert STRATEGY.names() == sorted(POINTS["hansa.strategies"])
     for name in strategies.STRATEGIES:
@@ -244,12 +259,34 @@ def test_a_learner_that_compares_needs_several_episodes_of_a_task() -> None:
             {"training": {"learner": "plain", "options": {"size": object()}}},
             "training.options: got a value that is no JSON",
         ),
+        (
+            {"training": {"learner": "plain", "options": nested(17)}},
+            "training.options: got more than 16 lists and mappings within one another",
+        ),
+        (
+            {"training": {"learner": "plain", "options": nested(2000)}},
+            "training.options: got a value that is no JSON",
+        ),
     ],
 )
 def test_options_are_checked_without_the_package_as_far_as_they_can_be(section, sentence) -> None:
     with pytest.raises(ValueError, match="options") as refused:
         spec(**section)
     assert sentence in str(refused.value)
+
+
+def test_options_may_be_as_deep_as_a_person_writes_them() -> None:
+    assert spec(training={"learner": "plain", "options": nested(16)}).to_json()
+
+
+def test_a_condition_has_the_sentence_of_an_image_without_the_plug_in() -> None:
+    """Nothing is tried again: the same image would end in the same way."""
+    lacks = "spec.training.learner: got 'mine', which no package here offers"
+    cluster = Cluster("maze", training={"learner": "mine"}).turn()
+    [client] = cluster.active()
+    cluster.set(client, "failed", exit_code=int(Exit.PLUGIN_MISSING), message=lacks).turn()
+    assert cluster.active() == []
+    assert any(lacks in condition.message for condition in cluster.status.conditions)
 
 
 def test_without_options_results_are_what_they_were_before_there_were_any() -> None:

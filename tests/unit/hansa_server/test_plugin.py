@@ -6,12 +6,12 @@ import pytest
 
 from hansa import keys
 from hansa.aggregation import Aggregation
-from hansa.errors import HansaError, PermanentError, PluginMissing
+from hansa.errors import HansaError, InputError, PermanentError, PluginMissing
 from hansa_server import contract, strategies
 from hansa_server.contract import BrokenContract
 from tests import packages
 from tests.merging import run
-from tests.unit.hansa_server.rounds import full_round
+from tests.unit.hansa_server.rounds import Round, full_round
 
 CODE = """
 import itertools, random
@@ -137,12 +137,15 @@ def test_a_hostile_update_is_refused_before_a_plug_in_sees_it() -> None:
         round_.aggregate()
 
 
-def test_a_round_whose_strategy_is_missing_stops_before_the_store_is_touched() -> None:
-    round_ = full_round(aggregation={"strategy": "elsewhere"})
-    before = dict(round_.store.objects)
+def test_a_round_whose_strategy_is_missing_stops_before_the_store_is_read() -> None:
+    """Nobody has sent anything: a look at the store would say that first."""
     with pytest.raises(PluginMissing, match=r"spec.aggregation.strategy: got 'elsewhere'"):
-        round_.aggregate()
-    assert round_.store.objects == before
+        Round(aggregation={"strategy": "elsewhere"}).aggregate()
+
+
+def test_a_step_that_fits_is_refused_where_a_plug_in_is_no_mean() -> None:
+    with pytest.raises(InputError, match="serverStep: got auto with remembering, expected a num"):
+        full_round(aggregation={"strategy": "remembering"}, server_step="auto").aggregate()
 
 
 def test_what_a_plug_in_remembers_is_kept_beside_the_adapter() -> None:
