@@ -168,11 +168,18 @@ class OnCluster:
 def _of_document(document: "Data") -> Record:
     from hansa.cluster.state import has_failed, has_succeeded
 
+    federation = read_document(document)
+    is_over = has_succeeded(document) or has_failed(document)
+    return figures.record(federation, federation.metadata.uid, is_over=is_over)
+
+
+def read_document(document: "Data") -> Federation:
+    """A federation of a cluster, as far as this version knows its status."""
     needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     status = document.get("status") or {}
     known = {key: status[key] for key in _known_fields() if key in status}
     try:
-        federation = Federation.model_validate({**needed, "status": known})
+        return Federation.model_validate({**needed, "status": known})
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         name = document["metadata"].get("name")
@@ -180,8 +187,6 @@ def _of_document(document: "Data") -> Record:
             f"federation {name}: {where}: cannot be read by this version of hansa",
             hint="install the version of the operator",
         ) from None
-    is_over = has_succeeded(document) or has_failed(document)
-    return figures.record(federation, federation.metadata.uid, is_over=is_over)
 
 
 def _known_fields() -> list[str]:
