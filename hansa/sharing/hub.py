@@ -177,22 +177,29 @@ class Hub:
     @contextmanager
     def _said(self, what: str, missing: str = "") -> Iterator[None]:
         """The library's failures as sentences; `what` names the option, `missing` is of a 404."""
-        library = _library()
         try:
             yield
-        except library.errors.HfHubHTTPError as error:
-            raise _sentence(error, what, missing) from error
-        except library.errors.OfflineModeIsEnabled as error:
-            raise InputError(f"{what}, but HF_HUB_OFFLINE is set") from error
-        except (OSError, *_network_errors()) as error:
-            raise HubAway(
-                f"{what}, but the hub does not answer ({_short(str(error) or repr(error))})",
-                hint="the same command goes on where it was; nothing is sent twice",
-            ) from error
-        except ValueError as error:  # an answer that is none of the hub's API
-            raise HansaError(
-                f"{what}: the hub's answer fits no API ({_short(str(error))})"
-            ) from error
+        except Exception as error:
+            raise _explained(error, what, missing) from error
+
+
+def _explained(error: Exception, what: str, missing: str) -> Exception:
+    """A failure of the library as a sentence; one of ours stays as it is."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # the library says which file, its cause says why
+    errors = _library().errors
+    if isinstance(error, errors.HfHubHTTPError):
+        return _sentence(error, what, missing)
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return InputError(f"{what}, but HF_HUB_OFFLINE is set")
+    if isinstance(error, (OSError, RuntimeError, *_network_errors())):
+        return HubAway(
+            f"{what}, but the hub does not answer ({_short(str(error) or repr(error))})",
+            hint="the same command goes on where it was; nothing is sent twice",
+        )
+    if isinstance(error, ValueError):
+        return HansaError(f"{what}: the hub's answer fits no API ({_short(str(error))})")
+    return error
 
 
 def _sentence(error: Any, what: str, missing: str) -> HansaError:
@@ -238,6 +245,8 @@ def _library() -> Any:
     """The hub's library, which is imported where it is used alone, and made to be silent."""
     try:
         import huggingface_hub
+        import huggingface_hub.errors
+        import huggingface_hub.utils
     except ImportError as error:
         raise InputError(
             f"hf: needs the package huggingface_hub ({error})", hint="pip install 'hansa[client]'"
