@@ -251,9 +251,10 @@ def _library() -> Any:
         raise InputError(
             f"hf: needs the package huggingface_hub ({error})", hint="pip install 'hansa[client]'"
         ) from None
-    huggingface_hub.logging.set_verbosity_error()
-    huggingface_hub.utils.disable_progress_bars()
-    return huggingface_hub
+    library: Any = huggingface_hub
+    library.logging.set_verbosity_error()
+    library.utils.disable_progress_bars()
+    return library
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:

@@ -255,5 +255,5 @@ def _tell(sent: Sequence[dict[str, Any]], output: Format) -> None:
     for each in sent:
         print(each["address"])
         news = "pushed" if each["new"] else "holds these files already; nothing was sent"
-        readers = {True: ", public", False: ", private"}
-        say(f"{each['to']}: {news}{readers.get(each.get('public'), '')}")
+        readers = (", public" if each["public"] else ", private") if "public" in each else ""
+        say(f"{each['to']}: {news}{readers}")
