@@ -1,6 +1,7 @@
 """docs/sharing.md typed beside a run: card and files on the hub, in a registry, and back."""
 
 import base64
+import io
 import json
 import os
 import pty
@@ -8,14 +9,17 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from huggingface_hub import constants
 
 from hansa import card, keys
+from hansa.cli.main import main
 from hansa.local.rundir import RunDir
 from hansa.manifest import sha256
 from tests import small
@@ -54,13 +58,45 @@ def images() -> Iterator[Registry]:
         yield running
 
 
-def push(run: Path, server: Hub, *words: str, home: Path) -> subprocess.CompletedProcess[str]:
-    return small.hansa("push", run, *TO, *words, **server.variables(home))
+@dataclass(frozen=True)
+class Ended:
+    """What a command in this very process came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def sentences(run: Path, file: Path) -> set[str]:
+Type = Callable[..., Ended]
+
+
+@pytest.fixture
+def hansa(
+    server: Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Type:
+    """Types a command; a process for each would import all of it again."""
+    for name, value in server.variables(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    # What the library has read from the environment when it was imported.
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    def type_(*words: str | Path) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), said.out, said.err)
+
+    return type_
+
+
+def sentences(hansa: Type, run: Path, file: Path) -> set[str]:
     """Long enough lines of what was played, but for those of the card's own sample."""
-    assert small.hansa("trajectories", run, "--export", file).returncode == 0
+    assert hansa("trajectories", run, "--export", file).returncode == 0
     texts = re.findall(r'"value": "(.*?[^\\])"', file.read_text())
     lines = {line for text in texts for line in text.split("\\n") if len(line) > 30}
     assert len(lines) > 10
@@ -68,7 +104,7 @@ def sentences(run: Path, file: Path) -> set[str]:
 
 
 def test_the_page_can_be_typed_and_what_comes_back_is_what_was_pushed(
-    run: Path, server: Hub, images: Registry, tmp_path: Path
+    run: Path, server: Hub, images: Registry, hansa: Type, tmp_path: Path
 ) -> None:
     places = {"runs/mine": str(run), "localhost:5000": images.host, "adapters": str(tmp_path)}
     blocks = re.findall(r"```console\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -77,7 +113,7 @@ def test_the_page_can_be_typed_and_what_comes_back_is_what_was_pushed(
     for line in lines:
         for word, place in places.items():
             line = line.replace(word, place)
-        done = small.hansa(*shlex.split(line)[2:], **server.variables(tmp_path / "home"))
+        done = hansa(*shlex.split(line)[2:])
         assert done.returncode == 0, f"{line}: {done.stderr}"
     for name in ("from-hub", "from-registry"):
         pulled = (tmp_path / name / keys.ADAPTER).read_bytes()
@@ -90,12 +126,12 @@ def test_the_page_can_be_typed_and_what_comes_back_is_what_was_pushed(
 
 
 def test_the_dry_run_shows_exactly_what_leaves_and_sends_nothing(
-    run: Path, server: Hub, tmp_path: Path
+    run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:
-    shown = push(run, server, "--dry-run", "-o", "json", home=tmp_path)
+    shown = hansa("push", run, *TO, "--dry-run", "-o", "json")
     assert {method for method, _ in server.log} <= {"GET", "HEAD"}
     [document] = json.loads(shown.stdout)
-    assert push(run, server, home=tmp_path).returncode == 0
+    assert hansa("push", run, *TO).returncode == 0
     files = server.files("acme/agent")
     assert document["card"] == files[card.NAME].decode()
     assert {each["name"]: (each["size"], each["sha256"]) for each in document["files"]} == {
@@ -104,9 +140,9 @@ def test_the_dry_run_shows_exactly_what_leaves_and_sends_nothing(
 
 
 def test_the_card_tells_the_truth_and_nothing_of_an_episode(
-    run: Path, server: Hub, tmp_path: Path
+    run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:
-    assert push(run, server, home=tmp_path).returncode == 0
+    assert hansa("push", run, *TO).returncode == 0
     files = server.files("acme/agent")
     text = files[card.NAME].decode()
     matter = yaml.safe_load(text.split("---\n")[1])
@@ -120,15 +156,15 @@ def test_the_card_tells_the_truth_and_nothing_of_an_episode(
     assert "| `training.learningRate` | 0.005 |" in text
     everything = b"\n".join(server.bodies).decode(errors="replace")
     everything += "\n".join(content.decode(errors="replace") for content in files.values())
-    said = sentences(run, tmp_path / "episodes.json")
+    said = sentences(hansa, run, tmp_path / "episodes.json")
     assert [line for line in said if line in everything] == []
     assert str(run.parent) not in everything
 
 
 def test_peft_loads_what_was_pushed_by_its_name_and_it_is_the_runs_adapter(
-    run: Path, server: Hub, tmp_path: Path
+    run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:
-    assert push(run, server, home=tmp_path).returncode == 0
+    assert hansa("push", run, *TO).returncode == 0
     [code] = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     code += f"""
 import torch
@@ -155,7 +191,7 @@ print(torch.equal(own, pushed), torch.equal(own, plain), type(agent).__name__)
 
 
 def test_a_killed_push_is_repeated_and_ends_with_one_commit(
-    run: Path, server: Hub, tmp_path: Path
+    run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:
     reached: list[str] = []
 
@@ -173,29 +209,29 @@ def test_a_killed_push_is_repeated_and_ends_with_one_commit(
     process.kill()
     process.wait()
     assert server.files("acme/agent") == {}
-    first = push(run, server, home=tmp_path)
+    first = hansa("push", run, *TO)
     assert (first.returncode, "pushed" in first.stderr) == (0, True), first.stderr
-    again = push(run, server, home=tmp_path)
+    again = hansa("push", run, *TO)
     assert "holds these files already" in again.stderr
     assert len(server.repositories["models", "acme/agent"].commits) == 2  # one is the hub's own
     assert sum(path.startswith("/upload/") for _, path in server.log) == 1
 
 
 def test_episodes_leave_only_when_somebody_has_seen_ten_and_says_yes(
-    run: Path, server: Hub, tmp_path: Path
+    run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:
-    silent = push(run, server, "--trajectories", "maze", home=tmp_path)
+    silent = hansa("push", run, *TO, "--trajectories", "maze")
     assert silent.returncode == 2
     assert "nobody is there to confirm" in silent.stderr
     assert silent.stderr.count(" turns, reward") == 10
-    wrong = push(run, server, "--trajectories", "chess", "--yes", home=tmp_path)
+    wrong = hansa("push", run, *TO, "--trajectories", "chess", "--yes")
     assert "--trajectories: got 'chess', expected one of maze, webshop" in wrong.stderr
     assert typed(run, server, tmp_path, "n\n") == 1
     assert {method for method, _ in server.log} <= {"GET", "HEAD"}, "something was sent"
     assert typed(run, server, tmp_path, "y\n") == 0
     assert server.repositories["datasets", "acme/agent-maze"].private
     lines = server.files("acme/agent-maze", "datasets")["trajectories.jsonl"].splitlines()
-    stored = small.hansa("trajectories", run, "-e", "maze", "-o", "json")
+    stored = hansa("trajectories", run, "-e", "maze", "-o", "json")
     episodes = json.loads(stored.stdout)
     assert [json.loads(line)["task"] for line in lines] == [each["task"] for each in episodes]
     assert {m["role"] for line in lines for m in json.loads(line)["messages"]} == {
@@ -237,9 +273,9 @@ def typed(run: Path, server: Hub, home: Path, answer: str) -> int:
     ],
 )
 def test_a_wrong_line_is_a_sentence(
-    run: Path, server: Hub, tmp_path: Path, words: list[str], expected: str
+    run: Path, server: Hub, hansa: Type, words: list[str], expected: str
 ) -> None:
-    done = small.hansa("push", run, *words, **server.variables(tmp_path))
+    done = hansa("push", run, *words)
     assert done.returncode != 0
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
