@@ -95,13 +95,15 @@ def pull(place: RegistryPlace) -> tuple[str, list[Item]]:
     if place.is_digest and digest != place.reference:
         raise Corrupt(f"{place}: its manifest's bytes are not what the digest says")
     layers = _parsed(raw, place).get("layers")
-    found: dict[str, Any] = {}
+    titled: dict[str, Any] = {}
     for each in layers if isinstance(layers, list) else []:
         notes = each.get("annotations") if isinstance(each, dict) else None
         name = notes.get(TITLE) if isinstance(notes, dict) else None
         if name in FILES:
-            found[str(name)] = each
-    return digest, [Item(name, _get_blob(wire, place, name, found[name])) for name in sorted(found)]
+            titled[str(name)] = each
+    return digest, [
+        Item(name, _get_blob(wire, place, name, titled[name])) for name in sorted(titled)
+    ]
 
 
 def _descriptor(kind: str, content: bytes) -> dict[str, Any]:

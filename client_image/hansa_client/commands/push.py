@@ -25,6 +25,23 @@ from hansa.visible import visible
 from hansa_client.commands import trajectories
 from hansa_client.commands.dataset import Dataset
 
+Base = Annotated[
+    str | None,
+    typer.Option(help="What the hub calls the base, as org/name@revision; default: the run's."),
+]
+License = Annotated[
+    str | None,
+    typer.Option("--license", help="Licence for the card; default: the base's, by the hub."),
+]
+Trajectories = Annotated[
+    str | None,
+    typer.Option(
+        "--trajectories",
+        metavar="ENVIRONMENT",
+        help="Publish this silo's episodes, too, as a dataset; shows ten of them and asks.",
+    ),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -52,9 +69,11 @@ class Shipment:
     def to_json(self) -> dict[str, Any]:
         """All that would leave."""
         text = next(each.content for each in self.items if each.name == card.NAME).decode()
-        seen = {"public": self.target.is_public, "new": not self.target.head} if self.target else {}
+        facts = (
+            {"public": self.target.is_public, "new": not self.target.head} if self.target else {}
+        )
         files = [each.to_json() for each in self.items]
-        return {"to": str(self.to), **seen, "files": files, "card": text}
+        return {"to": str(self.to), **facts, "files": files, "card": text}
 
 
 def push(
@@ -66,25 +85,12 @@ def push(
     round_: Annotated[
         str, typer.Option("--round", help="Which adapter: a round's number, last or best.")
     ] = "last",
-    base: Annotated[
-        str | None,
-        typer.Option(help="What the hub calls the base, as org/name@revision; default: the run's."),
-    ] = None,
-    license_: Annotated[
-        str | None,
-        typer.Option("--license", help="Licence for the card; default: the base's, by the hub."),
-    ] = None,
+    base: Base = None,
+    license_: License = None,
     public: Annotated[
         bool, typer.Option("--public", help="Let everybody read a repository that is made.")
     ] = False,
-    trajectories_of: Annotated[
-        str | None,
-        typer.Option(
-            "--trajectories",
-            metavar="ENVIRONMENT",
-            help="Publish this silo's episodes, too, as a dataset; shows ten of them and asks.",
-        ),
-    ] = None,
+    trajectories_of: Trajectories = None,
     yes: Annotated[bool, typer.Option("--yes", help="Publish episodes without asking.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print all that would leave, and send nothing.")
@@ -211,8 +217,8 @@ def _confirm(dataset: Dataset, shipment: Shipment) -> None:
             f"{count} episodes become the dataset {to}",
             hint="--yes says so in a script; nothing was sent",
         )
-    seen = "public" if shipment.target and shipment.target.is_public else "private"
-    question = f"Publish {count} episodes of {dataset.environment} as the {seen} dataset {to}?"
+    readers = "public" if shipment.target and shipment.target.is_public else "private"
+    question = f"Publish {count} episodes of {dataset.environment} as the {readers} dataset {to}?"
     typer.confirm(question, abort=True, err=True)
 
 
