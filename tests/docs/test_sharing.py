@@ -20,8 +20,12 @@ from huggingface_hub import constants
 
 from hansa import card, keys
 from hansa.cli.main import main
+from hansa.local.loop import open_embedded
+from hansa.local.results import with_storage
 from hansa.local.rundir import RunDir
 from hansa.manifest import sha256
+from hansa.sharing import source
+from hansa.storage import Storage
 from tests import small
 from tests.distribution import distribution, has_go
 from tests.hub import Hub, hub
@@ -257,6 +261,21 @@ def typed(run: Path, server: Hub, home: Path, answer: str) -> int:
     os.close(theirs)
     assert b"as the private dataset hf:acme/agent-maze?" in done.stderr
     return done.returncode
+
+
+def test_a_federation_is_read_from_its_store_with_the_callers_credentials(
+    run: Path, tmp_path: Path
+) -> None:
+    folder = RunDir(run)
+    federation = with_storage(folder.load(), folder)
+    with open_embedded(folder, federation.spec) as store:
+        place = Storage(s3=store.s3)
+        spec = federation.spec.model_copy(update={"storage": place})
+        credentials = small.write_credentials(tmp_path, store)
+        on_cluster = federation.model_copy(update={"spec": spec})
+        result = source.of_federation(on_cluster, "best", credentials)
+    assert result.files == {name: (run / "adapter" / name).read_bytes() for name in small.FILES}
+    assert [entry.number for entry in result.data.evaluated] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
