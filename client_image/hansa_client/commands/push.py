@@ -231,10 +231,18 @@ def _print(shipments: Sequence[Shipment], output: Format) -> None:
         print_data(documents, output)
         return
     for document in documents:
-        print(f"{document['to']}: nothing was sent; these files would be")
+        print(f"{document['to']}{_kind(document)}: nothing was sent; these files would be")
         for file in document["files"]:
             print(f"  {file['sha256']}  {file['size']:>12,}  {file['name']}")
         print(f"\n{visible(document['card'])}")
+
+
+def _kind(document: dict[str, Any]) -> str:
+    """What is known of a hub's repository: who reads it, and whether it is there."""
+    if "public" not in document:
+        return ""
+    new = ", to be made" if document["new"] else ""
+    return f" ({'public' if document['public'] else 'private'}{new})"
 
 
 def _send(shipment: Shipment, *, force: bool) -> dict[str, Any]:
@@ -261,5 +269,4 @@ def _tell(sent: Sequence[dict[str, Any]], output: Format) -> None:
     for each in sent:
         print(each["address"])
         news = "pushed" if each["new"] else "holds these files already; nothing was sent"
-        readers = (", public" if each["public"] else ", private") if "public" in each else ""
-        say(f"{each['to']}: {news}{readers}")
+        say(f"{each['to']}{_kind({**each, 'new': False})}: {news}")
