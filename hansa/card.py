@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from hansa.adapter import base_name
+from hansa.adapter import BaseName, base_name
 from hansa.program import replace
 from hansa.status import Federation
 
@@ -32,6 +32,14 @@ _PLAIN = "{first}\n> {action}{end}\n{next}\n> "
 """How the client prompts a model without a chat template."""
 
 
+_PROMPT = (
+    "## How to prompt it\n\n"
+    "The world speaks as `user`, the agent as `assistant`. The first message is the world's\n"
+    "rules (all of them, a line or none, by its option `prompt`) and the first observation.\n"
+    "The action is what follows `Action:` in the agent's answer, or else the whole answer.\n"
+)
+
+
 class Tokens(NamedTuple):
     """What a tokenizer's files say about prompts."""
 
@@ -39,6 +47,19 @@ class Tokens(NamedTuple):
     """Its chat template; empty where it has none."""
     specials: dict[str, str]
     """Special tokens that a template may name, such as bos_token."""
+
+
+class Public(NamedTuple):
+    """What the card of a published adapter says beside, and what it calls things."""
+
+    base: BaseName
+    """The base model as others find it, never a folder of this machine."""
+    license: str
+    """Licence of the adapter; empty: none is named."""
+    adapter: str
+    """What the code loads the adapter from."""
+    sections: str
+    """Figures and settings, as Markdown."""
 
 
 def write(federation: Federation, round_: int, folder: Path, environment: str = "") -> bool:
@@ -50,49 +71,68 @@ def write(federation: Federation, round_: int, folder: Path, environment: str = 
     return True
 
 
-def render(federation: Federation, round_: int, environment: str = "") -> str:
+def render(
+    federation: Federation, round_: int, environment: str = "", public: Public | None = None
+) -> str:
     """The card of a round's global adapter, or of what an environment serves itself."""
     source = federation.spec.model.source
     tokens = _read_tokens(source)
+    if public:
+        source = _source(public.base)
     matter = {
         "base_model": base_name(source).name,
         "base_model_relation": "adapter",
         "library_name": "peft",
+        **({"license": public.license} if public and public.license else {}),
         "pipeline_tag": "text-generation",
         "tags": TAGS,
     }
     return "\n".join(
         [
             f"---\n{yaml.safe_dump(matter, sort_keys=False)}---\n",
-            _about(federation, round_, environment),
+            _about(federation, round_, environment, source),
+            *([public.sections] if public else []),
+            _PROMPT,
             _format(tokens),
-            "The first turn of an episode in plain transformers and PEFT, run in this folder:\n",
-            f"```python\n{_code(source, tokens)}\n```",
-            _automatic(source),
+            f"The first turn of an episode in plain transformers and PEFT{_where(public)}:\n",
+            f"```python\n{_code(source, tokens, public.adapter if public else '.')}\n```",
+            _automatic(source, public),
         ]
     )
 
 
+def _source(base: BaseName) -> str:
+    """A base as spec.model.source has it."""
+    if base.name.startswith("builtin:"):
+        return base.name
+    return f"hf:{base.name}@{base.revision}" if base.revision else f"hf:{base.name}"
+
+
+def _where(public: Public | None) -> str:
+    return "" if public and public.adapter != "." else ", run in this folder"
+
+
 def _is_card(path: Path) -> bool:
     with suppress(OSError, UnicodeDecodeError):
-        matter, _, _ = path.read_text().removeprefix("---\n").partition("---\n")
-        return "library_name: peft\n" in matter and "- hansa\n" in matter
+        return is_own(path.read_text(), "library_name: peft\n")
     return False
 
 
-def _about(federation: Federation, round_: int, environment: str) -> str:
+def is_own(text: str, line: str = "") -> bool:
+    """Whether a README is a card of Hansa's, with a line that it must have."""
+    matter, _, _ = text.removeprefix("---\n").partition("---\n")
+    return line in matter and "- hansa\n" in matter
+
+
+def _about(federation: Federation, round_: int, environment: str, source: str) -> str:
     worlds = ", ".join(
         sorted({f"`{each.world or each.name}`" for each in federation.spec.environments})
     )
     whose = f", as environment `{environment}` serves it" if environment else ""
     return (
         f"# {federation.metadata.name}, round {round_}\n\n"
-        f"A LoRA adapter for an agent of text{whose}. The base is `{federation.spec.model.source}`,"
-        f" the worlds are {worlds}.\n\n"
-        "## How to prompt it\n\n"
-        "The world speaks as `user`, the agent as `assistant`. The first message is the world's\n"
-        "rules (all of them, a line or none, by its option `prompt`) and the first observation.\n"
-        "The action is what follows `Action:` in the agent's answer, or else the whole answer.\n"
+        f"A LoRA adapter for an agent of text{whose}. The base is `{source}`,"
+        f" the worlds are {worlds}.\n"
     )
 
 
@@ -111,10 +151,11 @@ def _format(tokens: Tokens | None) -> str:
     )
 
 
-def _code(source: str, tokens: Tokens | None) -> str:
+def _code(source: str, tokens: Tokens | None, adapter: str = ".") -> str:
     """Lines of Python; they need no more of Hansa than the folder of a builtin base."""
     is_found = source.startswith(("builtin:", "path:", "hf:"))
     remark = "" if is_found else f"  # your copy of {source}"
+    place = "  # the folder of this file" if adapter == "." else ""
     lines = [
         "from peft import PeftModel",
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
@@ -122,7 +163,7 @@ def _code(source: str, tokens: Tokens | None) -> str:
         f"source = {base_code(source)}{remark}",
         "tokenizer = AutoTokenizer.from_pretrained(source)",
         "base = AutoModelForCausalLM.from_pretrained(source)",
-        'agent = PeftModel.from_pretrained(base, ".").eval()  # the folder of this file',
+        f"agent = PeftModel.from_pretrained(base, {json.dumps(adapter)}).eval(){place}",
         "",
         f"observation = {json.dumps(FIRST)}",
         *_prompt_lines(tokens),
@@ -160,10 +201,11 @@ def _prompt_lines(tokens: Tokens | None) -> list[str]:
     return [turns, applied] if tokens.template else [plain]
 
 
-def _automatic(source: str) -> str:
-    if source.startswith(("path:/", "hf:")):
-        return "\n`AutoPeftModelForCausalLM.from_pretrained(folder)` finds the base by itself.\n"
-    return ""
+def _automatic(source: str, public: Public | None) -> str:
+    if not source.startswith(("path:/", "hf:")):
+        return ""
+    given = json.dumps(public.adapter) if public and public.adapter != "." else "folder"
+    return f"\n`AutoPeftModelForCausalLM.from_pretrained({given})` finds the base by itself.\n"
 
 
 # -- the base's tokenizer, read without any library for models -------------------------------------
@@ -171,7 +213,7 @@ def _automatic(source: str) -> str:
 
 def _read_tokens(source: str) -> Tokens | None:
     """What the base's files say; None where the base is not on this machine."""
-    folder = _folder(source)
+    folder = local_folder(source)
     if folder is None:
         return None
     try:
@@ -185,7 +227,8 @@ def _read_tokens(source: str) -> Tokens | None:
     return Tokens(template, specials) if isinstance(template, str) else None
 
 
-def _folder(source: str) -> Path | None:
+def local_folder(source: str) -> Path | None:
+    """Where a base lies on this machine; None where it does not."""
     scheme, _, rest = source.partition(":")
     if scheme == "path":
         return Path(rest).expanduser()

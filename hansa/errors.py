@@ -12,6 +12,7 @@ HansaError
 ├── WorldBroken         the world failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
 ├── TrackerAway         an experiment tracker did not answer (exit 1)
+├── HubAway             a model hub or a registry did not answer (exit 1)
 └── StoreError
     ├── NotFound        no such object
     ├── Denied          the credentials may not do this
@@ -115,6 +116,10 @@ class TrackerAway(HansaError):
     """An experiment tracker did not answer; it may be back later, and nothing is lost."""
 
     exit = Exit.TRACKER_FAILED
+
+
+class HubAway(HansaError):
+    """A model hub or a registry did not answer; the same command goes on where it was."""
 
 
 class StoreError(HansaError):

@@ -62,6 +62,11 @@ COMMANDS: dict[str, Listing] = {
     "pull": Listing(
         target="hansa.cli.pull:pull", summary="Copy an adapter out of the store, ready for PEFT."
     ),
+    "push": Listing(
+        target="hansa_client.commands.push:push",
+        summary="Publish an adapter on the Hugging Face hub or in a registry.",
+        extra="client",
+    ),
     "audit": Listing(
         target="hansa_server.commands.audit:audit",
         summary="Check a run by its audit log, and merge each round again.",

@@ -1,5 +1,6 @@
 """`hansa pull`: an adapter out of a federation's store, ready for PEFT."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +11,24 @@ from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, re
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
 from hansa.errors import InputError, Unreachable
+from hansa.sharing.place import is_place, parse
 
 if TYPE_CHECKING:
     from hansa.status import Federation
     from hansa.store.base import ObjectStore
 
 
+Where = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="A federation on the cluster, or hf:org/name@revision or oci://host/repository:tag.",
+    ),
+]
+
+
 def pull(
-    name: target.OptionalName = None,
+    name: Where = None,
     out: target.OptionalFolder = None,
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write; default: in the run's folder.")
@@ -43,8 +54,12 @@ def pull(
     """Copy an adapter out of the store; PeftModel.from_pretrained loads the folder.
 
     For a federation on the cluster it uses your own AWS_* credentials, or those of --credentials.
+    Every file is checked by its digest. What `hansa push` has published is pulled by its place.
     """
     target.one_of(name, out)
+    if name and is_place(name):
+        _pull_published(name, to, {"--round": round_ != "last", "-e": environment}, output)
+        return
     if out:
         if endpoint:
             raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
@@ -61,6 +76,25 @@ def pull(
         return
     print(where)
     say(f"adapter of round {number}: PeftModel.from_pretrained(base, '{where}')")
+
+
+def _pull_published(
+    name: str, to: Path | None, others: Mapping[str, object], output: Format
+) -> None:
+    """An adapter of a hub or a registry, whoever has put it there."""
+    from hansa.sharing import fetch
+
+    for option, given in others.items():
+        if given:
+            raise InputError(f"{option}: got it with {name}; it is for a run or a federation")
+    if to is None:
+        raise InputError("--to: got nothing, expected a folder for the adapter")
+    version, files = fetch.pull(parse("NAME", name), to)
+    if output is not Format.TABLE:
+        print_data({"from": name, "version": version, "path": str(to), "files": files}, output)
+        return
+    print(to)
+    say(f"{name} at {version}: PeftModel.from_pretrained(base, '{to}')")
 
 
 def pull_run(

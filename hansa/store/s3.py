@@ -20,7 +20,6 @@ from hansa.manifest import sha256
 from hansa.spec import S3
 from hansa.store.answers import Answers, BeyondEnd
 from hansa.store.base import Credentials, Watch
-from hansa.store.lean import without_manuals
 from hansa.store.retry import ENV_PATIENCE, Retry
 
 __all__ = ["ENV_PATIENCE", "Retry", "S3Store", "preload"]
@@ -300,9 +299,8 @@ class S3Store:
 
     def _make_client(self) -> Any:
         """A client that leaves retries to us; imported here, for botocore takes half a second."""
-        with without_manuals():
-            import botocore.session
-            from botocore.config import Config
+        import botocore.session
+        from botocore.config import Config
 
         limit = max(self.retry.patience_seconds, 0.1)
         config = Config(

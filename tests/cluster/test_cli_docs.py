@@ -89,6 +89,7 @@ def test_every_command_for_a_cluster_is_on_the_page() -> None:
     local |= {"worlds", "play", "demonstrate", "evaluate", "aggregate", "inspect", "compare"}
     local |= {"audit"}  # of a whole run: tests/local/test_audit.py
     local |= {"export"}  # tests/docs/test_tracking.py; on a cluster by test_export.py here
+    local |= {"push"}  # tests/docs/test_sharing.py
     local |= {"mail"}  # tests/local/test_mail.py
     local |= {"invite", "member", "join"}  # tests/local/test_join.py
     local |= {"serve", "chat"}  # test_serve.py here, tests/local/test_serve.py, tests/docs

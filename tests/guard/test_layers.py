@@ -35,10 +35,12 @@ HOMES = {
     "tokenizers": ["hansa_client"],
     "urllib3": [
         "hansa/cluster/client.py",
+        "hansa/sharing/wire.py",
         "hansa/store/s3.py",
         "hansa/tracking/http.py",
         "worlds/hansa_worlds/remote/wire.py",
     ],
+    "huggingface_hub": ["hansa/sharing/hub.py", "hansa_client"],
     "wandb": ["hansa/tracking/wandb.py"],
     "kopf": ["hansa_operator"],
     "kubernetes": ["hansa_operator"],

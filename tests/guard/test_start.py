@@ -8,9 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = {"rich", "typer", "click"}
-MANUALS = {"boto3", "botocore.docs.service", "botocore.docs.docstring"}
 OPERATOR = {"kopf", "kubernetes", "prometheus_client", "aiohttp"}
-LIBRARIES = {"transformers", "peft", "accelerate", "huggingface_hub", "httpx", "jinja2"}
+LIBRARIES = {"boto3", "transformers", "peft", "accelerate", "huggingface_hub", "httpx", "jinja2"}
 COMPILERS = {"torch._dynamo", "torch._inductor", "sympy", "triton", "torchvision"}
 
 CLIENT = """
@@ -49,13 +48,13 @@ preload()
     [
         pytest.param(
             CLIENT,
-            COMMAND_LINE | MANUALS | OPERATOR | LIBRARIES | COMPILERS,
+            COMMAND_LINE | OPERATOR | LIBRARIES | COMPILERS,
             id="a client's round with the builtin model",
             marks=pytest.mark.slow,
         ),
         pytest.param(
             SERVER,
-            COMMAND_LINE | MANUALS | OPERATOR | LIBRARIES | COMPILERS | {"torch"},
+            COMMAND_LINE | OPERATOR | LIBRARIES | COMPILERS | {"torch"},
             id="the aggregator",
         ),
     ],

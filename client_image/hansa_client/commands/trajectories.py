@@ -113,8 +113,8 @@ def trajectories(
     wanted = Wanted(environment=environment, round=round_, success=success, task=task)
     if export:
         common.check_target("--export", export, force=force)
-    with _open(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
-        matches = _find(_chosen(every, environment), wanted)
+    with open_silos(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
+        matches = find(choose(every, environment), wanted)
         if export:
             _export(matches, export)
         elif show is not None:
@@ -123,7 +123,7 @@ def trajectories(
             _list(matches, limit, output)
 
 
-def _open(
+def open_silos(
     run: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
 ) -> AbstractContextManager[list[StoredSilo]]:
     """The silos of a folder that is there, or of a federation on the cluster."""
@@ -142,18 +142,20 @@ def _open(
     return silos.of_federation(at_endpoint(readable(document), endpoint), credentials)
 
 
-def _chosen(every: list[StoredSilo], environment: str | None) -> list[StoredSilo]:
+def choose(
+    every: list[StoredSilo], environment: str | None, *, option: str = "--environment"
+) -> list[StoredSilo]:
     """The silos to read, by name; says where that is, since it is private data."""
     chosen = [silo for silo in every if environment in (None, silo.name)]
     if not chosen:
         names = ", ".join(silo.name for silo in every)
-        raise InputError(f"--environment: got {environment!r}, expected one of {names}")
+        raise InputError(f"{option}: got {environment!r}, expected one of {names}")
     for where in sorted({silo.where for silo in chosen}):
         say(f"reading the silos' private experience in {where}")
     return sorted(chosen, key=lambda silo: silo.name)
 
 
-def _find(chosen: list[StoredSilo], wanted: Wanted) -> Iterator[Match]:
+def find(chosen: list[StoredSilo], wanted: Wanted) -> Iterator[Match]:
     """The episodes in the order of silo, round and play; one shard is in memory at a time."""
     for silo in chosen:
         for round_ in _rounds(silo):
@@ -222,10 +224,11 @@ def _show(matches: Iterator[Match], place: int, output: Format) -> None:
         turns = [{"role": turn.role, "text": turn.text} for turn in each.episode.turns]
         print_data({**each.facts(), "turns": turns}, output)
         return
-    _print(each, Screen(console()))
+    print_episode(each, Screen(console()))
 
 
-def _print(match: Match, screen: Screen) -> None:
+def print_episode(match: Match, screen: Screen) -> None:
+    """One episode from its first observation to its end."""
     facts, turn_number = match.facts(), 0
     screen.title(
         f"{facts['environment']}, round {facts['round']}, {facts['source']}, task {facts['task']}"

@@ -1,0 +1,91 @@
+"""A silo's episodes as a dataset of a hub: only where its owner asks for it, after a look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from hansa import card
+from hansa.cli.common import console, say
+from hansa.errors import InputError
+from hansa.sharing.parcel import Item
+from hansa_client.commands import trajectories
+from hansa_client.commands.show import Screen
+from hansa_client.commands.silos import StoredSilo
+from hansa_client.commands.trajectories import Match, Wanted
+
+FILE = "trajectories.jsonl"
+SHOWN = 10
+"""Episodes that are shown before any is sent."""
+_ROLES = {"user": "user", "agent": "assistant"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """All stored episodes of one environment."""
+
+    environment: str
+    """Whose they are."""
+    world: str
+    """What they were played in."""
+    episodes: Sequence[Match]
+    """In the order of play."""
+
+    @classmethod
+    def of(cls, silos: list[StoredSilo], environment: str) -> Dataset:
+        """Read them, by the silo's own credentials."""
+        chosen = trajectories.choose(silos, environment, option="--trajectories")
+        episodes = list(trajectories.find(chosen, Wanted()))
+        if not episodes:
+            raise InputError(f"--trajectories: got {environment}, which has no episodes")
+        world = chosen[0].environment.world
+        return cls(environment=environment, world=world, episodes=episodes)
+
+    def files(self, license_: str, adapter: str) -> list[Item]:
+        """The episodes, a line each, and a card."""
+        lines = b"".join(map(_line, self.episodes))
+        text = self._card(license_, adapter)
+        return [Item(card.NAME, text.encode(errors="replace")), Item(FILE, lines)]
+
+    def show_some(self) -> None:
+        """Print ten of them whole, from the first to the last."""
+        count = len(self.episodes)
+        places = sorted({step * (count - 1) // max(1, SHOWN - 1) for step in range(SHOWN)})
+        screen = Screen(console(stderr=True))
+        for place in places:
+            trajectories.print_episode(self.episodes[place], screen)
+        say(f"{len(places)} of {count} episodes of {self.environment}: these texts would leave")
+
+    def _card(self, license_: str, adapter: str) -> str:
+        matter = {
+            **({"license": license_} if license_ else {}),
+            "task_categories": ["text-generation"],
+            "tags": ["agent", "trajectories", "hansa"],
+            "configs": [{"config_name": "default", "data_files": FILE}],
+        }
+        won = sum(each.episode.success for each in self.episodes)
+        return (
+            f"---\n{yaml.safe_dump(matter, sort_keys=False)}---\n\n"
+            f"# Episodes of {self.environment}\n\n"
+            f"{len(self.episodes)} episodes in the world `{self.world or self.environment}`, {won} "
+            f"of them successful, which the agent `{adapter}` was trained by.\n\n"
+            "Each line has `task`, `round` (0: demonstrations), `source`, `success`, `reward` and\n"
+            "`messages`: the world speaks as `user`, the agent as `assistant`.\n"
+        )
+
+
+def _line(match: Match) -> bytes:
+    episode = match.episode
+    turns = [{"role": _ROLES[turn.role], "content": turn.text} for turn in episode.turns]
+    document = {
+        "task": episode.task,
+        "round": episode.round,
+        "source": episode.source,
+        "success": episode.success,
+        "reward": episode.reward,
+        "messages": turns,
+    }
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace") + b"\n"
