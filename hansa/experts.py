@@ -18,7 +18,10 @@ EXPERTS = {
     "gymnasium": False,
     "maze": True,
     "mixed": True,
+    "reasoning-gym": True,
+    "scienceworld": True,
     "textcraft": True,
+    "textworld": True,
     "webshop": True,
     "wordle": True,
 }

@@ -18,7 +18,10 @@ BUILTIN = {
     "gymnasium": "hansa_worlds.gymnasium:Gymnasium",
     "maze": "hansa_worlds.maze:Maze",
     "mixed": "hansa_worlds.mixed:Mixed",
+    "reasoning-gym": "hansa_worlds.reasoning_gym:ReasoningGym",
+    "scienceworld": "hansa_worlds.scienceworld:ScienceWorld",
     "textcraft": "hansa_worlds.textcraft:TextCraft",
+    "textworld": "hansa_worlds.textworld:TextWorld",
     "webshop": "hansa_worlds.webshop:WebShop",
     "wordle": "hansa_worlds.wordle:Wordle",
 }
