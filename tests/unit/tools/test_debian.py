@@ -30,7 +30,7 @@ if lines:
     sys.exit(100)
 for name in words[1:]:
     if name != "hollow":
-        (here / "bin" / {{"prometheus": "promtool"}}.get(name, name)).symlink_to("/bin/true")
+        (here / "bin" / {{"prometheus": "promtool", "default-jre-headless": "java", "build-essential": "cc"}}.get(name, name)).symlink_to("/bin/true")
 """
 
 
