@@ -1,4 +1,4 @@
-"""Packages of other people's worlds, in a folder of their own: some must be built, and none is ours.
+"""Packages of other people's worlds, in a folder of their own: some must be built, none is ours.
 
 What the environment of the tests has already is not installed again, so that the folder hides
 nothing of it.
