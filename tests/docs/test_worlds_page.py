@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/worlds.md").read_text()
 NEEDED = {"gymnasium": {"env": "tests.gym_envs:Higher"}}
 WORLDS = ("maze", "wordle", "textcraft", "babyai", "webshop")
+OTHERS = ("agentgym", "gymnasium", "reasoning-gym", "scienceworld", "textworld")
 
 
 def section(title: str) -> str:
@@ -39,7 +40,7 @@ def test_the_page_shows_an_episode_of_each_world_that_its_expert_wins(world: str
     assert re.search(r"^success after \d+ turns?, reward", shown, re.M)
 
 
-@pytest.mark.parametrize("world", [*WORLDS, "agentgym", "gymnasium"])
+@pytest.mark.parametrize("world", [*WORLDS, *OTHERS])
 def test_every_option_of_a_world_is_explained(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.gym_envs")
     with pytest.raises(OptionError) as found:
@@ -88,3 +89,9 @@ def test_the_manifest_lines_fit_the_spec() -> None:
         Experience.model_validate(spec.get("experience", {}))
         for environment in spec.get("environments", []):
             Environment.model_validate(environment)
+
+
+def test_the_number_of_families_of_reasoning_gym_is_that_of_the_package() -> None:
+    from hansa_worlds.reasoning_gym import REFUSED
+
+    assert f"{106 - len(REFUSED)} of the package's 106 families" in section("reasoning-gym")

@@ -58,6 +58,7 @@ def test_every_family_of_the_package_that_is_not_refused_knows_its_answers() -> 
 
     known = set(reasoning_gym.factory.DATASETS)
     assert known >= REFUSED.keys() | PLAIN.keys()
+    assert len(known) == 106, "docs/worlds.md says so"
     slow = {"arc_agi", "rearc", "figlet_font", "group_anagrams"}  # a second for each question
     world = make("reasoning-gym", {"families": sorted(known - REFUSED.keys() - slow)})
     wrong = [task.id for task in world.tasks("test")[: len(known - REFUSED.keys() - slow)]
