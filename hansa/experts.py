@@ -19,7 +19,10 @@ EXPERTS = {
     "maze": True,
     "mixed": True,
     "openenv": False,
+    "reasoning-gym": True,
+    "scienceworld": True,
     "textcraft": True,
+    "textworld": True,
     "webshop": True,
     "wordle": True,
 }

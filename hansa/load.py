@@ -204,7 +204,8 @@ def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> No
             made.check_options()
     except Exception as error:  # a world of any package may refuse in its own way
         text = " ".join(str(error).split())[:_LONGEST_REFUSAL]
-        path = f"{where}.{text}" if text.startswith("options") else f"{where}.options: {text}"
+        named = text.startswith(("options", "world: "))
+        path = f"{where}.{text}" if named else f"{where}.options: {text}"
         raise InputError(path) from error
 
 

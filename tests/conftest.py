@@ -40,6 +40,7 @@ LONGEST_FIRST = (
     "tests/local/test_personal.py",
     "tests/local/test_own_store.py",
     "tests/local/test_agentgym_run.py",
+    "tests/local/test_foreign_worlds.py",
     "tests/local/test_strategies.py",
     "tests/local/test_own_model.py",
 )

@@ -19,8 +19,8 @@ from hansa_worlds.contract import CHECKS, MOST_CALLS, BrokenContract
 from hansa_worlds.maze import Maze
 from hansa_worlds.registry import BUILTIN
 
-DOORS = {"agentgym", "gymnasium", "mixed", "openenv"}
-"""Worlds of others, played through one of ours: they need options."""
+DOORS = {"agentgym", "gymnasium", "mixed", "openenv", "reasoning-gym", "scienceworld", "textworld"}
+"""Worlds of others, played through one of ours: they need options or packages."""
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     **{f"{name}-default": (name, {}) for name in BUILTIN if name not in DOORS},
     **{f"{name}-demo": (name, options) for name, options in DEMO_OPTIONS.items()},

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/worlds.md").read_text()
 NEEDED = {"gymnasium": {"env": "tests.gym_envs:Higher"}}
 WORLDS = ("maze", "wordle", "textcraft", "babyai", "webshop")
+OTHERS = ("agentgym", "gymnasium", "openenv", "reasoning-gym", "scienceworld", "textworld")
 
 
 def section(title: str) -> str:
@@ -44,7 +45,7 @@ def test_the_page_shows_an_episode_of_each_world_that_its_expert_wins(world: str
     assert re.search(r"^success after \d+ turns?, reward", shown, re.M)
 
 
-@pytest.mark.parametrize("world", [*WORLDS, "agentgym", "gymnasium", "openenv"])
+@pytest.mark.parametrize("world", [*WORLDS, *OTHERS])
 def test_every_option_of_a_world_is_explained(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.gym_envs")
     with pytest.raises(OptionError) as found:
@@ -127,3 +128,9 @@ def run(command: list[str | Path]) -> str:
 def test_the_ids_for_gymnasium_are_those_that_the_page_names() -> None:
     named = set(re.findall(r"`(hansa/\w+-v0)`", section("Worlds for others")))
     assert named == {gymnasium_ids.ids()[world] for world in WORLDS}
+
+
+def test_the_number_of_families_of_reasoning_gym_is_that_of_the_package() -> None:
+    from hansa_worlds.reasoning_gym import REFUSED
+
+    assert f"{106 - len(REFUSED)} of the package's 106 families" in section("reasoning-gym")

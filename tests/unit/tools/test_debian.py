@@ -28,9 +28,10 @@ if lines:
     script.write_text("\\n".join(lines if lines[0].startswith("always ") else lines[1:]))
     print(lines[0].removeprefix("always "), file=sys.stderr)
     sys.exit(100)
+brings = {{"prometheus": "promtool", "default-jre-headless": "java", "build-essential": "cc"}}
 for name in words[1:]:
     if name != "hollow":
-        (here / "bin" / {{"prometheus": "promtool"}}.get(name, name)).symlink_to("/bin/true")
+        (here / "bin" / brings.get(name, name)).symlink_to("/bin/true")
 """
 
 

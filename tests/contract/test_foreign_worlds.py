@@ -1,0 +1,48 @@
+"""The worlds of others keep the contract of worlds, each played in its own package."""
+
+import shutil
+
+import pytest
+
+from hansa_worlds import contract, make
+from hansa_worlds.contract import CHECKS
+from tests import foreign
+
+NEEDS_JAVA = pytest.mark.skipif(
+    shutil.which("java") is None, reason="needs the program java, which runs ScienceWorld"
+)
+VARIANTS = {
+    "reasoning-gym": ("reasoning-gym", {}),
+    "reasoning-gym-of-several-lines": (
+        "reasoning-gym",
+        {"families": ["mini_sudoku", "countdown", "n_queens"], "prompt": "none"},
+    ),
+    "textworld": ("textworld", {"level": 3, "max_turns": 5}),
+    "textworld-without-a-goal": (
+        "textworld",
+        {"game": "coin-collector", "level": 2, "goal": "none", "max_turns": 4, "prompt": "brief"},
+    ),
+}
+SIMULATED = {"tasks": ["lifespan-longest-lived", "find-plant"], "max_turns": 16}
+
+
+@pytest.fixture(autouse=True)
+def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game takes a second to make; a fault of a world shows in its first episodes."""
+    foreign.use()
+    monkeypatch.setattr(contract, "EPISODES", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS.keys())
+def test_world_keeps_the_contract(check, name, options):
+    check(lambda: make(name, options))
+
+
+@pytest.mark.full
+@NEEDS_JAVA
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+def test_scienceworld_keeps_the_contract(check, monkeypatch):
+    monkeypatch.setattr(contract, "EPISODES", 1)
+    check(lambda: make("scienceworld", SIMULATED))

@@ -1,0 +1,147 @@
+"""World `scienceworld`: the simulator's own tasks, the same everywhere; a dead one is replaced."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from hansa_worlds import NoPlayer, OptionError, WorldDown, make
+from hansa_worlds.scienceworld import SIMPLIFICATIONS, VARIATIONS, simulator, variations
+from tests import foreign
+from tests.processes import until
+
+EASY = {"tasks": ["lifespan-longest-lived"]}
+
+
+@pytest.fixture
+def java() -> None:
+    if shutil.which("java") is None:
+        pytest.skip("needs the program java, which runs ScienceWorld")
+    foreign.use()
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java")
+def test_the_table_of_tasks_and_splits_is_the_simulators() -> None:
+    game = simulator.new_game()
+    assert sorted(game.getTaskNames()) == sorted(VARIATIONS)
+    assert {"easy", *game.getPossibleSimplifications().split(", ")} == set(SIMPLIFICATIONS)
+    for task, count in VARIATIONS.items():
+        assert game.getTaskMaxVariations(task) == count
+        game.load(task, 0, "", False)
+        assert list(game.getVariationsTrain()) == list(variations(task, "train"))
+        assert list(game.getVariationsDev()) == list(variations(task, "validation"))
+        assert list(game.getVariationsTest()) == list(variations(task, "test"))
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("task", ["find-animal", "chemistry-mix-paint-secondary-color"])
+def test_the_gold_path_is_followed_to_full_score_and_nowhere_else(task: str) -> None:
+    world = make("scienceworld", {"tasks": [task]})
+    seen = world.start(world.tasks("test")[0])
+    while not seen.done:
+        seen = world.step(world.expert().text)
+        assert len(seen.text) <= 4_000
+    assert (seen.reward, world.success) == (1.0, True)
+    world.start(world.tasks("test")[0])
+    world.step("look around at nothing that is there")
+    world.expert()  # what the simulator did not take has changed nothing
+    world.step("wait1")
+    with pytest.raises(NoPlayer, match="knows no way but the gold path"):
+        world.expert()
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java")
+def test_episodes_and_gold_paths_are_the_same_in_every_simulator() -> None:
+    script = (
+        "from hansa_worlds import make\n"
+        "world = make('scienceworld', {'tasks': ['find-animal', 'power-component']})\n"
+        "tasks = world.tasks('train')\n"
+        "for task in (tasks[1], tasks[-1]):\n"
+        "    said = [world.start(task).text]\n"
+        "    while not world._done:\n"
+        "        said += [world.expert(), world.step(world.expert().text)]\n"
+        "    print(said)\n"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": foreign.path()},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(said) == 1
+    assert b"paint" in said.pop(), "things of one name, whose order Java draws at random"
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java")
+def test_an_episode_whose_simulator_dies_is_broken_and_the_next_one_is_played() -> None:
+    world = make("scienceworld", EASY)
+    world.start(world.tasks("train")[0])
+    process = simulator._running[1].java_process
+    process.kill()
+    process.wait()
+    with pytest.raises(WorldDown, match="a Java process, ended or does not answer"):
+        world.step("look around")
+    world.start(world.tasks("train")[0])
+    assert not world.step("look around").done
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java")
+def test_the_simulator_ends_with_a_process_that_is_killed() -> None:
+    script = (
+        "import os, signal\n"
+        "from hansa_worlds import make\n"
+        "from hansa_worlds.scienceworld import simulator\n"
+        "world = make('scienceworld', {})\n"
+        "world.start(world.tasks('train')[0])\n"
+        "print(simulator._running[1].java_process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": foreign.path()},
+        capture_output=True,
+        check=False,
+    )
+    pid = int(ended.stdout)
+    until(lambda: not _is_running(pid), "the simulator to end")
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"tasks": "boil"}, "options.tasks: got 'boil', expected a list of distinct names out of"),
+        ({"tasks": []}, "options.tasks: got [], expected a list of distinct names out of boil, c"),
+        ({"tasks": ["brew"]}, "options.tasks: got 'brew' in it, expected a list of distinct"),
+        ({"tasks": [["boil"]]}, "options.tasks: got ['boil'] in it, expected a list of distinct"),
+        ({"tasks": ["boil", "boil"]}, "options.tasks: got 'boil' in it, expected a list of dis"),
+        ({"simplifications": ["fast"]}, "options.simplifications: got 'fast' in it, expected a"),
+        (
+            {"tasks": ["power-component"], "simplifications": ["noElectricalAction"]},
+            "options.simplifications: got 'noElectricalAction', which task power-component cannot",
+        ),
+        ({"success": 2}, "options.success: got 2, expected 0.01 to 1"),
+        ({"task": "boil"}, "options.task: unknown, expected max_turns, prompt, simplifications,"),
+    ],
+)
+def test_a_bad_option_is_named_with_what_fits(options, sentence) -> None:
+    with pytest.raises(OptionError) as refused:
+        make("scienceworld", options)
+    assert str(refused.value).startswith(sentence)
