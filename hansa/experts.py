@@ -18,6 +18,7 @@ EXPERTS = {
     "gymnasium": False,
     "maze": True,
     "mixed": True,
+    "proxy": False,
     "textcraft": True,
     "webshop": True,
     "wordle": True,

@@ -29,6 +29,7 @@ LAYERS = (
     ("alone", "audit"),
     ("last",),
     ("serving",),
+    ("proxy",),
     ("commands", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

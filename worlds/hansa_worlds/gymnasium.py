@@ -22,10 +22,10 @@ from hansa_worlds.allowed import allowed_words, is_allowed
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldError
 from hansa_worlds.options import Options
+from hansa_worlds.ranges import check_apart, read_range
 
 LONGEST_TEXT = 16_000
 """Characters of an observation that are kept."""
-MOST_SEEDS = 1_000_000
 SEEDS: dict[Split, tuple[int, int]] = {
     "test": (0, 1_000),
     "validation": (1_000, 2_000),
@@ -56,9 +56,9 @@ class Gymnasium(World):
         self._field = read.text("text_field", "")
         self._names = _names(read)
         self._least = read.number("success", 0.0, 0.0, 1e6)
-        self._seeds = {split: _range(read, split) for split in SPLITS}
+        self._seeds = {split: read_range(read, split, SEEDS[split]) for split in SPLITS}
         read.finish()
-        _check_apart(self._seeds)
+        check_apart(self._seeds)
         self._make = _factory(self._env_name, kwargs)
         self._env: Any = None
 
@@ -279,21 +279,3 @@ def _names(read: Options) -> tuple[str, ...]:
     if len({name.lower() for name in value}) != len(value):
         read.refuse("actions", repr(value), fits)
     return tuple(value)
-
-
-def _check_apart(seeds: Mapping[Split, range]) -> None:
-    for split, some in seeds.items():
-        for other, others in seeds.items():
-            if split != other and max(some[0], others[0]) <= min(some[-1], others[-1]):
-                raise OptionError(
-                    f"options.{split}: got {[some[0], some[-1] + 1]}, expected seeds apart from"
-                    f" options.{other} ({[others[0], others[-1] + 1]})"
-                )
-
-
-def _range(read: Options, name: Split) -> range:
-    ends = read.integers(name, SEEDS[name], 0, MOST_SEEDS)
-    if len(ends) != 2 or ends[0] >= ends[1]:
-        read.refuse(name, str(list(ends)), "the first seed and the one after the last")
-        return range(*SEEDS[name])
-    return range(*ends)

@@ -18,6 +18,7 @@ BUILTIN = {
     "gymnasium": "hansa_worlds.gymnasium:Gymnasium",
     "maze": "hansa_worlds.maze:Maze",
     "mixed": "hansa_worlds.mixed:Mixed",
+    "proxy": "hansa_client.proxy.world:Proxy",
     "textcraft": "hansa_worlds.textcraft:TextCraft",
     "webshop": "hansa_worlds.webshop:WebShop",
     "wordle": "hansa_worlds.wordle:Wordle",

@@ -28,6 +28,10 @@ class ApiError(Exception):
         return {"error": {**error, "param": self.param or None, "code": self.code or None}}
 
 
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
 _KINDS: Mapping[int, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",

@@ -210,7 +210,12 @@ def test_a_wrong_key_is_401(server: Server) -> None:
         pytest.param({"top_p": 0}, "top_p: got 0, expected a number above 0 and at most 1"),
         pytest.param({"max_tokens": 99999}, "and max_tokens 99999, expected at most 2048 together"),
         pytest.param({"presence_penalty": 1}, "presence_penalty: got 1, which is not supported"),
-        pytest.param({"tools": [{}]}, "tools: got a list, which is not supported"),
+        pytest.param(
+            {"tools": [{}]}, "tools[0]: got an empty mapping, expected a mapping with type"
+        ),
+        pytest.param(
+            {"tool_choice": "required"}, "tool_choice: got 'required', which is not supported"
+        ),
         pytest.param(
             {"response_format": {"type": "json_object"}}, "response_format: got a mapping"
         ),
@@ -219,8 +224,8 @@ def test_a_wrong_key_is_401(server: Server) -> None:
         pytest.param({"stop": [""]}, "stop: got an empty text"),
         pytest.param({"messages": []}, "messages: got an empty list, expected a list of 1 to"),
         pytest.param(
-            {"messages": [{"role": "tool", "content": "x"}]},
-            "messages[0].role: got 'tool', expected system, user or assistant",
+            {"messages": [{"role": "tool", "content": "x", "tool_call_id": "a"}]},
+            "messages[0].role: got 'tool', expected system or user there",
         ),
         pytest.param(
             {"messages": [*said(), *said()]},
