@@ -1,12 +1,9 @@
 """A real MLflow server, in an environment of its own: its packages are more than all of ours."""
 
-import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,32 +11,8 @@ from typing import Any
 
 import urllib3
 
+from tests.environments import install
 from tests.processes import until
-from tests.sources import ROOT
-
-REQUIREMENTS = ROOT / "requirements/mlflow.txt"
-HOME = ROOT / ".cache/mlflow"
-
-
-def install() -> Path:
-    """The server's program; installed by hash the first time, in some 20 s and 620 MB."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    stamp, wanted = HOME / "installed.txt", REQUIREMENTS.read_bytes()
-    with (HOME / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and stamp.read_bytes() == wanted):
-            _make(HOME / "venv")
-            stamp.write_bytes(wanted)
-    return HOME / "venv/bin/mlflow"
-
-
-def _make(venv: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-    python = venv / "bin/python"
-    beside = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-    pip = [beside, "pip", "install", "--quiet", "--python", python] if beside else None
-    command = pip or [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*command, "--require-hashes", "-r", REQUIREMENTS], check=True)
 
 
 class Server:
@@ -100,7 +73,7 @@ class Server:
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
     """A server with its database and artifacts below a folder."""
-    program, port = install(), _free_port()
+    program, port = install("mlflow") / "mlflow", _free_port()
     command = [program, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
     command += ["--artifacts-destination", folder / "artifacts"]

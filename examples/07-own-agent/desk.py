@@ -1,4 +1,4 @@
-"""A desk routes tickets by tools: the `openai` client's loop of calls, for a model that writes JSON."""
+"""A desk routes tickets by tools: a loop of calls with the `openai` client."""
 
 import json
 import os

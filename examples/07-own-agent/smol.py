@@ -4,6 +4,7 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import ClassVar
 
 from smolagents import OpenAIModel, Tool, ToolCallingAgent
 
@@ -14,7 +15,9 @@ MOST_STEPS = 4
 class FindTeam(Tool):
     name = "find_team"
     description = "Which team cares about a topic."
-    inputs = {"topic": {"type": "string", "description": "printer, password, invoice or server"}}
+    inputs: ClassVar = {
+        "topic": {"type": "string", "description": "printer, password, invoice or server"}
+    }
     output_type = "string"
 
     def forward(self, topic: str) -> str:

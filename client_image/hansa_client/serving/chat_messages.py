@@ -12,6 +12,8 @@ MOST_MESSAGES = 2048
 MOST_TOOLS = 128
 MOST_CALLS = 128
 LONGEST_TEXT = 2**22
+DEEPEST = 32
+"""Levels of a tool's JSON Schema."""
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
@@ -137,8 +139,12 @@ def _tool(where: str, tool: Any) -> dict[str, Any]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise misfit(f"{where}.function.name", name, "expected letters, digits, _, . and -")
     parameters = function.get("parameters")
-    if parameters is not None and not isinstance(parameters, dict):
-        raise misfit(f"{where}.function.parameters", parameters, "expected a JSON Schema")
+    if parameters is not None and not (isinstance(parameters, dict) and _is_flat(parameters)):
+        raise misfit(
+            f"{where}.function.parameters",
+            parameters,
+            f"expected a JSON Schema of at most {DEEPEST} levels",
+        )
     read = {
         "name": name,
         "description": text(f"{where}.function.description", function.get("description") or ""),
@@ -146,6 +152,14 @@ def _tool(where: str, tool: Any) -> dict[str, Any]:
     }
     text(f"{where}.function", json.dumps(read, ensure_ascii=False))  # its names and texts, too
     return {"type": "function", "function": read}
+
+
+def _is_flat(value: Any, left: int = DEEPEST) -> bool:
+    """Whether data is nested no deeper than whoever writes it down can follow."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return left > 0 and all(_is_flat(each, left - 1) for each in inner)
+    return True
 
 
 _MORE: dict[str, tuple[str, ...]] = {

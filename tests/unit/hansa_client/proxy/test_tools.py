@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from hansa_client.models import tool_format
 from hansa_client.models.chat_template import Chat
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import Play
-from hansa_client.trajectory import render
+from hansa_client.trajectory import Turn, render
 from hansa_worlds import Prompt, make
 from tests import harness
 from tests.sources import ROOT
@@ -96,6 +97,30 @@ def test_no_harness_can_forge_the_end_of_a_turn(template: str) -> None:
     fair = text_of(toolmodel.make_tokenizer(template), Prompt(messages=honest, tools=(named,)))
     for special in toolmodel.SPECIALS:
         assert told.count(special) == fair.count(special)
+
+
+def test_a_calls_text_is_read_as_models_write_it() -> None:
+    call = {"name": "add", "arguments": '{"a": 2, "b": 3}'}
+    for text in (
+        CALL,
+        CALL.removesuffix("\n</tool_call>"),
+        '{"name": "add", "parameters": {"a": 2, "b": 3}}',
+        '[{"name": "add", "arguments": {"a": 2, "b": 3}}]',
+    ):
+        said, calls = tool_format.parse(text, 4)
+        assert (said, [each["function"] for each in calls]) == ("", [call]), text
+        assert calls[0]["id"] == "call_4"
+    assert tool_format.parse(f"First.\n{CALL}\nThen.", 0)[0] == "First.\n\nThen."
+    broken = '<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'
+    tool_format.parse(broken, 0)[1][0]["function"]["name"].encode()
+
+
+def test_what_a_harness_sent_can_be_written_and_read_again() -> None:
+    schema = {"type": "object", "default": None, "properties": {"a": {"enum": [None, 1, 2.5]}}}
+    tool = {"type": "function", "function": {"name": "add", "parameters": schema}}
+    turn = Turn(role="user", text="x", messages=[GIVEN], tools=[tool], begins=True)
+    again = Turn.model_validate_json(turn.model_dump_json(by_alias=True, exclude_none=True))
+    assert again == turn
 
 
 def test_a_model_calls_a_tool_and_the_episode_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
