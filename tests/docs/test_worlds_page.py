@@ -13,7 +13,10 @@ from tools import console, worlds_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/worlds.md").read_text()
-NEEDED = {"gymnasium": {"env": "tests.gym_envs:Higher"}}
+NEEDED: dict[str, dict[str, object]] = {
+    "gymnasium": {"env": "tests.gym_envs:Higher"},
+    "proxy": {"url": "http://127.0.0.1:9"},
+}
 WORLDS = ("maze", "wordle", "textcraft", "babyai", "webshop")
 
 
@@ -39,13 +42,17 @@ def test_the_page_shows_an_episode_of_each_world_that_its_expert_wins(world: str
     assert re.search(r"^success after \d+ turns?, reward", shown, re.M)
 
 
-@pytest.mark.parametrize("world", [*WORLDS, "agentgym", "gymnasium"])
+@pytest.mark.parametrize("world", [*WORLDS, "agentgym", "gymnasium", "proxy"])
 def test_every_option_of_a_world_is_explained(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.gym_envs")
     with pytest.raises(OptionError) as found:
         make(world, {"no-such-option": 1, **NEEDED.get(world, {})})
     known = str(found.value).partition("expected ")[2].split(", ")
-    titles = {"agentgym": "AgentGym servers", "gymnasium": "Gymnasium environments"}
+    titles = {
+        "agentgym": "AgentGym servers",
+        "gymnasium": "Gymnasium environments",
+        "proxy": "An agent of your own",
+    }
     text = section(titles.get(world, world))
     assert [
         name for name in known if f"`{name}`" not in text and name not in ("max_turns", "prompt")

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,10 @@ def test_harnesses_that_all_fail_stop_the_silo_with_their_sentence(tmp_path: Pat
         assert "the harness ended with exit status 3, expected 0" in run.said
 
 
+def test_the_pages_show_one_line_for_the_example() -> None:
+    assert typed().endswith(" --embedded-store")
+
+
 def test_a_command_that_nobody_allowed_is_refused_before_anything_runs(tmp_path: Path) -> None:
     refused = hansa("validate", write(tmp_path, [*HARNESS, "talk"]))
     assert refused.returncode == 2
@@ -103,19 +109,33 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
     assert small.adapter(killed) == small.adapter(whole)
 
 
+def typed() -> str:
+    """The line that both pages show."""
+    pages = [EXAMPLE / "README.md", ROOT / "docs/worlds.md"]
+    lines = [re.findall(r"^HANSA_WORLD_COMMANDS=.*$", page.read_text(), re.M) for page in pages]
+    assert lines[0] == lines[1] and len(lines[0]) == 1
+    return lines[0][0]
+
+
 @pytest.mark.full
-def test_the_example_gets_better_beside_maze(tmp_path: Path) -> None:
-    text = (EXAMPLE / "federation.yaml").read_text()
-    manifest = tmp_path / "federation.yaml"
-    manifest.write_text(text.replace("examples/07", f"{ROOT}/examples/07"))
-    allowed = {
-        "HANSA_WORLD_COMMANDS": f"python {EXAMPLE}/cart.py",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
-    with small.Run(manifest, tmp_path / "run", "--embedded-store", **allowed) as run:
-        run.finish()
+def test_the_example_gets_better_beside_maze_as_the_pages_say(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/hansa").write_text(f"#!/bin/sh\nexec {sys.executable} -m hansa.cli.main $@\n")
+    (tmp_path / "bin/hansa").chmod(0o755)
+    path = f"{tmp_path}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", f"{typed()} --out run"],
+        env={**os.environ, "PATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert ran.returncode == 0, ran.stderr
     history = small.status(tmp_path / "run")["history"]
-    assert history[-1]["success"]["cart"] > history[0]["success"]["cart"] + 0.1
+    for name in ("cart", "maze"):
+        assert history[-1]["success"][name] > history[0]["success"][name] + 0.1
 
 
 @pytest.mark.full

@@ -245,6 +245,9 @@ def test_a_manifest_runs_only_what_the_owner_allows(monkeypatch: pytest.MonkeyPa
     for command in (["sh", "-c", "true"], [sys.executable, "-c", "1"], HARNESS[:1], ["-"]):
         with pytest.raises(OptionError, match=r"expected one that begins with a command in HANSA_"):
             make("proxy", {"command": command})
+        part = {"name": "a", "world": "proxy", "options": {"command": command}}
+        with pytest.raises(OptionError, match=r"expected one that begins with a command in HANSA_"):
+            make("mixed", {"worlds": [part]})
     monkeypatch.setenv("HANSA_WORLD_COMMANDS", "other, '")
     with pytest.raises(OptionError, match="now other, '"):
         make("proxy", {"command": HARNESS})
