@@ -69,23 +69,23 @@ def parse(text: str, before: int) -> tuple[str, list[dict[str, Any]]]:
     A turn that is nothing but JSON with a name and arguments, which some models write, is a call,
     too. What is no call stays text. Calls are numbered from `before` on.
     """
-    found: list[tuple[str, Any]] = []
+    written: list[tuple[str, Any]] = []
 
     def take(match: re.Match[str]) -> str:
         calls = _read(match[1])
-        found.extend(calls)
+        written.extend(calls)
         return "" if calls else match[0]
 
     rest = _CALL.sub(take, text)
-    if not found and (bare := _read(text)):
-        found, rest = bare, ""
+    if not written and (bare := _read(text)):
+        written, rest = bare, ""
     return rest.strip(), [
         {
             "id": f"call_{before + at}",
             "type": "function",
             "function": {"name": name, "arguments": json.dumps(given)},
         }
-        for at, (name, given) in enumerate(found)
+        for at, (name, given) in enumerate(written)
     ]
 
 

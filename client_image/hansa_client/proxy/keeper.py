@@ -73,10 +73,10 @@ def sweep(group: int) -> None:
 def children() -> list[int]:
     """Processes whose parent this one is; where the system does not say, none."""
     try:
-        found = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     except OSError:
         return []
-    return [int(pid) for pid in found.split()]
+    return [int(pid) for pid in listed.split()]
 
 
 if __name__ == "__main__":

@@ -127,11 +127,11 @@ class LiveEpisode:
         asked = self.prompt.max_tokens if self.prompt else None
         return min(self.how.max_new_tokens, asked or self.how.max_new_tokens)
 
-    def answer(self, tokens: list[int], text: str, *, is_cut: bool) -> None:
+    def answer(self, tokens: list[int], text: str, *, is_cut: bool = False) -> None:
         """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
         for ending in (*self.how.stop, *(self.prompt.stop if self.prompt else ())):
-            text, found, _ = text.partition(ending)
-            is_cut = is_cut and not found
+            text, ended, _ = text.partition(ending)
+            is_cut = is_cut and not ended
         self.world.is_cut = is_cut
         self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens))
         self._length += len(tokens)
