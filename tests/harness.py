@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -143,7 +144,8 @@ def stay() -> None:
     """Never ends, beside a process in a session of its own."""
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     Path(sys.argv[2]).write_text(f"{os.getpid()} {child.pid} {os.environ['HOME']}")
-    ask([user(OPENING)])
+    with suppress(Exception):  # nor when nobody answers
+        ask([user(OPENING)])
     time.sleep(600)
 
 
