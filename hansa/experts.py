@@ -19,6 +19,7 @@ EXPERTS = {
     "maze": True,
     "mixed": True,
     "openenv": False,
+    "proxy": False,
     "reasoning-gym": True,
     "scienceworld": True,
     "textcraft": True,

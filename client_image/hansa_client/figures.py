@@ -44,7 +44,7 @@ def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
         explored=len(own.episodes),
         succeeded=sum(episode.success for episode in own.episodes),
         experience=sum(len(shard.episodes) for shard in shards),
-        kept=len(lesson.sequences),
+        kept=sum(not sequence.continues for sequence in lesson.sequences),
         steps=len(steps),
         tokens=batches.tokens(steps, [len(sequence) for sequence in lesson.sequences]),
         generated=own.header.generated,
@@ -99,7 +99,7 @@ def _entropy(assignment: Assignment, episodes: Sequence[Episode], agent: Agent) 
 
     chosen = episodes[:: math.ceil(len(episodes) / MOST_EPISODES)]
     longest = agent.base.longest(assignment.settings.training.max_length)
-    sequences = [trajectory.render(episode, longest) for episode in chosen]
+    sequences = [chat for each in chosen for chat in trajectory.render_all(each, longest)]
     with agent.playing() as base:
         nats = entropy(base, [sequence for sequence in sequences if len(sequence)])
     # That of an adapter with which no logit is a number would end the round with a traceback.

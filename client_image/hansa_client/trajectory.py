@@ -6,8 +6,9 @@ training sees exactly what the rollout saw. The text is for people. The ids fit 
 never changes its base model.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -30,6 +31,14 @@ class Turn(Model):
     """Ids as the model saw or wrote them; empty for a last observation that nobody answered."""
     trained: Literal[False] | None = None
     """False: the agent's turn is read but not learned from; absent: its own turns are."""
+    begins: Literal[True] | None = None
+    """True: the model reads this turn as the first of a chat, and nothing that came before it."""
+    messages: list[dict[str, Any]] | None = None
+    """What is new in a chat, as OpenAI's API has it, where the world speaks in messages."""
+    tools: list[dict[str, Any]] | None = None
+    """Tools that the agent may call from here on."""
+    tool_calls: list[dict[str, Any]] | None = None
+    """Tools that the agent's turn called."""
 
 
 class Episode(Model):
@@ -61,19 +70,41 @@ class Sequence:
     """Token ids."""
     is_agent: list[bool]
     """Which of them the agent wrote; the loss is on these alone."""
+    continues: bool = False
+    """Whether it is a further chat of the episode whose chat stands before it."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
 
 def render(episode: Episode, max_length: int) -> Sequence:
-    """Tokens and loss mask of an episode, cut to the length and to the agent's last token.
+    """Tokens and loss mask of an episode's first chat, which is mostly all of it."""
+    return render_all(episode, max_length)[0]
+
+
+def render_all(episode: Episode, max_length: int) -> list[Sequence]:
+    """Each chat of an episode as a sequence of its own, for none of them was read with another.
+
+    Chats of which nothing can be learned are left out, but for a first one.
+    """
+    begins = [0, *(at for at, turn in enumerate(episode.turns) if turn.begins)]
+    ends = [*begins[1:], len(episode.turns)]
+    first, *more = (
+        _rendered(episode.turns[begin:end], max_length)
+        for begin, end in zip(begins, ends, strict=True)
+    )
+    rest = [chat for chat in more if len(chat)]
+    return [first, *(replace(c, continues=len(first) > 0 or at > 0) for at, c in enumerate(rest))]
+
+
+def _rendered(turns: Iterable[Turn], max_length: int) -> Sequence:
+    """Tokens and loss mask of turns, cut to the length and to the agent's last token.
 
     What follows the agent's last token could only cost time: nothing is learned from it.
     """
     tokens: list[int] = []
     is_agent: list[bool] = []
-    for turn in episode.turns:
+    for turn in turns:
         tokens += turn.tokens
         is_own = turn.role == "agent" and turn.trained is None
         is_agent += [is_own] * len(turn.tokens)

@@ -19,7 +19,10 @@ from hansa_worlds.contract import CHECKS, MOST_CALLS, BrokenContract
 from hansa_worlds.maze import Maze
 from hansa_worlds.registry import BUILTIN
 
-DOORS = {"agentgym", "gymnasium", "mixed", "openenv", "reasoning-gym", "scienceworld", "textworld"}
+DOORS = {
+    *("agentgym", "gymnasium", "mixed", "openenv", "proxy"),
+    *("reasoning-gym", "scienceworld", "textworld"),
+}
 """Worlds of others, played through one of ours: they need options or packages."""
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     **{f"{name}-default": (name, {}) for name in BUILTIN if name not in DOORS},

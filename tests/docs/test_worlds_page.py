@@ -18,9 +18,12 @@ from tools import console, worlds_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/worlds.md").read_text()
-NEEDED = {"gymnasium": {"env": "tests.gym_envs:Higher"}}
+NEEDED: dict[str, dict[str, object]] = {
+    "gymnasium": {"env": "tests.gym_envs:Higher"},
+    "proxy": {"url": "http://127.0.0.1:9"},
+}
 WORLDS = ("maze", "wordle", "textcraft", "babyai", "webshop")
-OTHERS = ("agentgym", "gymnasium", "openenv", "reasoning-gym", "scienceworld", "textworld")
+OTHERS = ("agentgym", "gymnasium", "openenv", "proxy", "reasoning-gym", "scienceworld", "textworld")
 
 
 def section(title: str) -> str:
@@ -51,8 +54,12 @@ def test_every_option_of_a_world_is_explained(world: str, monkeypatch: pytest.Mo
     with pytest.raises(OptionError) as found:
         make(world, {"no-such-option": 1, **NEEDED.get(world, {})})
     known = str(found.value).partition("expected ")[2].split(", ")
-    titles = {"agentgym": "AgentGym servers", "gymnasium": "Gymnasium environments"}
-    titles["openenv"] = "OpenEnv servers"
+    titles = {
+        "agentgym": "AgentGym servers",
+        "gymnasium": "Gymnasium environments",
+        "openenv": "OpenEnv servers",
+        "proxy": "An agent of your own",
+    }
     text = section(titles.get(world, world))
     assert [
         name for name in known if f"`{name}`" not in text and name not in ("max_turns", "prompt")

@@ -29,7 +29,7 @@ LAYERS = (
     ("alone", "audit"),
     ("last",),
     ("serving",),
-    ("openenv",),
+    ("openenv", "proxy"),
     ("commands", "contract", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -18,7 +18,7 @@ DOCKERFILES = {
     "client": ROOT / "client_image/Dockerfile",
     "server": ROOT / "server_image/Dockerfile",
 }
-TOOLS = {"build", "audit", "mlflow", "notebook", "openenv"}
+TOOLS = {"build", "audit", "mlflow", "notebook", "openenv", "smolagents"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
 APART = {("openenv", "pillow")}
 """Packages of such a file that may differ from ours, since its own take no other."""
@@ -63,6 +63,7 @@ def wanted(name: str) -> list[Requirement]:
         "mlflow": ["mlflow"],
         "openenv": ["openenv"],
         "notebook": ["ipykernel", "nbclient"],
+        "smolagents": ["smolagents[openai]"],
     }
     if name in alone:
         return [Requirement(each) for each in alone[name]]

@@ -12,7 +12,7 @@ import pytest
 
 import hansa
 from hansa.errors import HansaError, InputError
-from tests import foreign, small
+from tests import own_environment, small
 from tests.sources import ROOT
 
 PAGE = (ROOT / "docs/python.md").read_text()
@@ -88,7 +88,7 @@ def test_a_run_that_fails_raises_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_cell_of_the_notebook_runs_in_a_real_kernel(tmp_path: Path) -> None:
-    python = foreign.install("notebook") / "python"
+    python = own_environment.install("notebook") / "python"
     ours = [path for path in sys.path if path]  # the project, and all that it needs
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environ = {

@@ -1,6 +1,6 @@
 """The worlds an agent can live in: text games with one small protocol, found by name."""
 
-from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
+from hansa_worlds.base import Move, Observation, Prompt, Split, Task, TaskList, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldDown, WorldError
 from hansa_worlds.options import Options
 from hansa_worlds.registry import DEMO_OPTIONS, make, names
@@ -12,6 +12,7 @@ __all__ = [
     "Observation",
     "OptionError",
     "Options",
+    "Prompt",
     "Split",
     "Task",
     "TaskList",

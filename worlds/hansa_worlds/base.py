@@ -38,6 +38,22 @@ class Task:
     """What the world needs to set the task up; strings, so that seeds never depend on hash()."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A chat that the agent reads instead of plain text: messages as OpenAI's API has them."""
+
+    messages: tuple[Mapping[str, object], ...]
+    """All of the chat, to its last message; the agent writes the next."""
+    known: int = 0
+    """How many of them the agent has read and written already; 0: it reads the chat anew."""
+    tools: tuple[Mapping[str, object], ...] = ()
+    """Tools that it may call."""
+    stop: tuple[str, ...] = ()
+    """Texts that end this turn, beside those that end every turn."""
+    max_tokens: int | None = None
+    """Tokens of this turn at most, where that is less than a turn may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What the agent reads next, and what its last action earned."""
@@ -45,6 +61,10 @@ class Observation:
     text: str
     reward: float = 0.0
     done: bool = False
+    prompt: Prompt | None = None
+    """What the agent reads where the world speaks in messages; the text is for people then."""
+    called: tuple[Mapping[str, object], ...] = ()
+    """Tools that the last action called, as OpenAI's `tool_calls`."""
 
 
 class TaskList(Sequence[Task]):
@@ -103,6 +123,11 @@ class World(ABC):
     """Whether equal observations mean equal states, so that nothing was gained between two."""
     waits: ClassVar[bool] = False
     """Whether a step waits for something outside, so that a batch takes its steps side by side."""
+
+    seed: int = 0
+    """Seed of the episode that starts next, for a world with random numbers of its own."""
+    is_cut: bool = False
+    """Whether the text that `step` is given was cut: its turn had no more tokens."""
 
     options: Mapping[str, object]
 

@@ -113,11 +113,13 @@ class Mixed(World):
         """Begin an episode of the task's part."""
         name, *payload = task.payload
         self._now = self._worlds[name]
+        self._now.seed = self.seed
         own = Task(task.id.removeprefix(f"{name}/"), task.split, tuple(payload))
         return self._now.start(own)
 
     def step(self, action: str) -> Observation:
         """Play one turn of the part."""
+        self._now.is_cut = self.is_cut
         return self._now.step(action)
 
     @property

@@ -19,6 +19,7 @@ BUILTIN = {
     "maze": "hansa_worlds.maze:Maze",
     "mixed": "hansa_worlds.mixed:Mixed",
     "openenv": "hansa_worlds.openenv:OpenEnv",
+    "proxy": "hansa_client.proxy.world:Proxy",
     "reasoning-gym": "hansa_worlds.reasoning_gym:ReasoningGym",
     "scienceworld": "hansa_worlds.scienceworld:ScienceWorld",
     "textcraft": "hansa_worlds.textcraft:TextCraft",

@@ -18,18 +18,20 @@ SEEDS: Mapping[Split, Ends] = {
 }
 
 
-def read_seeds(read: Options, defaults: Mapping[Split, Ends] = SEEDS) -> dict[Split, range]:
+def read_seeds(
+    read: Options, defaults: Mapping[Split, Ends] = SEEDS, what: str = "seed"
+) -> dict[Split, range]:
     """The options train, validation and test; `check_apart` follows when all options are read."""
-    return {split: _range(read, split, defaults[split]) for split in SPLITS}
+    return {split: _range(read, split, defaults[split], what) for split in SPLITS}
 
 
-def check_apart(seeds: Mapping[Split, range]) -> None:
+def check_apart(seeds: Mapping[Split, range], what: str = "seed") -> None:
     """Refuse splits that share a seed."""
     for split, some in seeds.items():
         for other, others in seeds.items():
             if split != other and max(some[0], others[0]) <= min(some[-1], others[-1]):
                 raise OptionError(
-                    f"options.{split}: got {[some[0], some[-1] + 1]}, expected seeds apart from"
+                    f"options.{split}: got {[some[0], some[-1] + 1]}, expected {what}s apart from"
                     f" options.{other} ({[others[0], others[-1] + 1]})"
                 )
 
@@ -39,9 +41,9 @@ def tasks(prefix: str, split: Split, seeds: range) -> Sequence[Task]:
     return TaskList(len(seeds), lambda i: Task(f"{prefix}-{seeds[i]}", split, (str(seeds[i]),)))
 
 
-def _range(read: Options, name: Split, default: Ends) -> range:
+def _range(read: Options, name: Split, default: Ends, what: str) -> range:
     ends = read.integers(name, default, 0, MOST_SEEDS)
     if len(ends) != 2 or ends[0] >= ends[1]:
-        read.refuse(name, str(list(ends)), "the first seed and the one after the last")
+        read.refuse(name, str(list(ends)), f"the first {what} and the one after the last")
         return range(*default)
     return range(*ends)

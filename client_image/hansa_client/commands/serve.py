@@ -92,7 +92,7 @@ def serve(
         source = find(where, adapter or [], model, credentials, Path(scratch), document)
         say(f"loading {source.model}")
         with until_told() as is_over, serving(source, settings) as server:
-            names = ", ".join(server.completions.catalogue.names)
+            names = ", ".join(server.completions.names)
             print(server.url, flush=True)
             say(f"serving {names}")
             _wait(is_over, server)
@@ -163,5 +163,5 @@ def until_told() -> Iterator[threading.Event]:
 
 def _wait(is_over: threading.Event, server: Server) -> None:
     while not is_over.wait(LOOK_SECONDS):
-        if not server.completions.engine.is_alive:
+        if not server.completions.is_alive:
             raise HansaError("the engine has ended, see the log above")

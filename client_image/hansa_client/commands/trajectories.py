@@ -221,7 +221,10 @@ def _show(matches: Iterator[Match], place: int, output: Format) -> None:
         raise InputError(f"--show: got {place}, but there are {len(have)} such episodes")
     each = have[-1]
     if output is not Format.TABLE:
-        turns = [{"role": turn.role, "text": turn.text} for turn in each.episode.turns]
+        turns = [
+            turn.model_dump(by_alias=True, exclude_none=True, exclude={"tokens", "trained"})
+            for turn in each.episode.turns
+        ]
         print_data({**each.facts(), "turns": turns}, output)
         return
     print_episode(each, Screen(console()))

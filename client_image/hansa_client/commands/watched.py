@@ -43,6 +43,7 @@ class Watched(World):
     def begin(self, task: Task) -> Observation:
         """Begin, and show nothing yet."""
         self._task = task
+        self.inner.seed = self.seed
         return self._kept(lambda: self.inner.start(task))
 
     def show_first(self, observation: Observation) -> None:
@@ -55,6 +56,7 @@ class Watched(World):
     def step(self, action: str) -> Observation:
         """Show the action, then what comes of it."""
         self.actions_taken += 1
+        self.inner.is_cut = self.is_cut
         self._said.append({"role": "agent", "text": action})
         if self.screen and self._echo:
             self.screen.agent(self.actions_taken, action)

@@ -103,13 +103,15 @@ class CudaGraphDecoder(SlotDecoder):
         """Fetch what was written since the last look, in one transfer."""
         state = torch.cat([self._steps[:, None], self._written], dim=1).cpu().numpy()
         stopped: list[int] = []
+        has_texts = bool(self._endings.texts)
         for row, one in self._writing.items():
             if one.is_over:
                 continue
             one.add(state[row, 1 + len(one.tokens) : 1 + state[row, 0]].tolist(), self._endings)
             if one.is_over:
                 stopped.append(row)
-        if stopped and self._endings.texts:  # the device knows of tokens only
+                has_texts = has_texts or bool(one.request.stop)
+        if stopped and has_texts:  # the device knows of tokens only
             self._active[torch.tensor(stopped, device=self._active.device)] = False
 
     def _record(self) -> None:

@@ -41,6 +41,7 @@ class LockstepDecoder:
             self._begin(list(self._writing))
         else:
             self._keep(list(self._writing))
+            self._forget([request.row for request in requests if request.is_first])
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Read what is new, then write until all turns are over."""
@@ -75,6 +76,12 @@ class LockstepDecoder:
             self._mask = self._mask.index_select(0, indices)
             self._lengths = self._lengths.index_select(0, indices)
         self._rows = [self._rows[place] for place in places]
+
+    def _forget(self, rows: list[int]) -> None:
+        """Let rows begin anew beside others that go on: what they held is masked from now on."""
+        for row in rows:
+            self._mask[self._rows.index(row)] = 0
+            self._lengths[self._rows.index(row)] = 0
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(len(row) for row in rows)

@@ -45,6 +45,8 @@ class TurnRequest:
     """Tokens of the answer at most."""
     uniforms: NDArray[np.float64]
     """One random number in [0, 1) for each token, the same whoever shares the row's batch."""
+    stop: Sequence[str] = ()
+    """Texts that end this turn, beside those that end every turn."""
 
 
 class Decoder(Protocol):
@@ -76,18 +78,22 @@ class StopConditions:
         self.texts = texts
         self._chat = chat
 
-    def end_of(self, tokens: Sequence[int], known: int = 0) -> int:
-        """Tokens up to a turn's end, 0 where it goes on; up to `known` it is known to."""
+    def end_of(self, tokens: Sequence[int], known: int = 0, more: Sequence[str] = ()) -> int:
+        """Tokens up to a turn's end, 0 where it goes on; up to `known` it is known to.
+
+        `more` are texts that end this turn alone.
+        """
+        texts = (*self.texts, *more)
         for count in range(known + 1, len(tokens) + 1):
             if tokens[count - 1] in self.tokens:
                 return count
-            if self.texts and self._has_text(tokens[:count]):
+            if texts and self._has_text(tokens[:count], texts):
                 return count
         return 0
 
-    def _has_text(self, tokens: Sequence[int]) -> bool:
+    def _has_text(self, tokens: Sequence[int], texts: Sequence[str]) -> bool:
         written = self._chat.written(tokens)
-        return any(ending in written for ending in self.texts)
+        return any(ending in written for ending in texts)
 
 
 @dataclass
@@ -109,7 +115,7 @@ class PartialTurn:
         """Take tokens on, up to where the turn is over."""
         known = len(self.tokens)
         self.tokens = [*self.tokens, *tokens][: self.request.budget]
-        end = endings.end_of(self.tokens, known)
+        end = endings.end_of(self.tokens, known, self.request.stop)
         self.tokens = self.tokens[: end or None]
         self.is_over = bool(end) or len(self.tokens) == self.request.budget
 

@@ -33,12 +33,20 @@ class Choice:
     """Groups of one task that taught nothing, since all their episodes did equally well."""
 
     def rendered(self, longest: int) -> tuple[list[trajectory.Sequence], list[float]]:
-        """The episodes as tokens with their weights; an example without a token to learn goes."""
-        made = [trajectory.render(episode, longest) for episode in self.episodes]
+        """The episodes as tokens with their weights; an example without a token to learn goes.
+
+        Each chat of an episode is an example. Of episodes that are compared only the first chats
+        count: they alone begin with the same words.
+        """
         size = self.together
+        chats = [trajectory.render_all(episode, longest) for episode in self.episodes]
+        chats = chats if size == 1 else [some[:1] for some in chats]
+        whose = [at for at, some in enumerate(chats) for _ in some]
+        made = [chat for some in chats for chat in some]
         whole = [at for at in range(0, len(made), size) if all(map(len, made[at : at + size]))]
         kept = [at + place for at in whole for place in range(size)]
-        return [made[i] for i in kept], [self.weights[i] for i in kept] if self.weights else []
+        weights = [self.weights[whose[i]] for i in kept] if self.weights else []
+        return [made[i] for i in kept], weights
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,12 @@ an episode grows only at its end, as the key-value cache of a rollout needs it.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from hansa.errors import PermanentError
+from hansa_client.models import tool_format, tool_template
+from hansa_worlds import Prompt
 
 _FIRST, _ACTION, _NEXT = "HansaFirstText", "HansaActionText", "HansaNextText"
 _SYSTEM = "HansaSystemText"
@@ -64,6 +67,32 @@ class Chat:
             tokens = tokens + self.actions([action])[0]
             tokens = tokens + self.observations([observation], first=False)[0]
         return tokens
+
+    def conversation(self, prompt: Prompt) -> list[int]:
+        """Tokens of a chat with tools, up to where the agent writes next.
+
+        Of one that goes on, only what stands behind the agent's last turn. Tools are told as the
+        model's template tells them, and where it knows none, as text.
+        """
+        messages, tools, known = prompt.messages, prompt.tools, prompt.known
+        if tools and self._knows_tools and (text := self._by_template(prompt)):
+            return self._encode([text])[0]
+        if known:
+            _, texts = tool_format.plain(messages[known:], ())
+            return self.observations(["\n".join(texts)], first=False)[0]
+        system, texts = tool_format.plain(messages, tools)
+        return self.dialogue(texts, system)
+
+    def _by_template(self, prompt: Prompt) -> str | None:
+        given = (prompt.tools, self._clean)
+        if not prompt.known:
+            return tool_template.rendered(self._tokenizer, prompt.messages, *given)
+        rest = tool_template.continued(self._tokenizer, prompt.messages, prompt.known, *given)
+        return _split_end(rest, self._specials)[1] if rest else None
+
+    @cached_property
+    def _knows_tools(self) -> bool:
+        return tool_template.knows_tools(self._tokenizer)
 
     def _frame_with(self, system: str) -> tuple[str, str] | None:
         """What stands around the first observation with a system text; None: it has no place."""

@@ -129,7 +129,8 @@ class _Game:
         written = self._decoder.write(1 if self._worlds.waits else PATIENCE)
         texts = self._chat.texts([tokens for _, tokens in written])
         for (row, tokens), text in zip(written, texts, strict=True):
-            self._playing[row].answer(tokens, text)
+            is_cut = tokens[-1] not in self._chat.stops
+            self._playing[row].answer(tokens, text, is_cut=is_cut)
         return {row: self._playing[row] for row, _ in written}
 
     def _observe(self, episodes: dict[int, LiveEpisode], *, first: bool) -> dict[int, LiveEpisode]:
@@ -138,13 +139,21 @@ class _Game:
             if episode.fault:
                 self._tally.add(episode.world, episode.fault)
         going = [episode for episode in episodes.values() if not episode.done]
-        read = self._chat.observations([episode.observation for episode in going], first=first)
-        for episode, tokens in zip(going, read, strict=True):
+        for episode, tokens in zip(going, self._tokens(going, first=first), strict=True):
             # An action that was cut has no end: the model reads one, but is not trained on it.
-            is_cut = not first and episode.pending[-1] not in self._chat.stops
+            is_cut = not episode.begins and episode.pending[-1] not in self._chat.stops
             episode.observe([self._chat.end, *tokens] if is_cut else tokens)
         self._end({row: episode for row, episode in episodes.items() if episode.done})
         return {row: episode for row, episode in episodes.items() if not episode.done}
+
+    def _tokens(self, episodes: Sequence[LiveEpisode], *, first: bool) -> list[list[int]]:
+        """What each episode's model reads next."""
+        texts = [episode.observation for episode in episodes if not episode.prompt]
+        plain = iter(self._chat.observations(texts, first=first))
+        return [
+            self._chat.conversation(episode.prompt) if episode.prompt else next(plain)
+            for episode in episodes
+        ]
 
     def _end(self, episodes: dict[int, LiveEpisode]) -> None:
         if not episodes:

@@ -10,11 +10,12 @@ import contextlib
 import math
 import traceback
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
 from hansa.errors import WorldBroken
-from hansa_worlds import Observation, OptionError, World, WorldDown, WorldError
+from hansa_worlds import Observation, OptionError, Prompt, World, WorldDown, WorldError
 
 _SHOWN = 3
 _LONGEST = 200
@@ -51,6 +52,10 @@ class Answer:
     """Whether the episode is over."""
     success: bool
     """Whether its goal is reached."""
+    prompt: Prompt | None = None
+    """The chat to read instead of the text."""
+    called: Sequence[Mapping[str, object]] = ()
+    """Tools that the last action called."""
 
 
 def checked(answer: object, world: World) -> Answer:
@@ -63,7 +68,14 @@ def checked(answer: object, world: World) -> Answer:
         answer.text.encode()
     except UnicodeEncodeError:
         raise BadAnswer("its text is no valid Unicode") from None
-    return Answer(answer.text, float(answer.reward), bool(answer.done), bool(world.success))
+    return Answer(
+        answer.text,
+        float(answer.reward),
+        bool(answer.done),
+        bool(world.success),
+        answer.prompt,
+        answer.called,
+    )
 
 
 def _is_number(reward: object) -> bool:

@@ -15,7 +15,7 @@ from hansa_client.decoding.protocol import Decoding, TurnRequest
 from hansa_client.rollout import faults
 from hansa_client.rollout.faults import Fault
 from hansa_client.trajectory import Episode, Turn
-from hansa_worlds import Observation, OptionError, Task, World
+from hansa_worlds import Observation, OptionError, Prompt, Task, World
 
 MAX_BROKEN = 0.1
 """Share of broken episodes where no manifest says otherwise."""
@@ -65,24 +65,48 @@ class LiveEpisode:
         self.written = 0
         self.pending: list[int] = []
         self.observation = ""
+        self.prompt: Prompt | None = None
+        """The chat to read, of a world that speaks in messages."""
         self._random = seeds.generator(job.seed)
         self._reward = 0.0
         self._length = 0
+        self._is_first = True
         self._turns: list[Turn] = []
 
     def start(self) -> None:
         """Begin the episode."""
+        self.world.seed = self.job.seed
         self._call(lambda: self.world.start(self.job.task))
 
     def observe(self, tokens: list[int]) -> None:
         """Take in the last observation, unless the episode would grow too long to answer it."""
-        if self._length + len(tokens) >= self.how.max_length:
+        begins = self.begins
+        length = len(tokens) if begins else self._length + len(tokens)
+        if length >= self.how.max_length:
             self.too_long = 0 if self._turns else len(tokens)
             self._stop()
             return
-        self._turns.append(Turn(role="user", text=self.observation, tokens=tokens))
-        self._length += len(tokens)
-        self.pending += tokens
+        self._turns.append(self._read(tokens))
+        self._length = length
+        self.pending = list(tokens) if begins else self.pending + tokens
+        self._is_first = begins
+
+    @property
+    def begins(self) -> bool:
+        """Whether what the model reads next goes on from nothing that it has read before."""
+        return not self._turns or (self.prompt is not None and not self.prompt.known)
+
+    def _read(self, tokens: list[int]) -> Turn:
+        """The observation as a turn of the trajectory."""
+        turn = Turn(role="user", text=self.observation, tokens=tokens)
+        if not (prompt := self.prompt):
+            return turn
+        more = {
+            "messages": [dict(message) for message in prompt.messages[prompt.known :]],
+            "tools": [dict(tool) for tool in prompt.tools] if self.begins else None,
+            "begins": True if self._turns and self.begins else None,
+        }
+        return turn.model_copy(update={name: value for name, value in more.items() if value})
 
     def request(self, row: int) -> TurnRequest:
         """What is wanted of the model next.
@@ -91,16 +115,24 @@ class LiveEpisode:
         """
         return TurnRequest(
             row=row,
-            is_first=len(self._turns) == 1,
+            is_first=self._is_first,
             tokens=self.pending,
-            budget=min(self.how.max_new_tokens, self.how.max_length - self._length),
+            budget=min(self._most_tokens, self.how.max_length - self._length),
             uniforms=self._random.random(self.how.max_new_tokens),
+            stop=self.prompt.stop if self.prompt else (),
         )
 
-    def answer(self, tokens: list[int], text: str) -> None:
+    @property
+    def _most_tokens(self) -> int:
+        asked = self.prompt.max_tokens if self.prompt else None
+        return min(self.how.max_new_tokens, asked or self.how.max_new_tokens)
+
+    def answer(self, tokens: list[int], text: str, *, is_cut: bool = False) -> None:
         """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
-        for ending in self.how.stop:
-            text = text.partition(ending)[0]
+        for ending in (*self.how.stop, *(self.prompt.stop if self.prompt else ())):
+            text, ended, _ = text.partition(ending)
+            is_cut = is_cut and not ended
+        self.world.is_cut = is_cut
         self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens))
         self._length += len(tokens)
         self.written += len(tokens)
@@ -139,6 +171,10 @@ class LiveEpisode:
             self.done = True
             return
         self.observation, self._reward, self.success = result.text, result.reward, result.success
+        self.prompt = result.prompt
+        if result.called:
+            called = {"tool_calls": [dict(call) for call in result.called]}
+            self._turns[-1] = self._turns[-1].model_copy(update=called)
         if result.done:
             self._stop()
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from hansa_client.serving import chat_messages
 from hansa_client.serving.errors import misfit, refused
 
 MOST_CHOICES = 128
 MOST_STOPS = 16
 LONGEST_STOP = 256
-MOST_MESSAGES = 2048
 MOST_TOP_LOGPROBS = 20
 MOST_TOKENS = 2**20
 """More than any context; what fits the model's own is checked with the prompt."""
@@ -29,10 +29,10 @@ class ChatRequest:
 
     model: str
     """Name of an adapter, or of the base."""
-    system: str
-    """What system messages say; empty: there are none."""
-    texts: tuple[str, ...]
-    """What user and assistant said in turn; the user said the first and the last."""
+    messages: tuple[dict[str, Any], ...]
+    """The whole chat, with calls of tools and what they gave; the agent writes next."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """Tools that the agent may call."""
     max_tokens: int | None = None
     """Tokens of an answer at most; None: the server's default."""
     temperature: float = 1.0
@@ -53,14 +53,19 @@ class ChatRequest:
     """Whether a stream ends with the count of its tokens."""
 
 
-def parse(body: bytes) -> ChatRequest:
-    """The request in a body; an error names the field, what came and what fits."""
+def parse(body: bytes, ignored: Collection[str] = ()) -> ChatRequest:
+    """The request in a body; an error names the field, what came and what fits.
+
+    `ignored` are fields that say nothing to whoever answers, whatever stands in them.
+    """
     fields = _mapping(body)
     for name in ("model", "messages"):
         if fields.get(name) is None:
             raise refused(name, f"got nothing, expected {_NEEDED[name]}")
     values: dict[str, Any] = {}
     for name, value in fields.items():
+        if name in ignored:
+            continue
         if name in _NEUTRAL:
             if value is not None and value not in _NEUTRAL[name]:
                 raise misfit(name, value, f"which is not supported, expected {_neutral(name)}")
@@ -74,6 +79,8 @@ def parse(body: bytes) -> ChatRequest:
         raise refused("top_logprobs", "got it without logprobs: true")
     if wants:
         values.setdefault("top_logprobs", 0)
+    if fields.get("tool_choice") == "none":
+        values.pop("tools", None)
     if values.get("include_usage") and not values.get("stream"):
         raise refused("stream_options", "got it without stream: true")
     return ChatRequest(**values)
@@ -91,18 +98,6 @@ def _mapping(body: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise refused("the body", "got JSON that is no object, expected an object")
     return fields
-
-
-def _text(field: str, value: Any, longest: int) -> str:
-    if not isinstance(value, str):
-        raise misfit(field, value, "expected text")
-    if len(value) > longest:
-        raise refused(field, f"got {len(value)} characters, expected at most {longest}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise refused(field, "got half of a surrogate pair, expected Unicode text") from None
-    return value
 
 
 def _number(low: float, high: float) -> Callable[[str, Any], dict[str, Any]]:
@@ -138,14 +133,14 @@ def _flag(field: str, value: Any) -> dict[str, Any]:
 
 
 def _model(field: str, value: Any) -> dict[str, Any]:
-    return {field: _text(field, value, 256)}
+    return {field: chat_messages.text(field, value, 256)}
 
 
 def _stop(field: str, value: Any) -> dict[str, Any]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or len(texts) > MOST_STOPS:
         raise misfit(field, value, f"expected text, or a list of at most {MOST_STOPS} texts")
-    stops = [_text(f"stop[{i}]", text, LONGEST_STOP) for i, text in enumerate(texts)]
+    stops = [chat_messages.text(f"stop[{i}]", text, LONGEST_STOP) for i, text in enumerate(texts)]
     if not all(stops):
         raise refused(field, "got an empty text, expected at least a character")
     return {field: tuple(stops)}
@@ -158,51 +153,6 @@ def _stream_options(field: str, value: Any) -> dict[str, Any]:
     return _flag("include_usage", False if wanted is None else wanted)
 
 
-def _messages(field: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_MESSAGES:
-        raise misfit(field, value, f"expected a list of 1 to {MOST_MESSAGES} messages")
-    system: list[str] = []
-    texts: list[str] = []
-    for index, message in enumerate(value):
-        where = f"messages[{index}]"
-        role, content = _message(where, message)
-        if role in ("system", "developer") and not texts:
-            system.append(content)
-            continue
-        expected = "assistant" if len(texts) % 2 else "user"
-        if role != expected:
-            fits = expected if texts else "system or user"
-            raise misfit(f"{where}.role", role, f"expected {fits} there: they take turns")
-        texts.append(content)
-    if len(texts) % 2 == 0:
-        raise refused(field, "got an assistant's message at the end, expected a user's")
-    return {"system": "\n".join(system), "texts": tuple(texts)}
-
-
-def _message(where: str, message: Any) -> tuple[str, str]:
-    if not isinstance(message, dict):
-        raise misfit(where, message, "expected a mapping with role and content")
-    role = message.get("role")
-    if role not in ("system", "developer", "user", "assistant"):
-        raise misfit(f"{where}.role", role, "expected system, user or assistant")
-    given = {name for name, part in message.items() if part not in (None, [], "")}
-    for name in sorted(given - {"role", "content", "name"}):
-        raise refused(f"{where}.{name[:60]}", "is not supported, expected role and content")
-    return role, _content(f"{where}.content", message.get("content"))
-
-
-def _content(where: str, content: Any) -> str:
-    if not isinstance(content, list):
-        return _text(where, content, 2**22)
-    parts = []
-    for index, part in enumerate(content):
-        if not isinstance(part, dict) or part.get("type") != "text":
-            kind = part.get("type") if isinstance(part, dict) else part
-            raise misfit(f"{where}[{index}].type", kind, "expected text: nothing else is supported")
-        parts.append(_text(f"{where}[{index}].text", part.get("text"), 2**22))
-    return "".join(parts)
-
-
 def _neutral(name: str) -> str:
     return " or ".join(json.dumps(value) for value in _NEUTRAL[name])
 
@@ -210,7 +160,8 @@ def _neutral(name: str) -> str:
 _NEEDED = {"model": "the name of a model (see /v1/models)", "messages": "a list of messages"}
 _FIELDS: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "model": _model,
-    "messages": _messages,
+    "messages": chat_messages.messages,
+    "tools": chat_messages.tools,
     "max_tokens": _whole(1, MOST_TOKENS),
     "max_completion_tokens": _whole(1, MOST_TOKENS, "max_tokens"),
     "temperature": _number(0, 2),
@@ -233,7 +184,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (0,),
     "logit_bias": ({},),
     "response_format": ({"type": "text"},),
-    "tools": ([],),
     "tool_choice": ("none", "auto"),
     "parallel_tool_calls": (True, False),
     "functions": ([],),

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from hansa_client import seeds
 from hansa_client.decoding.protocol import MAX_NEW_TOKENS
 from hansa_client.models.chat_template import Chat
+from hansa_client.serving import chat_request, documents
 from hansa_client.serving.answer_text import AnswerText, Piece
 from hansa_client.serving.catalogue import Catalogue
 from hansa_client.serving.chat_request import ChatRequest
+from hansa_client.serving.documents import Document, Spoken
 from hansa_client.serving.engine import Engine, News, Turn
 from hansa_client.serving.errors import ApiError, ClientGone
 from hansa_client.serving.metrics import Metrics
+from hansa_worlds import Prompt
 
 ANSWER_SECONDS = 600.0
 """The longest that anybody waits for the end of an answer."""
@@ -26,8 +27,6 @@ LOOK_SECONDS = 0.25
 """How often a waiting request looks whether its client is still there."""
 _LEAST_LOGPROB = -9999.0
 """What OpenAI's API says instead of minus infinity."""
-
-Document = dict[str, Any]
 
 
 class Completions:
@@ -39,10 +38,28 @@ class Completions:
         self.catalogue = catalogue
         self.metrics = metrics
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Adapters, and the base."""
+        return self.catalogue.names
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine writes."""
+        return self.engine.is_alive
+
+    def check(self, name: str) -> None:
+        """Raise ApiError where there is no such adapter."""
+        self.catalogue.check(name)
+
+    def parse(self, body: bytes) -> ChatRequest:
+        """The request in a body."""
+        return chat_request.parse(body)
+
     def begin(self, request: ChatRequest) -> Completion:
         """Have a request's answers written; ApiError where that cannot be."""
         adapter = self.catalogue.open(request.model)
-        tokens = self.chat.dialogue(request.texts, request.system)
+        tokens = self.chat.conversation(Prompt(messages=request.messages, tools=request.tools))
         budget = self._budget(request, len(tokens))
         news: SimpleQueue[News] = SimpleQueue()
         seed = random.SystemRandom().getrandbits(62) if request.seed is None else request.seed
@@ -96,43 +113,38 @@ class Completion:
         self._news = news
         self._answers = [AnswerText(service.chat, request.stop) for _ in turns]
         self._begun = time.monotonic()
-        self._about = {
-            "id": f"chatcmpl-{uuid.uuid4().hex}",
-            "created": int(time.time()),
-            "model": request.model,
-        }
+        self._about = documents.about(request.model)
 
     def whole(self, is_gone: Callable[[], bool]) -> Document:
         """All answers in one document."""
         pieces: dict[int, list[Piece]] = {index: [] for index in range(len(self._turns))}
         for index, given, _ in self._given(is_gone):
             pieces[index] += given
-        choices = [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": answer.text, "refusal": None},
-                "logprobs": self._logprobs(pieces[index]),
-                "finish_reason": self._reason(answer),
-            }
-            for index, answer in enumerate(self._answers)
-        ]
-        return {
-            **self._about,
-            "object": "chat.completion",
-            "choices": choices,
-            "usage": self._usage(),
-        }
+        choices = []
+        for index, answer in enumerate(self._answers):
+            spoken = Spoken.of(self._request, answer.text)
+            reason = spoken.reason(is_stopped=answer.is_stopped)
+            logprobs = self._logprobs(pieces[index])
+            choices.append(documents.choice(index, spoken.message(), reason, logprobs))
+        return documents.whole(self._about, choices, self._usage())
 
     def chunks(self, is_gone: Callable[[], bool]) -> Iterator[Document]:
-        """The answers piece by piece."""
+        """The answers piece by piece; one that may call tools is a single piece."""
         for index in range(len(self._turns)):
             yield self._chunk(index, {"role": "assistant", "content": ""})
+        kept: dict[int, list[Piece]] = {index: [] for index in range(len(self._turns))}
         for index, given, is_over in self._given(is_gone):
-            text = "".join(piece.text for piece in given)
-            if text or (given and self._request.top_logprobs is not None):
-                yield self._chunk(index, {"content": text}, given)
+            kept[index] += given
+            if self._request.tools and not is_over:
+                continue
+            pieces, kept[index] = kept[index], []
+            text = "".join(piece.text for piece in pieces)
+            spoken = Spoken.of(self._request, text)
+            if text or (pieces and self._request.top_logprobs is not None):
+                yield self._chunk(index, spoken.delta(), pieces)
             if is_over:
-                yield self._chunk(index, {}, reason=self._reason(self._answers[index]))
+                reason = spoken.reason(is_stopped=self._answers[index].is_stopped)
+                yield self._chunk(index, {}, reason=reason)
         if self._request.include_usage:
             yield {**self._chunk(0, {}), "choices": [], "usage": self._usage()}
 
@@ -171,16 +183,8 @@ class Completion:
     def _chunk(
         self, index: int, delta: Document, given: Sequence[Piece] = (), reason: str | None = None
     ) -> Document:
-        choice = {
-            "index": index,
-            "delta": delta,
-            "logprobs": self._logprobs(given) if given else None,
-            "finish_reason": reason,
-        }
-        return {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
-
-    def _reason(self, answer: AnswerText) -> str:
-        return "stop" if answer.is_stopped else "length"
+        logprobs = self._logprobs(given) if given else None
+        return documents.chunk(self._about, index, delta, logprobs, reason)
 
     def _logprobs(self, pieces: Sequence[Piece]) -> Document | None:
         if self._request.top_logprobs is None:
@@ -200,11 +204,7 @@ class Completion:
     def _usage(self) -> Document:
         prompt = len(self._turns[0].tokens)
         written = sum(answer.count for answer in self._answers)
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": written,
-            "total_tokens": prompt + written,
-        }
+        return documents.usage(prompt, written)
 
     def _count(self) -> None:
         usage, metrics = self._usage(), self._service.metrics

@@ -8,11 +8,10 @@ from http import HTTPStatus
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from hansa_client.serving import chat_request, wire
-from hansa_client.serving.completions import Completion
+from hansa_client.serving import wire
 from hansa_client.serving.errors import ApiError, ClientGone
 from hansa_client.serving.http_handler import HttpHandler
-from hansa_client.serving.server import Server
+from hansa_client.serving.server import Answering, Server
 
 _CHAT = "/v1/chat/completions"
 _MODELS = "/v1/models"
@@ -62,7 +61,7 @@ class Handler(HttpHandler):
             raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{self._path}: got POST, expected GET")
         if self._path != _CHAT:
             raise self._unknown()
-        request = chat_request.parse(self._read_json())
+        request = self.server.completions.parse(self._read_json())
         completion = self.server.completions.begin(request)
         try:
             if request.stream:
@@ -80,12 +79,12 @@ class Handler(HttpHandler):
     # -- answers -----------------------------------------------------------------------------------
 
     def _health(self) -> None:
-        is_well = self.server.completions.engine.is_alive and not self.server.is_draining
+        is_well = self.server.completions.is_alive and not self.server.is_draining
         status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
         self._send_json(status, {"status": "ok" if is_well else "ending"})
 
     def _models(self, name: str) -> None:
-        names = self.server.completions.catalogue.names
+        names = self.server.completions.names
         listed = [
             {"id": each, "object": "model", "created": _STARTED, "owned_by": "hansa"}
             for each in names
@@ -93,10 +92,10 @@ class Handler(HttpHandler):
         if not name:
             self._send_json(HTTPStatus.OK, {"object": "list", "data": listed})
             return
-        self.server.completions.catalogue.check(name)
+        self.server.completions.check(name)
         self._send_json(HTTPStatus.OK, listed[names.index(name)])
 
-    def _stream(self, completion: Completion) -> None:
+    def _stream(self, completion: Answering) -> None:
         """Server-sent events; the connection ends with them, so that they need no length."""
         self.close_connection = True
         self._head(HTTPStatus.OK, "text/event-stream; charset=utf-8", {"Cache-Control": "no-cache"})

@@ -12,7 +12,7 @@ from hansa.errors import InputError
 from hansa.load import build, check_worlds
 from hansa.status import Federation
 
-WITHOUT = ("agentgym", "gymnasium")
+WITHOUT = ("agentgym", "gymnasium", "proxy")
 PACKAGE = """
 from abc import ABC, abstractmethod
 

@@ -22,6 +22,13 @@ def said(place: int = 6) -> list[dict[str, str]]:
     return [{"role": "user", "content": MAZE.format(place=place)}]
 
 
+def tool(deep: int = 1) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"type": "object", "default": None}
+    for _ in range(deep):
+        parameters = {"type": "object", "properties": parameters}
+    return {"type": "function", "function": {"name": "look", "parameters": parameters}}
+
+
 def ask(client: openai.OpenAI, model: str = "a", place: int = 6, **options: Any) -> Any:
     given = {"max_tokens": 24, "temperature": 0, **options}
     return client.chat.completions.create(model=model, messages=said(place), **given)
@@ -202,6 +209,27 @@ def test_a_wrong_key_is_401(server: Server) -> None:
             client.models.list()
 
 
+def test_tools_are_told_to_the_model_and_what_they_gave_is_read(client: openai.OpenAI) -> None:
+    plain = ask(client)
+    offered = ask(client, tools=[tool()])
+    assert offered.usage.prompt_tokens > plain.usage.prompt_tokens
+    assert offered.choices[0].message.tool_calls is None, "this model writes no JSON"
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages: Any = [
+        *said(),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "There is a wall below you."},
+    ]
+    asked: dict[str, Any] = {"model": "a", "messages": messages, "tools": [tool()], "max_tokens": 8}
+    answer = client.chat.completions.create(**asked, temperature=0)
+    assert answer.usage and answer.usage.prompt_tokens > offered.usage.prompt_tokens
+    pieces = client.chat.completions.create(**asked, temperature=0, stream=True)
+    said_so = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+    assert said_so == answer.choices[0].message.content
+    unoffered = client.chat.completions.create(**{**asked, "tool_choice": "none"})
+    assert unoffered.usage and unoffered.usage.prompt_tokens < answer.usage.prompt_tokens
+
+
 @pytest.mark.parametrize(
     "options, sentence",
     [
@@ -210,7 +238,15 @@ def test_a_wrong_key_is_401(server: Server) -> None:
         pytest.param({"top_p": 0}, "top_p: got 0, expected a number above 0 and at most 1"),
         pytest.param({"max_tokens": 99999}, "and max_tokens 99999, expected at most 2048 together"),
         pytest.param({"presence_penalty": 1}, "presence_penalty: got 1, which is not supported"),
-        pytest.param({"tools": [{}]}, "tools: got a list, which is not supported"),
+        pytest.param(
+            {"tools": [{}]}, "tools[0]: got an empty mapping, expected a mapping with type"
+        ),
+        pytest.param(
+            {"tools": [tool(deep=40)]}, "tools[0].function.parameters: got a mapping, expected a"
+        ),
+        pytest.param(
+            {"tool_choice": "required"}, "tool_choice: got 'required', which is not supported"
+        ),
         pytest.param(
             {"response_format": {"type": "json_object"}}, "response_format: got a mapping"
         ),
@@ -219,8 +255,8 @@ def test_a_wrong_key_is_401(server: Server) -> None:
         pytest.param({"stop": [""]}, "stop: got an empty text"),
         pytest.param({"messages": []}, "messages: got an empty list, expected a list of 1 to"),
         pytest.param(
-            {"messages": [{"role": "tool", "content": "x"}]},
-            "messages[0].role: got 'tool', expected system, user or assistant",
+            {"messages": [{"role": "tool", "content": "x", "tool_call_id": "a"}]},
+            "messages[0].role: got 'tool', expected system or user there",
         ),
         pytest.param(
             {"messages": [*said(), *said()]},

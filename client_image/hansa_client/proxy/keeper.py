@@ -1,0 +1,83 @@
+"""Keeps one harness: runs it, and ends all that it has started when it ends or its client does.
+
+A program of its own without imports from Hansa, so that it starts at once and outlives a client
+that is killed with -9: the client holds the other end of its standard input, and when that closes,
+nothing of the harness is left, nor its folder.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_NOT_STARTED = 127
+_SWEEPS = 200
+_SWEEP_SECONDS = 0.01
+
+
+def main(folder: str, command: list[str]) -> int:
+    """Run the command; its exit status, 128 and the signal where one ended it."""
+    if sys.platform.startswith("linux"):  # whose parents end, they become this process's children
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        harness = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    except OSError:
+        return _NOT_STARTED
+    is_left = threading.Event()
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        is_left.set()
+        kill_group(harness.pid)
+
+    threading.Thread(target=watch, daemon=True).start()
+    code = harness.wait()
+    sweep(harness.pid)
+    if is_left.is_set():
+        shutil.rmtree(folder, ignore_errors=True)
+    return code if code >= 0 else 128 - code
+
+
+def kill_group(group: int) -> None:
+    """Kill a process group, if it is still there."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        return
+
+
+def sweep(group: int) -> None:
+    """Kill whatever the harness has left, those too that made groups of their own."""
+    kill_group(group)
+    for _ in range(_SWEEPS):
+        for child in children():
+            try:
+                os.kill(child, signal.SIGKILL)
+            except OSError:
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(_SWEEP_SECONDS)
+
+
+def children() -> list[int]:
+    """Processes whose parent this one is; where the system does not say, none."""
+    try:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    except OSError:
+        return []
+    return [int(pid) for pid in listed.split()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
