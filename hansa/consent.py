@@ -12,6 +12,7 @@ from hansa.access import AGGREGATOR
 from hansa.refusals import (
     ca_secret,
     credentials_secret,
+    endpoint_secret,
     experience_ca_secret,
     experience_secret,
     signing_secret,
@@ -43,7 +44,8 @@ def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[st
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))
     signing = signing_secret(spec) if signs else ""
     keys = (credentials_secret(spec, party), experience_secret(spec, party), signing)
-    names = (*keys, *(authority.name for authority in authorities if authority))
+    endpoint = None if signs else endpoint_secret(spec, party)  # clients alone ask the endpoint
+    names = (*keys, *(secret.name for secret in (*authorities, endpoint) if secret))
     return list(dict.fromkeys(name for name in names if name))
 
 

@@ -13,6 +13,7 @@ from hansa.assignment import (
     ENV_WORLD_MODULES,
     TERMINATION_LOG,
 )
+from hansa.endpoint import ENV_API_KEY
 from hansa.errors import PermanentError
 from hansa.exchange.courier import LONGEST_SECONDS
 from hansa.exchange.tasks import ENV_SIGNING_KEY
@@ -25,6 +26,7 @@ from hansa.refusals import (
     CLIENT,
     ca_secret,
     credentials_secret,
+    endpoint_secret,
     experience_ca_secret,
     experience_secret,
     signing_secret,
@@ -264,6 +266,10 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
     spec = federation.spec
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
+    shown = endpoint_secret(spec, request.environment)
+    if shown and CONTAINERS[request.role] == CLIENT:
+        reference = {"secretKeyRef": {"name": shown.name, "key": shown.key}}
+        variables.append({"name": ENV_API_KEY, "valueFrom": reference})
     variables += [each.variable() for each in _authorities(request, federation)]
     return variables
 

@@ -19,6 +19,8 @@ from hansa_worlds import Observation, OptionError, Task, World
 
 MAX_BROKEN = 0.1
 """Share of broken episodes where no manifest says otherwise."""
+_SEED_BITS = 2**31 - 1
+"""Some servers take no longer seeds."""
 MOST_THREADS = 64
 """Worlds that wait at the same time; a server outside is not meant to be flooded."""
 
@@ -63,6 +65,8 @@ class LiveEpisode:
         self.too_long = 0
         """Tokens of a first observation that leaves no room to answer; 0: it does."""
         self.written = 0
+        self.unreadable = 0
+        """Turns that are not read back as they were written."""
         self.pending: list[int] = []
         self.observation = ""
         self._random = seeds.generator(job.seed)
@@ -95,19 +99,30 @@ class LiveEpisode:
             tokens=self.pending,
             budget=min(self.how.max_new_tokens, self.how.max_length - self._length),
             uniforms=self._random.random(self.how.max_new_tokens),
+            text=self.observation,
+            seed=seeds.derive(self.job.seed, "", len(self._turns), "turn") & _SEED_BITS,
         )
 
-    def answer(self, tokens: list[int], text: str) -> None:
+    def answer(self, tokens: list[int], text: str, *, is_exact: bool = True) -> None:
         """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
         for ending in self.how.stop:
             text = text.partition(ending)[0]
-        self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens))
+        trained = None if is_exact else False
+        self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens, trained=trained))
+        self.unreadable += not is_exact
         self._length += len(tokens)
         self.written += len(tokens)
         self.pending = tokens[-1:]
 
+    def fail(self, place: str, why: str) -> None:
+        """Break off, since nobody wrote the next turn; the sentence has no word of the episode."""
+        self.fault = Fault("EndpointFailed", place, why, is_world=False)
+        self.done = True
+
     def act(self) -> None:
-        """Carry out the last answer."""
+        """Carry out the last answer, if there is one."""
+        if self.fault:
+            return
         text = self._turns[-1].text
         self._call(lambda: self.world.step(text))
 

@@ -55,7 +55,7 @@ class ChatRequest:
 
 def parse(body: bytes) -> ChatRequest:
     """The request in a body; an error names the field, what came and what fits."""
-    fields = _mapping(body)
+    fields = mapping(body)
     for name in ("model", "messages"):
         if fields.get(name) is None:
             raise refused(name, f"got nothing, expected {_NEEDED[name]}")
@@ -79,7 +79,9 @@ def parse(body: bytes) -> ChatRequest:
     return ChatRequest(**values)
 
 
-def _mapping(body: bytes) -> dict[str, Any]:
+def mapping(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body."""
+
     def refuse(name: str) -> Any:
         raise ValueError(f"{name} is no JSON")
 

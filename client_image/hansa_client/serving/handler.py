@@ -13,7 +13,7 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from hansa_client.serving import chat_request, wire
+from hansa_client.serving import adapter_request, chat_request, wire
 from hansa_client.serving.completions import ClientGone, Completion
 from hansa_client.serving.errors import ApiError
 from hansa_client.serving.server import Server
@@ -22,6 +22,8 @@ _JSON = "application/json"
 _CHAT = "/v1/chat/completions"
 _MODELS = "/v1/models"
 _GET = (_MODELS, "/health", "/metrics")
+_LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+_POST = (_CHAT, _LOAD, _UNLOAD)
 _STARTED = int(time.time())
 
 
@@ -83,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             except Exception:
                 self.server.log.error("request_failed", traceback=traceback.format_exc())
                 self._refuse(ApiError(500, "the server failed, see its log"))
-        known = self._path if self._path in (*_GET, _CHAT) else "other"
+        known = self._path if self._path in (*_GET, *_POST) else "other"
         self.server.completions.metrics.requests.labels(known, str(self._status or "gone")).inc()
 
     def _get(self) -> None:
@@ -95,8 +97,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/metrics":
             exposition = self.server.completions.metrics.exposition()
             self._send(HTTPStatus.OK, exposition, CONTENT_TYPE_LATEST)
-        elif path == _CHAT:
-            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{_CHAT}: got GET, expected POST")
+        elif path in _POST:
+            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path}: got GET, expected POST")
         elif path == _MODELS or path.startswith(f"{_MODELS}/"):
             self._check_key()
             self._models(path.removeprefix(_MODELS).removeprefix("/"))
@@ -107,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         self._check_key()
         if self._path in _GET:
             raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{self._path}: got POST, expected GET")
-        if self._path != _CHAT:
+        if self._path not in _POST:
             raise self._unknown()
         # A page in somebody's browser cannot send this kind without asking first.
         if self.headers.get_content_type() != _JSON:
@@ -118,6 +120,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_draining:
             self.close_connection = True
             raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+        if self._path != _CHAT:
+            self._change_adapters(body)
+            return
         request = chat_request.parse(body)
         completion = self.server.completions.begin(request)
         try:
@@ -128,6 +133,15 @@ class Handler(BaseHTTPRequestHandler):
         except BaseException:
             completion.cancel()
             raise
+
+    def _change_adapters(self, body: bytes) -> None:
+        """Load an adapter, or forget it."""
+        change, catalogue = adapter_request.parse(body), self.server.completions.catalogue
+        if self._path == _UNLOAD:
+            catalogue.remove(change.name)
+        else:
+            catalogue.add(change.name, change.path)
+        self._send_json(HTTPStatus.OK, {"lora_name": change.name})
 
     def _check_key(self) -> None:
         if not self.server.is_allowed(self.headers.get("Authorization", "")):
@@ -149,16 +163,19 @@ class Handler(BaseHTTPRequestHandler):
         self._send_json(status, {"status": "ok" if is_well else "ending"})
 
     def _models(self, name: str) -> None:
-        names = self.server.completions.catalogue.names
-        listed = [
-            {"id": each, "object": "model", "created": _STARTED, "owned_by": "hansa"}
-            for each in names
-        ]
-        if not name:
-            self._send_json(HTTPStatus.OK, {"object": "list", "data": listed})
+        catalogue = self.server.completions.catalogue
+        if name:
+            catalogue.check(name)
+            self._send_json(HTTPStatus.OK, self._model(name))
             return
-        self.server.completions.catalogue.check(name)
-        self._send_json(HTTPStatus.OK, listed[names.index(name)])
+        listed = [self._model(each) for each in catalogue.names]
+        self._send_json(HTTPStatus.OK, {"object": "list", "data": listed})
+
+    def _model(self, name: str) -> dict[str, Any]:
+        """A model, and which adapter it is: the name alone could be anything's."""
+        about = {"id": name, "object": "model", "created": _STARTED, "owned_by": "hansa"}
+        digest = self.server.completions.catalogue.digest(name)
+        return {**about, "adapter_sha256": digest} if digest else about
 
     def _stream(self, completion: Completion) -> None:
         """Server-sent events; the connection ends with them, so that they need no length."""
