@@ -1,4 +1,4 @@
-"""llama.cpp's own server in an environment of its own, and a small Llama as Hugging Face and GGUF."""
+"""llama.cpp's own server in an environment of its own, and a small Llama that it serves."""
 
 import json
 import os

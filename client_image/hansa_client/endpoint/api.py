@@ -123,8 +123,10 @@ class Api:
             )
             try:
                 data = self._read(response, deadline)
-            finally:
-                response.close()
+            except BaseException:
+                response.close()  # what is left of it is nobody's answer
+                raise
+            response.release_conn()
         except urllib3.exceptions.TimeoutError:
             raise EndpointError(f"no answer within {seconds} s") from None
         except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -105,7 +105,7 @@ class Catalogue:
         """The path, if it is below the folder in which adapters are offered."""
         if self._offered is None:
             raise ApiError(
-                HTTPStatus.FORBIDDEN,
+                HTTPStatus.NOT_FOUND,
                 "this server loads no adapters: it was started without --adapter-folder",
             )
         real = path.resolve()

@@ -34,6 +34,7 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "hansa"
     sys_version = ""
     timeout = wire.WRITE_SECONDS
+    disable_nagle_algorithm = True  # a body would wait for who has read its head
     server: Server
 
     def setup(self) -> None:
