@@ -54,7 +54,8 @@ def test_two_silos_evolve_by_hansa_serve_and_only_clients_have_its_key(tmp_path:
     key.write_text(KEY)
     command = f"{SERVE} --adapter-folder {offered} --api-key-file {key}"
     with served(command, tmp_path, os.environ) as url:
-        both = dict.fromkeys(small.ENVIRONMENTS, {"url": url, "adapterFolder": str(offered)})
+        given = {"url": url, "adapterFolder": str(offered)}
+        both = {name: given for name in small.ENVIRONMENTS}
         manifest = small.write_manifest(tmp_path, environments=environments(**both), **spec())
         with small.Run(manifest, tmp_path / "run", **{ENV_API_KEY: KEY}) as run:
             run.finish()
