@@ -55,7 +55,7 @@ def test_two_silos_evolve_by_hansa_serve_and_only_clients_have_its_key(tmp_path:
     command = f"{SERVE} --adapter-folder {offered} --api-key-file {key}"
     with served(command, tmp_path, os.environ) as url:
         given = {"url": url, "adapterFolder": str(offered)}
-        both = {name: given for name in small.ENVIRONMENTS}
+        both = dict.fromkeys(small.ENVIRONMENTS, given)
         manifest = small.write_manifest(tmp_path, environments=environments(**both), **spec())
         with small.Run(manifest, tmp_path / "run", **{ENV_API_KEY: KEY}) as run:
             run.finish()
