@@ -46,21 +46,21 @@ def test_a_round_of_a_random_llama_and_its_evaluation(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_two_rounds_of_smollm2(tmp_path: Path) -> None:
-    """Its adapter is learned from text that llama.cpp has written, and makes it better."""
+@pytest.mark.timeout(3600)
+def test_a_round_of_smollm2_and_its_evaluation(tmp_path: Path) -> None:
     llamas.python()
-    model, file = smollm2(tmp_path), llamas.smollm2()
     run = run_with(
         tmp_path,
-        model,
-        file,
+        smollm2(tmp_path),
+        llamas.smollm2(),
+        rounds=1,
         exploration={"tasksPerRound": 8, "maxNewTokens": 24},
-        training={**small.SPEC["training"], "learningRate": 1.0e-3, "maxSteps": 12, "epochs": 3},
-        experience={**small.SPEC["experience"], "demonstrations": 24},
+        training={**small.SPEC["training"], "learningRate": 1.0e-3, "maxSteps": 4},
     )
-    history = small.status(run.out)["history"]
-    assert [each["updates"] for each in history[1:]] == ["2/2", "2/2"]
-    assert history[-1]["success"]["maze"] > history[0]["success"]["maze"]
+    (_, round_) = small.status(run.out)["history"]
+    assert round_["updates"] == "2/2" and "maze" in round_["success"]
+    log = (run.out / "jobs/small-r1-maze-a1/log.txt").read_text()
+    assert "turns_unreadable" not in log, "it writes what it can read"
 
 
 def smollm2(folder: Path) -> Path:
@@ -69,8 +69,7 @@ def smollm2(folder: Path) -> Path:
     site.mkdir()
     for path in file.parents[1].glob("gguf*"):  # that package alone, and no other of its neighbours
         (site / path.name).symlink_to(path)
-    out = folder / "smollm2"
     environ = {**os.environ, "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}
-    command = [sys.executable, ROOT / "tools/smollm2.py", "--gguf", file, "--out", out]
-    subprocess.run(command, check=True, env=environ)
-    return out
+    command = [sys.executable, ROOT / "tools/smollm2.py", "--gguf", file]
+    made = subprocess.run(command, check=True, env=environ, stdout=subprocess.PIPE, text=True)
+    return Path(made.stdout.strip())
