@@ -8,7 +8,7 @@ HansaError
 │   │   └── LogReplaced an order that was read once is gone, or is another one now
 │   └── Refused         the silo's limits do not allow the order (exit 47)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
-├── WorldBroken         the world failed in too many episodes (exit 45)
+├── WorldBroken         the world or the endpoint failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
 ├── TrackerAway         an experiment tracker did not answer (exit 1)
 └── StoreError
@@ -74,7 +74,7 @@ class TooFewUpdates(HansaError):
 
 
 class WorldBroken(HansaError):
-    """The world failed in too many episodes; what it plays on may be back later.
+    """The world or the endpoint failed in too many episodes; what it plays on may be back later.
 
     The message never holds text of an episode, or an exception's own: it goes to the status.
     """
