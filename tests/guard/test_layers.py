@@ -37,6 +37,7 @@ HOMES = {
         "hansa/cluster/client.py",
         "hansa/store/s3.py",
         "hansa/tracking/http.py",
+        "client_image/hansa_client/endpoint/api.py",
         "worlds/hansa_worlds/agentgym/wire.py",
     ],
     "wandb": ["hansa/tracking/wandb.py"],

@@ -86,8 +86,6 @@ def serve(
         drain_seconds=drain_seconds,
         adapter_folder=adapter_folder,
     )
-    if adapter_folder and not adapter_folder.is_dir():
-        raise InputError(f"--adapter-folder: got {adapter_folder}, expected a folder")
     if not settings.api_key and host not in LOOPBACK:
         say(f"note: --host {host} without --api-key-file: whoever reaches it may use it")
 

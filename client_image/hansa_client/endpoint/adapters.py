@@ -89,16 +89,16 @@ def served(api: Api, endpoint: Endpoint, offer: Offer) -> Iterator[Served]:
     """Within, the endpoint serves the adapter; what it had to load, it forgets afterwards."""
     place = _Place(api, endpoint, offer)
     with _explained(api, "adapter"):
-        found = place.find()
-        is_offered = found is None and endpoint.adapter_folder is not None
+        how = place.find()
+        is_offered = how is None and endpoint.adapter_folder is not None
         if is_offered:
-            found = place.offer(Path(endpoint.adapter_folder or ""))
-        if found is None:
+            how = place.offer(Path(endpoint.adapter_folder or ""))
+        if how is None:
             raise place.mismatch()
     try:
-        yield found
+        yield how
         with _explained(api, "adapter"):
-            if place.find() != found:
+            if place.find() != how:
                 raise WorldBroken(
                     f"the endpoint {api.place} served another adapter than {offer.name} before all "
                     "episodes were played; none of them counts"
@@ -182,10 +182,10 @@ class _Place:
                 return None
             return self.find()
         waited = 0.0
-        while (found := self.find()) is None and waited < self._load_seconds:
+        while (how := self.find()) is None and waited < self._load_seconds:
             self._api.pause(LOOK_SECONDS)
             waited += LOOK_SECONDS
-        return found
+        return how
 
     def _forget_older(self, calls: Calls) -> None:
         """What an attempt that was killed had loaded would stay there for ever."""
@@ -258,8 +258,8 @@ class _Place:
 
 def _entries(listed: Any, needed: str) -> list[Document]:
     """The objects of a list that have a name; a stranger's JSON may be anything."""
-    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return [each for each in found if isinstance(each.get(needed), str)]
+    objects = listed if isinstance(listed, list) else []
+    return [e for e in objects if isinstance(e, dict) and isinstance(e.get(needed), str)]
 
 
 def _short(entry: Document) -> str:

@@ -174,8 +174,8 @@ def _retry_after(text: str) -> float | None:
 def _said(document: Any, data: bytes) -> str:
     """An error's sentence, in the shapes that servers have."""
     for name in ("error", "message", "detail", "error_message"):
-        found = document.get(name) if isinstance(document, dict) else None
-        found = found.get("message") if isinstance(found, dict) else found
-        if isinstance(found, str) and found:
-            return " ".join(found.split())[:200]
+        sentence = document.get(name) if isinstance(document, dict) else None
+        sentence = sentence.get("message") if isinstance(sentence, dict) else sentence
+        if isinstance(sentence, str) and sentence:
+            return " ".join(sentence.split())[:200]
     return " ".join(data[:400].decode("utf-8", "replace").split())[:200]

@@ -49,6 +49,8 @@ class Settings:
 def serving(source: Source, settings: Settings) -> Iterator[Server]:
     """A server that answers until the block ends; then it takes no more, and ends what it has."""
     log, metrics = get("serve"), Metrics()
+    if settings.adapter_folder and not settings.adapter_folder.is_dir():
+        raise InputError(f"--adapter-folder: got {settings.adapter_folder}, expected a folder")
     base = _load(source, settings.threads)
     longest = base.longest(settings.max_length)
     engine = Engine(base, settings.slots, longest, settings.threads, metrics, log)
