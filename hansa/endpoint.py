@@ -35,8 +35,8 @@ class Endpoint(Model):
     """Turns asked for at the same time; exploration.batchEpisodes may be less."""
     timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
     """How long one answer may take."""
-    patience_seconds: Annotated[int, Field(ge=0, le=3600)] = 120
-    """How long a turn is asked for again after 429, 5xx or no answer; then its episode is
-    dropped as if the world had failed."""
+    patience_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
+    """How long a turn is asked for again after 429, 5xx or no answer, from its first try; then its
+    episode is dropped as if the world had failed."""
     load_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
     """How long the server may take to serve an adapter that was offered to it."""

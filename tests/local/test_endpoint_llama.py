@@ -19,7 +19,15 @@ def run_with(tmp_path: Path, model: Path, file: Path, **changes: Any) -> small.R
     offered = tmp_path / "offered"
     offered.mkdir()
     with llamas.serving(file, offered) as url:
-        endpoint = {"url": url, "server": "llama.cpp", "adapterFolder": str(offered)}
+        endpoint = {
+            "url": url,
+            "server": "llama.cpp",
+            "adapterFolder": str(offered),
+            "concurrency": 4,
+            "timeoutSeconds": 600,  # two cores, and other tests beside it
+            "patienceSeconds": 600,
+            "loadSeconds": 600,
+        }
         maze, webshop = small.SPEC["environments"]
         settings = {
             "model": {"source": f"path:{model}"},
@@ -54,8 +62,10 @@ def test_a_round_of_smollm2_and_its_evaluation(tmp_path: Path) -> None:
         smollm2(tmp_path),
         llamas.smollm2(),
         rounds=1,
-        exploration={"tasksPerRound": 8, "maxNewTokens": 24},
-        training={**small.SPEC["training"], "learningRate": 1.0e-3, "maxSteps": 4},
+        exploration={"tasksPerRound": 4, "maxNewTokens": 16},
+        experience={**small.SPEC["experience"], "demonstrations": 2},
+        evaluation={"tasks": 2},
+        training={**small.SPEC["training"], "learningRate": 1.0e-3, "maxSteps": 1},
     )
     (_, round_) = small.status(run.out)["history"]
     assert round_["updates"] == "2/2" and "maze" in round_["success"]

@@ -74,12 +74,10 @@ def play(
     """
     if not jobs:
         return Played([], 0)
-    if decoders is None:
-        from hansa_client.decoding.choose import decoding as decoders
-
+    make_decoder = decoders or _fastest()
     tally = Tally(len(jobs), how.max_broken)
     rows = min(how.batch_episodes, len(jobs))
-    with decoders(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
+    with make_decoder(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
         live = _Game(base, decoder, worlds, tally, progress).play(jobs)
     _check_room(base, live, how)
     return Played(
@@ -89,6 +87,13 @@ def play(
         decoder.name,
         sum(episode.unreadable for episode in live),
     )
+
+
+def _fastest() -> Decoders:
+    """The model's own decoder; torch is imported only now."""
+    from hansa_client.decoding.choose import decoding
+
+    return decoding
 
 
 class _Game:

@@ -107,8 +107,8 @@ class LiveEpisode:
         """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
         for ending in self.how.stop:
             text = text.partition(ending)[0]
-        trained = None if is_exact else False
-        self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens, trained=trained))
+        turn = Turn(role="agent", text=text.strip(), tokens=tokens)
+        self._turns.append(turn if is_exact else turn.model_copy(update={"trained": False}))
         self.unreadable += not is_exact
         self._length += len(tokens)
         self.written += len(tokens)
