@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from hansa.aggregation import DEFAULT_RATIOS
 from hansa.base import Sha256OrEmpty
+from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
@@ -78,6 +79,8 @@ class Assignment(Model):
     """File of demonstrations; absent: the world's expert shows them."""
     experience_storage: S3 | None = None
     """The silo's private store; absent: `storage`."""
+    endpoint: Endpoint | None = None
+    """The silo's own server for the agent's turns. Results do not follow from its address."""
     model_from: str | None = None
     """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
     own_manifest: Sha256OrEmpty | None = None
@@ -103,6 +106,17 @@ class Assignment(Model):
         if self.demonstrations is None:
             return self.settings.experience.demonstrations
         return self.demonstrations
+
+    @property
+    def turns_from(self) -> Endpoint | None:
+        """Who writes the agent's turns; None: the client itself."""
+        engine = self.settings.exploration.engine
+        if engine == "openai" and self.endpoint is None:
+            raise PermanentError(
+                f"spec.environments[{self.environment}].endpoint: got nothing, expected the silo's "
+                "own server, since spec.exploration.engine is openai"
+            )
+        return None if engine == "torch" else self.endpoint
 
     def identity(self) -> dict[str, Any]:
         """What one run can never change."""
@@ -346,6 +360,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         demonstrations_from=frozen.demonstrations_from
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
+        endpoint=federation.spec.environment(name).endpoint,
         evaluate=current.kind == "evaluate" or current.settings.evaluation.is_due(start.round),
         alone_rounds=federation.status.completed if is_compared else 0,
     )

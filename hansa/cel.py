@@ -15,6 +15,9 @@ FIXED_IN_MEMBER = (
 )
 """What a silo's letters, read and written, depend on; the bucket's address may change."""
 
+OWN_OF_A_MEMBER = ("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint")
+"""What an environment has no value for once it runs elsewhere, as far as CEL can tell."""
+
 
 def _rule(rule: str, message: str, field: str = "") -> Rule:
     made = {"rule": rule, "message": message}
@@ -51,6 +54,7 @@ def of_federation() -> list[Rule]:
         _exchange_rule(),
         _krum_rule(),
         _guard_rule(),
+        _engine_rule(),
         *_learner_rules(),
     ]
 
@@ -87,6 +91,17 @@ def _guard_rule() -> Rule:
         "self.aggregation.strategy != 'none'",
         "spec.guard: aggregation.strategy none has no global adapter to guard",
         ".guard",
+    )
+
+
+def _engine_rule() -> Rule:
+    """Who is to ask endpoints has one; a silo elsewhere says so itself."""
+    engine = "self.exploration.engine"
+    return _rule(
+        f"!has(self.exploration) || !has({engine}) || {engine} != 'openai' || "
+        "self.environments.all(e, has(e.endpoint) || has(e.member))",
+        "spec.exploration.engine: with openai, expected an endpoint in every environment",
+        ".exploration.engine",
     )
 
 
@@ -137,7 +152,7 @@ def of_environment() -> list[Rule]:
                 f"spec.environments.{field}: expected none: a silo with member runs elsewhere",
                 f".{field}",
             )
-            for field in ("demonstrationsFrom", "credentialsSecret", "experienceStorage")
+            for field in OWN_OF_A_MEMBER
         ),
         _rule(
             "self.world == oldSelf.world",

@@ -12,6 +12,7 @@ from hansa.access import AGGREGATOR
 from hansa.refusals import (
     ca_secret,
     credentials_secret,
+    endpoint_secret,
     experience_ca_secret,
     experience_secret,
     sealing_secret,
@@ -58,7 +59,8 @@ def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[st
     signing = signing_secret(spec) if signs else ""
     sealing = "" if party else sealing_secret(spec)
     keys = (credentials_secret(spec, party), experience_secret(spec, party), signing, sealing)
-    names = (*keys, *(authority.name for authority in authorities if authority))
+    endpoint = None if signs else endpoint_secret(spec, party)  # clients alone ask the endpoint
+    names = (*keys, *(secret.name for secret in (*authorities, endpoint) if secret))
     return list(dict.fromkeys(name for name in names if name))
 
 

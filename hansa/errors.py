@@ -9,7 +9,7 @@ HansaError
 │   ├── Refused         the silo's limits do not allow the order (exit 47)
 │   └── PluginMissing   no package here offers what the spec names (exit 49)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
-├── WorldBroken         the world failed in too many episodes (exit 45)
+├── WorldBroken         the world or the endpoint failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
 ├── TrackerAway         an experiment tracker did not answer (exit 1)
 ├── HubAway             a model hub or a registry did not answer (exit 1)
@@ -87,7 +87,7 @@ class TooFewUpdates(HansaError):
 
 
 class WorldBroken(HansaError):
-    """The world failed in too many episodes; what it plays on may be back later.
+    """The world or the endpoint failed in too many episodes; what it plays on may be back later.
 
     The message never holds text of an episode, or an exception's own: it goes to the status.
     """

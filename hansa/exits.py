@@ -62,7 +62,7 @@ FACTS: dict[Exit, ExitFacts] = {
     Exit.WORLD_BROKEN: ExitFacts(
         retriable=True,  # a server that the world plays on may be back; a bug only costs retries
         counted=True,
-        help="the world failed in too many episodes: the Job's log has exception, file and line",
+        help="the world or the endpoint failed in too many episodes: the Job's log says where",
     ),
     Exit.TRAINING_DIVERGED: ExitFacts(
         retriable=False,  # the same seed and data diverge at the same step

@@ -151,6 +151,12 @@ def experience_secret(spec: FederationSpec, environment: str) -> str:
     return own.name if own and own.name != credentials_secret(spec, environment) else ""
 
 
+def endpoint_secret(spec: FederationSpec, environment: str) -> SecretKey | None:
+    """The key that an environment's clients show to its endpoint, where it names one."""
+    endpoint = spec.environment(environment).endpoint if environment else None
+    return endpoint.api_key_secret if endpoint else None
+
+
 def ca_secret(spec: FederationSpec) -> SecretKey | None:
     """Certificate authority of the exchange."""
     return spec.storage.s3.ca_secret if spec.storage else None
@@ -183,6 +189,7 @@ def _permit(spec: FederationSpec, environment: Environment, default: Permit) -> 
 def _secrets(environment: Environment) -> set[str]:
     private = environment.experience_storage.s3 if environment.experience_storage else None
     named = [environment.credentials_secret, private.credentials_secret if private else None]
+    named.append(environment.endpoint.api_key_secret if environment.endpoint else None)
     return {secret.name for secret in named if secret}
 
 

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
 from hansa.base import Sha256
+from hansa.endpoint import Endpoint as Endpoint
 from hansa.evaluation import Evaluation as Evaluation
 from hansa.evaluation import Guard as Guard
 from hansa.members import Exchange, RemoteSilo
@@ -117,10 +118,12 @@ class Exploration(Model):
         list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = Field(default_factory=list)
     """Texts that end a turn as soon as they are written, beside the model's own end of turn."""
-    engine: Literal["auto", "torch"] = "auto"
-    """What generates turns; `auto` is `torch`."""
+    engine: Literal["auto", "torch", "openai"] = "auto"
+    """What generates turns, explored or evaluated: `torch` is the client itself, `openai` each
+    silo's own endpoint; `auto` the endpoint where a silo has one, else `torch`."""
     max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of episodes in which the world may fail; those are dropped. With more the Job fails."""
+    """Share of episodes in which the world or the endpoint may fail; those are dropped. With more
+    the Job fails."""
 
 
 World = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$", max_length=63)]
@@ -185,6 +188,8 @@ class Environment(Model):
     """The silo's private store for trajectories, whose endpoint cannot change, either; its own
     credentialsSecret and caSecret open it and nothing else; absent: a private prefix of
     spec.storage."""
+    endpoint: Endpoint | None = None
+    """The silo's own server for the agent's turns; absent: the client writes them itself."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Merged into this environment's client Jobs."""
     queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
@@ -193,7 +198,7 @@ class Environment(Model):
 
 OWN_AFFAIRS = (
     *("world", "options", "demonstrations_from", "credentials_secret"),
-    *("experience_storage", "pod_template", "queue_name"),
+    *("experience_storage", "endpoint", "pod_template", "queue_name"),
 )
 """Fields of an environment that only its owner sets once it runs elsewhere."""
 
@@ -255,6 +260,7 @@ class FederationSpec(Model):
             first[environment.name] = index
             self._check_place(environment, f"environments[{index}]")
         self._check_exchange()
+        self._check_endpoints()
         minimum = self.participation.minimum_updates
         if minimum is not None and minimum > len(self.environments):
             raise ValueError(
@@ -310,6 +316,17 @@ class FederationSpec(Model):
             if value is None:
                 raise ValueError(
                     f"{path}: got nothing, expected a value, since {remote} runs elsewhere"
+                )
+
+    def _check_endpoints(self) -> None:
+        """With engine openai every silo of here has an endpoint; one elsewhere checks its own."""
+        if self.exploration.engine != "openai":
+            return
+        for index, environment in enumerate(self.environments):
+            if environment.endpoint is None and environment.member is None:
+                raise ValueError(
+                    f"environments[{index}].endpoint: got nothing, expected the silo's own server, "
+                    "since exploration.engine is openai"
                 )
 
     def _check_guard(self) -> None:

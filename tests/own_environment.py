@@ -36,7 +36,7 @@ def _make(venv: Path, requirements: Path) -> None:
     beside = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     pip = [beside, "pip", "install", "--quiet", "--python", python] if beside else None
     command = pip or [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*command, "--require-hashes", "-r", requirements], check=True)
+    subprocess.run([*command, "--require-hashes", "--no-deps", "-r", requirements], check=True)
 
 
 @contextmanager

@@ -113,7 +113,24 @@ class Agent:
             program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
 
         progress(0, 0)
-        with tasks.explained(self._assignment), self.playing(tensors) as base:
+        with tasks.explained(self._assignment), self._engine(tensors) as decoders:
             return episodes.play(
-                base, lambda: tasks.make_world(self._assignment), jobs, how, progress
+                self.base,
+                lambda: tasks.make_world(self._assignment),
+                jobs,
+                how,
+                progress,
+                decoders,
             )
+
+    @contextmanager
+    def _engine(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
+        """Who writes turns with an adapter: the base it is merged into, or the silo's endpoint."""
+        endpoint = self._assignment.turns_from
+        if endpoint is None:
+            with self.playing(tensors):
+                yield None
+            return
+        from hansa_client.endpoint.engine import Engine
+
+        yield Engine(self._assignment, endpoint, tensors or self.whole)

@@ -57,6 +57,7 @@ def check_world(silo: Silo) -> DemonstrationFiles:
     program.progress(phase="load", done=0, total=1)
     assignment = silo.assignment
     tasks.make_world(assignment)
+    _ = assignment.turns_from
     is_round = assignment.role == "client"
     is_shown = is_round and Shards(silo.private, assignment).has(DEMONSTRATIONS)
     measured = assignment.settings.evaluation

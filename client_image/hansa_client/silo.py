@@ -107,6 +107,7 @@ class Silo:
             how = replace(how, temperature=0.0)
         played = agent.play(jobs, how, phase, tensors)
         self.log_broken(phase, played.broken)
+        self._log_unreadable(phase, played)
         return played
 
     def play_greedily(
@@ -124,6 +125,7 @@ class Silo:
         how = self._how(agent, "exploration", round_)
         played = agent.play(self._training_jobs(round_), how, "explore", tensors)
         self.log_broken("explore", played.broken)
+        self._log_unreadable("explore", played)
         self.log.info(
             "explored",
             episodes=len(played.episodes),
@@ -160,6 +162,11 @@ class Silo:
             self.log.warning(
                 "episodes_dropped", phase=phase, broken=len(broken), faults=faults.summary(broken)
             )
+
+    def _log_unreadable(self, phase: str, played: Played) -> None:
+        """Say that nothing is learned from some turns, where an endpoint wrote such."""
+        if played.unreadable:
+            self.log.warning("turns_unreadable", phase=phase, turns=played.unreadable)
 
     def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> Lesson:
         """What the learner is given in a round: kept trajectories as tokens, in a fixed order."""

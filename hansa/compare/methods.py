@@ -124,9 +124,22 @@ def pooled(spec: Document) -> Document:
         for each in spec["environments"]
     ]
     centre = {"name": CENTRE, "world": "mixed", "options": {"worlds": worlds}}
+    spec = {**spec, **_engine(spec, centre)}
     participation = {
         name: value
         for name, value in spec.get("participation", {}).items()
         if name != "minimumUpdates"
     }
     return {**spec, "participation": participation, "environments": [centre]}
+
+
+def _engine(spec: Document, centre: Document) -> Document:
+    """Endpoints of silos are their own: the one that all have serves them together, too."""
+    first, *others = (each.get("endpoint") for each in spec["environments"])
+    if first and all(each == first for each in others):
+        centre["endpoint"] = first
+        return {}
+    exploration = spec.get("exploration", {})
+    if exploration.get("engine") != "openai":
+        return {}
+    return {"exploration": {**exploration, "engine": "auto"}}

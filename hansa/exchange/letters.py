@@ -65,6 +65,7 @@ PATHS = frozenset(
         *("seed", "rounds", "episodes", "aloneRounds"),
         *("federation", "environment", "role", "storage.bucket", "storage.prefix"),
         *("world", "options", "demonstrationsFrom", "experienceStorage", "ownManifest"),
+        "endpoint",
         *_paths(ModelSource, "model"),
         *_paths(Adapter, "adapter"),
         *_paths(RoundSettings, "settings"),
@@ -148,6 +149,7 @@ def without_the_silos_own(assignment: Assignment) -> Assignment:
         "options": {},
         "demonstrations_from": None,
         "experience_storage": None,
+        "endpoint": None,
         "own_manifest": None,
     }
     shared = {"storage": place, "settings": settings.model_copy(update={"experience": experience})}

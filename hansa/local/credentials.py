@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from hansa.endpoint import ENV_API_KEY
 from hansa.errors import InputError
 from hansa.store.base import EXPERIENCE, Credentials
 
@@ -13,8 +14,9 @@ def of_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def of_exchange(variables: dict[str, str]) -> dict[str, str]:
-    """Without what opens a private store: that is the silo's, and for its client alone."""
-    return {name: value for name, value in variables.items() if not name.startswith(EXPERIENCE)}
+    """Without what opens a private store or an endpoint: that is for the silo's client alone."""
+    own = (EXPERIENCE, ENV_API_KEY)
+    return {name: value for name, value in variables.items() if not name.startswith(own)}
 
 
 def signer(variables: dict[str, str]) -> Credentials | None:
@@ -32,7 +34,7 @@ def read_credentials(path: Path) -> dict[str, dict[str, str]]:
     """AWS_* variables by identity, from a JSON file; values are never repeated in messages."""
     expected = (
         'expected {"maze": {"AWS_ACCESS_KEY_ID": "...", ...}, "aggregator": {...}}; keys of a '
-        f"private store are called {EXPERIENCE}AWS_..."
+        f"private store are called {EXPERIENCE}AWS_..., that of an endpoint {ENV_API_KEY}"
     )
     try:
         data = json.loads(path.read_text())
@@ -44,8 +46,11 @@ def read_credentials(path: Path) -> dict[str, dict[str, str]]:
         raise InputError(f"--credentials: {path} holds no object, {expected}")
     for name, variables in data.items():
         if not isinstance(variables, dict) or not all(
-            key.removeprefix(EXPERIENCE).startswith("AWS_") and isinstance(value, str)
-            for key, value in variables.items()
+            _is_known(key) and isinstance(value, str) for key, value in variables.items()
         ):
             raise InputError(f"--credentials: {path}: {name} is not of that form, {expected}")
     return data
+
+
+def _is_known(name: str) -> bool:
+    return name == ENV_API_KEY or name.removeprefix(EXPERIENCE).startswith("AWS_")

@@ -27,6 +27,7 @@ from hansa.assignment import (
     ENV_REPORT,
     REPORT_LIMIT,
 )
+from hansa.endpoint import ENV_API_KEY
 from hansa.exits import SIGNAL_BASE
 from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
 from hansa.member.tasks import SiloWork
@@ -89,8 +90,9 @@ class LocalExecutor:
     ) -> None:
         """`own_credentials`: Jobs see the user's AWS_* variables; else they never do.
 
-        Keys of a private store come from `environ` alone: each silo has its own. `of_courier` and
-        `of_aggregator` are what only these get.
+        Keys of a private store come from `environ` alone: each silo has its own. The user's key of
+        an endpoint reaches silos' clients, and nobody else. `of_courier` and `of_aggregator` are
+        what only these get.
         """
         self._folder = folder
         self._environ = environ
@@ -99,12 +101,12 @@ class LocalExecutor:
         self._warmed = warmed
         # Before the environment, which may say otherwise: a Job's own folder for temporary files
         # goes with it, and every Job would download its model anew.
+        hidden = (EXPERIENCE, ENV_API_KEY, *(() if own_credentials else ("AWS_",)))
         models = str(Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}")
         self._base = {ENV_MODEL_CACHE: models} | {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith((EXPERIENCE,) if own_credentials else (EXPERIENCE, "AWS_"))
+            name: value for name, value in os.environ.items() if not name.startswith(hidden)
         }
+        self._api_key = os.environ.get(ENV_API_KEY, "")
         self._jobs: dict[str, _Job] = {}
         self._programs: dict[str, _WarmProgram] = {}
         self._selector = selectors.DefaultSelector()
@@ -217,6 +219,9 @@ class LocalExecutor:
             ENV_PROGRESS: str(job.folder / "progress.json"),
             "TMPDIR": str((job.folder / _SCRATCH).absolute()),
         }
+        key = environ.pop(ENV_API_KEY, "") or self._api_key
+        if key and request.role in ("client", "evaluate"):
+            environ[ENV_API_KEY] = key
         (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
         replace(job.folder / "assignment.json", environ[variable].encode())
         log = job.folder / "log.txt"

@@ -14,7 +14,10 @@ from hansa.member.spec import Limits, MemberSpec
 from hansa.sentences import got
 from hansa.spec import Evaluation, differences
 
-_BLANK = ("world", "options", "demonstrations_from", "experience_storage", "own_manifest")
+_BLANK = (
+    *("world", "options", "demonstrations_from", "experience_storage", "endpoint"),
+    "own_manifest",
+)
 """What an order leaves out, since it is the silo's own affair."""
 _ABSENT = "nothing"
 

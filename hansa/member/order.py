@@ -49,6 +49,7 @@ def complete(order: Assignment, member: MemberSpec, answered: str = "") -> Assig
             "options": member.options,
             "demonstrations_from": member.demonstrations_from,
             "experience_storage": private.s3 if private else None,
+            "endpoint": member.endpoint,
             "model_from": member.model_from,
             "own_manifest": answered,
         }

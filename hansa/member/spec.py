@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field, model_validator
 
 from hansa.base import Model, Sha256
+from hansa.endpoint import Endpoint
 from hansa.members import PollSeconds, PublicKeys
 from hansa.schema import at, flat
 from hansa.spec import (
@@ -149,6 +150,8 @@ class MemberSpec(Model):
     """File of demonstrations in AgentGym's format, read with the silo's own credentials."""
     experience_storage: Storage | None = None
     """The silo's private store for trajectories; `hansa join` starts one of its own when absent."""
+    endpoint: Endpoint | None = None
+    """The silo's own server for the agent's turns; absent: the client writes them itself."""
     model_from: ModelPlace | None = None
     """Where this silo has the base model; absent: where the order says. Its digest decides."""
     agreed: Agreed

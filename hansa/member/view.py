@@ -25,6 +25,7 @@ def as_federation(silo: Member) -> Federation:
         demonstrations_from=spec.demonstrations_from,
         credentials_secret=spec.storage.s3.credentials_secret,
         experience_storage=spec.experience_storage,
+        endpoint=spec.endpoint,
         pod_template=spec.pod_template,
         queue_name=spec.queue_name,
     )

@@ -13,6 +13,7 @@ from hansa.assignment import (
     ENV_WORLD_MODULES,
     TERMINATION_LOG,
 )
+from hansa.endpoint import ENV_API_KEY
 from hansa.errors import PermanentError
 from hansa.exchange.courier import LONGEST_SECONDS
 from hansa.exits import Exit
@@ -23,6 +24,7 @@ from hansa.podshapes import Refusal
 from hansa.refusals import (
     CLIENT,
     credentials_secret,
+    endpoint_secret,
     experience_secret,
     stops,
     too_long,
@@ -259,6 +261,10 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
         return [*variables, *TrackerPod(spec).variables()]
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
+    shown = endpoint_secret(spec, request.environment)
+    if shown and CONTAINERS[request.role] == CLIENT:
+        reference = {"secretKeyRef": {"name": shown.name, "key": shown.key}}
+        variables.append({"name": ENV_API_KEY, "valueFrom": reference})
     variables += [each.variable() for each in files(request, federation.spec)]
     return variables
 

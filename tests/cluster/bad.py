@@ -100,6 +100,10 @@ REFUSED: dict[str, Case] = {
         {"storage": {"s3": {**PLACE, "secretKey": "abc"}}},
         'unknown field "spec.storage.s3.secretKey"',
     ),
+    "engine openai without endpoints": (
+        {"exploration": {"engine": "openai"}},
+        "spec.exploration.engine: with openai, expected an endpoint in every environment",
+    ),
     "an unknown field of an environment": (
         BAD_ENVIRONMENT,
         'unknown field "spec.environments[0].wrold"',

@@ -18,7 +18,7 @@ LAYERS = (
     ("seeds", "trajectory"),
     ("models",),
     ("decoding",),
-    ("rollout", "training"),
+    ("endpoint", "rollout", "training"),
     ("experience",),
     ("learners",),
     ("agent",),

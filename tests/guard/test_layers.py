@@ -39,6 +39,7 @@ HOMES = {
         "hansa/store/s3.py",
         "hansa/tracking/http.py",
         "worlds/hansa_worlds/remote/wire.py",
+        "client_image/hansa_client/endpoint/api.py",
     ],
     "huggingface_hub": ["hansa/sharing/hub.py", "hansa_client"],
     "wandb": ["hansa/tracking/wandb.py"],

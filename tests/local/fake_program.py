@@ -16,6 +16,7 @@ from hansa.assignment import (
     ClientReport,
     EvaluateReport,
 )
+from hansa.endpoint import ENV_API_KEY
 from hansa.errors import Diverged, PermanentError, TooFewUpdates, Unreachable, WorldBroken
 from hansa.manifest import Counts
 from hansa.processes.warm import serve
@@ -36,6 +37,7 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     """Answer, crash, hang or die."""
     print(f"models {os.environ.get(ENV_MODEL_CACHE)}", flush=True)
     print(f"who {os.environ.get('AWS_ACCESS_KEY_ID', 'nobody')}", flush=True)
+    print(f"key {os.environ.get(ENV_API_KEY, 'none')}", flush=True)
     print(f"gpu {os.environ.get('CUDA_VISIBLE_DEVICES', 'none')}", flush=True)
     (Path(tempfile.mkdtemp()) / "update").write_bytes(bytes(1000))
     match assignment.federation:

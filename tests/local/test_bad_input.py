@@ -205,6 +205,28 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spce: unknown field",
         "did you mean spec?",
     ),
+    "engine without endpoints": (
+        setter("spec.exploration.engine", "openai"),
+        "spec.environments[0].endpoint: got nothing",
+        "since exploration.engine is openai",
+    ),
+    "endpoint with a password": (
+        setter(
+            "spec.environments.0.endpoint", {"url": "https://me:secret@there", "server": "vllm"}
+        ),
+        "spec.environments[0].endpoint.url: got",
+        "",
+    ),
+    "endpoint of an unknown server": (
+        setter("spec.environments.0.endpoint", {"url": "https://there", "server": "ollama"}),
+        "spec.environments[0].endpoint.server: got 'ollama'",
+        "expected hansa or vllm or sglang or llama.cpp or other",
+    ),
+    "unknown field of an endpoint": (
+        setter("spec.environments.0.endpoint", {"url": "https://there", "apiKey": "abc"}),
+        "spec.environments[0].endpoint.apiKey: unknown field",
+        "",
+    ),
     "endpoint without scheme": (
         setter("spec.storage.s3.endpoint", "localhost:9000"),
         "spec.storage.s3.endpoint: got 'localhost:9000'",

@@ -4,11 +4,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hansa.assignment import ENV_MODEL_CACHE, ClientReport, for_environment
+from hansa.assignment import ENV_MODEL_CACHE, ClientReport, Role, for_environment
+from hansa.endpoint import ENV_API_KEY
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
@@ -126,6 +128,18 @@ def test_a_job_that_fails_tells_how(make: Make, does: str, code: int, message: s
     assert (failed.state, failed.exit_code, failed.reason) == ("failed", code, "")
     assert message in failed.message
     assert failed.report is None
+
+
+@pytest.mark.parametrize("role, key", [("client", "of-the-user"), ("aggregator", "none")])
+def test_the_key_of_an_endpoint_reaches_clients_alone(
+    make: Make, monkeypatch: pytest.MonkeyPatch, role: Role, key: str
+) -> None:
+    monkeypatch.setenv(ENV_API_KEY, "of-the-user")
+    executor = make()
+    request = replace(job("answer"), role=role)
+    executor.create(request)
+    wait(executor, request.name)
+    assert f"key {key}\n" in (executor.folder(request.name) / "log.txt").read_text()
 
 
 def test_creating_a_job_twice_is_creating_it_once(make: Make, tmp_path: Path) -> None:

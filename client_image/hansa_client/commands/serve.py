@@ -56,6 +56,10 @@ def serve(
         int, typer.Option(min=16, help="Tokens of a prompt and its answer at most.")
     ] = 4096,
     threads: Threads = 1,
+    adapter_folder: Annotated[
+        Path | None,
+        typer.Option(help="Requests may load adapters from folders below this one."),
+    ] = None,
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="How long requests may take to end after SIGTERM.")
     ] = 30.0,
@@ -80,6 +84,7 @@ def serve(
         max_length=max_length,
         threads=threads,
         drain_seconds=drain_seconds,
+        adapter_folder=adapter_folder,
     )
     if not settings.api_key and host not in LOOPBACK:
         say(f"note: --host {host} without --api-key-file: whoever reaches it may use it")

@@ -11,7 +11,13 @@ import numpy as np
 import torch
 from transformers.cache_utils import DynamicCache
 
-from hansa_client.decoding.protocol import PartialTurn, StopConditions, TurnRequest, take_finished
+from hansa_client.decoding.protocol import (
+    NO_NOTES,
+    PartialTurn,
+    StopConditions,
+    TurnRequest,
+    take_finished,
+)
 from hansa_client.decoding.sampling import sample
 from hansa_client.models.base_model import Base
 
@@ -21,6 +27,7 @@ class LockstepDecoder:
 
     joins = False
     name = "columns"
+    notes = NO_NOTES
 
     def __init__(self, base: Base, rows: int, temperature: float, endings: StopConditions) -> None:
         self.rows = rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -47,6 +48,26 @@ class TurnRequest:
     """One random number in [0, 1) for each token, the same whoever shares the row's batch."""
     stop: Sequence[str] = ()
     """Texts that end this turn, beside those that end every turn."""
+    text: str = ""
+    """What the world said, for a decoder that has a tokenizer of its own."""
+    seed: int = 0
+    """Of this turn, for a decoder that draws its own random numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnNote:
+    """What is to be said of a turn that somebody else has written as text."""
+
+    text: str = ""
+    """What was written."""
+    is_exact: bool = True
+    """Whether its tokens are read back as this text; else nothing is learned from them."""
+    failure: str = ""
+    """Why there is no turn, without a word of the episode; empty: there is one."""
+
+
+NO_NOTES: Mapping[int, TurnNote] = MappingProxyType({})
+"""Of a decoder that writes tokens itself."""
 
 
 class Decoder(Protocol):
@@ -58,6 +79,8 @@ class Decoder(Protocol):
     """Episodes that it plays at the same time."""
     joins: bool
     """Whether a new episode may take a row while others write."""
+    notes: Mapping[int, TurnNote]
+    """By row, of the turns that `write` has returned last."""
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Begin the next turn of these rows."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from hansa_client.decoding.protocol import (
+    NO_NOTES,
     Decoding,
     PartialTurn,
     StopConditions,
@@ -30,6 +31,7 @@ class SlotDecoder:
 
     joins = True
     name = "slots"
+    notes = NO_NOTES
 
     def __init__(self, base: Base, rows: int, how: Decoding, endings: StopConditions) -> None:
         self.rows = rows

@@ -44,11 +44,11 @@ class Chat:
     def observations(self, texts: list[str], *, first: bool) -> list[list[int]]:
         """Tokens of the world's turns, up to where the agent begins to write."""
         before, after = self._frame[:2] if first else self._frame[2:]
-        return self._encode([f"{before}{self._clean(text)}{after}" for text in texts])
+        return self._encode([f"{before}{self.clean(text)}{after}" for text in texts])
 
     def actions(self, texts: list[str]) -> list[list[int]]:
         """Tokens of the agent's turns as it should have written them, with the end token."""
-        return [[*tokens, self.end] for tokens in self._encode([self._clean(t) for t in texts])]
+        return [[*tokens, self.end] for tokens in self._encode([self.clean(t) for t in texts])]
 
     def dialogue(self, texts: Sequence[str], system: str = "") -> list[int]:
         """Tokens of observations and actions in turn, up to where the agent writes next.
@@ -57,9 +57,9 @@ class Chat:
         before the first observation, as a world's rules do.
         """
         first, *rest = texts
-        frame = self._frame_with(self._clean(system)) if system else None
+        frame = self._frame_with(self.clean(system)) if system else None
         if frame:
-            tokens = self._encode([f"{frame[0]}{self._clean(first)}{frame[1]}"])[0]
+            tokens = self._encode([f"{frame[0]}{self.clean(first)}{frame[1]}"])[0]
         else:
             opening = f"{system}\n{first}" if system else first
             tokens = self.observations([opening], first=True)[0]
@@ -123,7 +123,7 @@ class Chat:
         encoded: list[list[int]] = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
         return encoded
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
         """Text in which a world, or a model, cannot forge the end of a turn."""
         for special in self._specials:
             text = text.replace(special, "")

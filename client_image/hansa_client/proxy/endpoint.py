@@ -108,6 +108,14 @@ class Recorder:
         if name != MODEL:
             raise ApiError(HTTPStatus.NOT_FOUND, f"got another model, expected {MODEL}")
 
+    def digest(self, name: str) -> str:
+        """What it is trained to is nobody's affair here."""
+        return ""
+
+    def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
+        """Refused: an episode is played by one model."""
+        raise ApiError(HTTPStatus.NOT_FOUND, "got another path, expected that of chat completions")
+
     def parse(self, body: bytes) -> ChatRequest:
         """The request in a body."""
         request = chat_request.parse(body, _OTHERS_WORD)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ class Played:
     """Why the others were dropped, one for each."""
     engine: str = ""
     """How the turns were decoded."""
+    unreadable: int = 0
+    """Turns that are not read back as they were written: nothing is learned from them."""
 
     @property
     def successes(self) -> int:
@@ -51,6 +54,8 @@ class Played:
 
 Progress = Callable[[int, int], None]
 """Told the episodes done so far and the successes among them."""
+Decoders = Callable[["Base", int, Play], AbstractContextManager["Decoder"]]
+"""Makes whoever writes the turns of so many rows."""
 
 
 def play(
@@ -59,18 +64,20 @@ def play(
     jobs: Sequence[EpisodeJob],
     how: Play,
     progress: Progress = lambda done, successes: None,
+    decoders: Decoders | None = None,
 ) -> Played:
     """Play all jobs; episodes come back in the jobs' order, whoever was played together.
+
+    `decoders` makes another decoder than the model's own fastest.
 
     Raises WorldBroken as soon as more of them are broken than may be.
     """
     if not jobs:
         return Played([], 0)
-    from hansa_client.decoding.choose import decoding
-
+    make_decoder = decoders or _fastest()
     tally = Tally(len(jobs), how.max_broken)
     rows = min(how.batch_episodes, len(jobs))
-    with decoding(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
+    with make_decoder(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
         live = _Game(base, decoder, worlds, tally, progress).play(jobs)
     _check_room(base, live, how)
     return Played(
@@ -78,7 +85,15 @@ def play(
         sum(episode.written for episode in live),
         tally.faults,
         decoder.name,
+        sum(episode.unreadable for episode in live),
     )
+
+
+def _fastest() -> Decoders:
+    """The model's own decoder; torch is imported only now."""
+    from hansa_client.decoding.choose import decoding
+
+    return decoding
 
 
 class _Game:
@@ -129,8 +144,13 @@ class _Game:
         written = self._decoder.write(1 if self._worlds.waits else PATIENCE)
         texts = self._chat.texts([tokens for _, tokens in written])
         for (row, tokens), text in zip(written, texts, strict=True):
-            is_cut = tokens[-1] not in self._chat.stops
-            self._playing[row].answer(tokens, text, is_cut=is_cut)
+            episode, note = self._playing[row], self._decoder.notes.get(row)
+            if note is None:
+                episode.answer(tokens, text, is_cut=tokens[-1] not in self._chat.stops)
+            elif note.failure:
+                episode.fail(self._decoder.name, note.failure)
+            else:
+                episode.answer(tokens, note.text, is_exact=note.is_exact)
         return {row: self._playing[row] for row, _ in written}
 
     def _observe(self, episodes: dict[int, LiveEpisode], *, first: bool) -> dict[int, LiveEpisode]:

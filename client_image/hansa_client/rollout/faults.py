@@ -27,7 +27,7 @@ class BadAnswer(WorldError):
 
 @dataclass(frozen=True)
 class Fault:
-    """One failure of a world."""
+    """One failure of a world, or of the endpoint that writes the agent's turns."""
 
     kind: str
     """Name of the exception's type."""
@@ -35,6 +35,8 @@ class Fault:
     """File inside its package, and line: `tickets/world.py:41`."""
     said: str = ""
     """A sentence that is known to hold nothing of the episode."""
+    is_world: bool = True
+    """Whether the world failed, or who writes the agent's turns."""
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.place}" + (f" ({self.said})" if self.said else "")
@@ -135,12 +137,17 @@ class Tally:
     def add(self, world: World, fault: Fault) -> None:
         """One more; raises WorldBroken when that is one too many."""
         self.faults.append(fault)
-        name = getattr(world, "name", type(world).__name__)
+        name = f"world {getattr(world, 'name', type(world).__name__)}"
+        hint = "fix the world, or raise spec.exploration.maxBrokenEpisodes"
+        of_world = sum(fault.is_world for fault in self.faults)
+        if of_world < len(self.faults):
+            name = f"{name} or the endpoint" if of_world else "the endpoint"
+            hint = hint.replace("fix the world", "see that the endpoint answers")
         if len(self.faults) > self.share * self.episodes:
             raise WorldBroken(
-                f"world {name} failed in {len(self.faults)} of {self.episodes} episodes, "
+                f"{name} failed in {len(self.faults)} of {self.episodes} episodes, "
                 f"expected at most {self.share:.4g} of them: {summary(self.faults)}",
-                hint="fix the world, or raise spec.exploration.maxBrokenEpisodes",
+                hint=hint,
             )
 
 

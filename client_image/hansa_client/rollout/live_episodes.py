@@ -19,6 +19,8 @@ from hansa_worlds import Observation, OptionError, Prompt, Task, World
 
 MAX_BROKEN = 0.1
 """Share of broken episodes where no manifest says otherwise."""
+_SEED_BITS = 2**31 - 1
+"""Some servers take no longer seeds."""
 MOST_THREADS = 64
 """Worlds that wait at the same time; a server outside is not meant to be flooded."""
 
@@ -63,6 +65,8 @@ class LiveEpisode:
         self.too_long = 0
         """Tokens of a first observation that leaves no room to answer; 0: it does."""
         self.written = 0
+        self.unreadable = 0
+        """Turns that are not read back as they were written."""
         self.pending: list[int] = []
         self.observation = ""
         self.prompt: Prompt | None = None
@@ -120,6 +124,8 @@ class LiveEpisode:
             budget=min(self._most_tokens, self.how.max_length - self._length),
             uniforms=self._random.random(self.how.max_new_tokens),
             stop=self.prompt.stop if self.prompt else (),
+            text=self.observation,
+            seed=seeds.derive(self.job.seed, "", len(self._turns), "turn") & _SEED_BITS,
         )
 
     @property
@@ -127,19 +133,30 @@ class LiveEpisode:
         asked = self.prompt.max_tokens if self.prompt else None
         return min(self.how.max_new_tokens, asked or self.how.max_new_tokens)
 
-    def answer(self, tokens: list[int], text: str, *, is_cut: bool = False) -> None:
+    def answer(
+        self, tokens: list[int], text: str, *, is_cut: bool = False, is_exact: bool = True
+    ) -> None:
         """Note what the model wrote, up to a text that ends the turn; `act` carries it out."""
         for ending in (*self.how.stop, *(self.prompt.stop if self.prompt else ())):
             text, ended, _ = text.partition(ending)
             is_cut = is_cut and not ended
         self.world.is_cut = is_cut
-        self._turns.append(Turn(role="agent", text=text.strip(), tokens=tokens))
+        turn = Turn(role="agent", text=text.strip(), tokens=tokens)
+        self._turns.append(turn if is_exact else turn.model_copy(update={"trained": False}))
+        self.unreadable += not is_exact
         self._length += len(tokens)
         self.written += len(tokens)
         self.pending = tokens[-1:]
 
+    def fail(self, place: str, why: str) -> None:
+        """Break off, since nobody wrote the next turn; the sentence has no word of the episode."""
+        self.fault = Fault("EndpointFailed", place, why, is_world=False)
+        self.done = True
+
     def act(self) -> None:
-        """Carry out the last answer."""
+        """Carry out the last answer, if there is one."""
+        if self.fault:
+            return
         text = self._turns[-1].text
         self._call(lambda: self.world.step(text))
 

@@ -58,7 +58,7 @@ def parse(body: bytes, ignored: Collection[str] = ()) -> ChatRequest:
 
     `ignored` are fields that say nothing to whoever answers, whatever stands in them.
     """
-    fields = _mapping(body)
+    fields = mapping(body)
     for name in ("model", "messages"):
         if fields.get(name) is None:
             raise refused(name, f"got nothing, expected {_NEEDED[name]}")
@@ -86,7 +86,9 @@ def parse(body: bytes, ignored: Collection[str] = ()) -> ChatRequest:
     return ChatRequest(**values)
 
 
-def _mapping(body: bytes) -> dict[str, Any]:
+def mapping(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body."""
+
     def refuse(name: str) -> Any:
         raise ValueError(f"{name} is no JSON")
 

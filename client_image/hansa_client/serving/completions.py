@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from hansa_client import seeds
 from hansa_client.decoding.protocol import MAX_NEW_TOKENS
 from hansa_client.models.chat_template import Chat
-from hansa_client.serving import chat_request, documents
+from hansa_client.serving import adapter_request, chat_request, documents
 from hansa_client.serving.answer_text import AnswerText, Piece
 from hansa_client.serving.catalogue import Catalogue
 from hansa_client.serving.chat_request import ChatRequest
@@ -51,6 +51,19 @@ class Completions:
     def check(self, name: str) -> None:
         """Raise ApiError where there is no such adapter."""
         self.catalogue.check(name)
+
+    def digest(self, name: str) -> str:
+        """Digest of an adapter's file; empty: of the base."""
+        return self.catalogue.digest(name)
+
+    def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
+        """Load an adapter, or forget it; its name."""
+        change = adapter_request.parse(body)
+        if is_unloaded:
+            self.catalogue.remove(change.name)
+        else:
+            self.catalogue.add(change.name, change.path)
+        return change.name
 
     def parse(self, body: bytes) -> ChatRequest:
         """The request in a body."""

@@ -36,6 +36,10 @@ MOST_WAITING = 1024
 """Turns that wait for a slot; more are refused, so that nobody waits without end."""
 
 
+Errand = tuple[Callable[[], None], "SimpleQueue[Exception | None]"]
+"""Some work, and who is told when it is done."""
+
+
 class News(NamedTuple):
     """What became of a turn since the last news."""
 
@@ -95,6 +99,7 @@ class Engine:
         self._changed = threading.Condition()
         self._waiting: deque[Turn] = deque()
         self._active: dict[int, Turn] = {}
+        self._errands: deque[Errand] = deque()
         self._is_closed = False
         metrics.waiting.set_function(lambda: len(self._waiting))
         metrics.active.set_function(lambda: len(self._active))
@@ -122,6 +127,18 @@ class Engine:
             self._waiting.extend(turns)
             self._changed.notify_all()
 
+    def between_passes(self, work: Callable[[], None]) -> None:
+        """Have something done to the model while it is in no pass; raises what that raises."""
+        done: SimpleQueue[Exception | None] = SimpleQueue()
+        with self._changed:
+            if self._is_closed:
+                raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+            self._errands.append((work, done))
+            self._changed.notify_all()
+        problem = done.get()
+        if problem:
+            raise problem
+
     def cancel(self, turns: Iterable[Turn]) -> None:
         """Free the slots of turns that nobody waits for."""
         with self._changed:
@@ -133,6 +150,8 @@ class Engine:
         """End what is under way, and the thread."""
         with self._changed:
             self._is_closed = True
+            while self._errands:
+                self._errands.popleft()[1].put(ApiError(503, "the server is about to end"))
             for turn in (*self._waiting, *self._active.values()):
                 turn.is_cancelled = True
                 turn.tell([], is_over=True, has_failed=True)
@@ -176,9 +195,12 @@ class Engine:
         """The turns that begin now, by row, as many as one pass reads; None: it is over."""
         with self._changed:
             while not (self._waiting or self._active or self._is_closed):
-                self._changed.wait()
+                self._run_errands()
+                if not self._waiting:
+                    self._changed.wait()
             if self._is_closed:
                 return None
+            self._run_errands()
             fresh: dict[int, Turn] = {}
             room = read_tokens(self._base.device)
             while self._waiting and free and (room > 0 or not fresh):
@@ -190,6 +212,16 @@ class Engine:
                 fresh[heapq.heappop(free)] = turn
             self._active |= fresh
             return fresh
+
+    def _run_errands(self) -> None:
+        while self._errands:
+            work, done = self._errands.popleft()
+            try:
+                work()
+            except Exception as error:  # who asked for it is told
+                done.put(error)
+            else:
+                done.put(None)
 
     def _request(self, row: int, turn: Turn) -> RowRequest:
         return RowRequest(

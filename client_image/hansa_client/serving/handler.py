@@ -9,6 +9,7 @@ from http import HTTPStatus
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from hansa_client.serving import wire
+from hansa_client.serving.documents import Document
 from hansa_client.serving.errors import ApiError, ClientGone
 from hansa_client.serving.http_handler import HttpHandler
 from hansa_client.serving.server import Answering, Server
@@ -16,6 +17,8 @@ from hansa_client.serving.server import Answering, Server
 _CHAT = "/v1/chat/completions"
 _MODELS = "/v1/models"
 _GET = (_MODELS, "/health", "/metrics")
+_LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+_POST = (_CHAT, _LOAD, _UNLOAD)
 _STARTED = int(time.time())
 
 
@@ -35,7 +38,7 @@ class Handler(HttpHandler):
     # -- requests ----------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        known = self._path if self._path in (*_GET, _CHAT) else "other"
+        known = self._path if self._path in (*_GET, *_POST) else "other"
         self.server.completions.metrics.requests.labels(known, str(self._status or "gone")).inc()
 
     def _get(self) -> None:
@@ -47,8 +50,8 @@ class Handler(HttpHandler):
         elif path == "/metrics":
             exposition = self.server.completions.metrics.exposition()
             self._send(HTTPStatus.OK, exposition, CONTENT_TYPE_LATEST)
-        elif path == _CHAT:
-            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{_CHAT}: got GET, expected POST")
+        elif path in _POST:
+            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path}: got GET, expected POST")
         elif path == _MODELS or path.startswith(f"{_MODELS}/"):
             self._check_key()
             self._models(path.removeprefix(_MODELS).removeprefix("/"))
@@ -59,9 +62,15 @@ class Handler(HttpHandler):
         self._check_key()
         if self._path in _GET:
             raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{self._path}: got POST, expected GET")
-        if self._path != _CHAT:
+        if self._path not in _POST:
             raise self._unknown()
-        request = self.server.completions.parse(self._read_json())
+        body = self._read_json()
+        if self._path != _CHAT:
+            is_unloaded = self._path == _UNLOAD
+            name = self.server.completions.change_adapters(body, is_unloaded=is_unloaded)
+            self._send_json(HTTPStatus.OK, {"lora_name": name})
+            return
+        request = self.server.completions.parse(body)
         completion = self.server.completions.begin(request)
         try:
             if request.stream:
@@ -84,16 +93,18 @@ class Handler(HttpHandler):
         self._send_json(status, {"status": "ok" if is_well else "ending"})
 
     def _models(self, name: str) -> None:
-        names = self.server.completions.names
-        listed = [
-            {"id": each, "object": "model", "created": _STARTED, "owned_by": "hansa"}
-            for each in names
-        ]
-        if not name:
-            self._send_json(HTTPStatus.OK, {"object": "list", "data": listed})
+        if name:
+            self.server.completions.check(name)
+            self._send_json(HTTPStatus.OK, self._model(name))
             return
-        self.server.completions.check(name)
-        self._send_json(HTTPStatus.OK, listed[names.index(name)])
+        listed = [self._model(each) for each in self.server.completions.names]
+        self._send_json(HTTPStatus.OK, {"object": "list", "data": listed})
+
+    def _model(self, name: str) -> Document:
+        """A model, and which adapter it is: the name alone could be anything's."""
+        about = {"id": name, "object": "model", "created": _STARTED, "owned_by": "hansa"}
+        digest = self.server.completions.digest(name)
+        return {**about, "adapter_sha256": digest} if digest else about
 
     def _stream(self, completion: Answering) -> None:
         """Server-sent events; the connection ends with them, so that they need no length."""

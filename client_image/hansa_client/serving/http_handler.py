@@ -24,6 +24,7 @@ class HttpHandler(BaseHTTPRequestHandler):
     server_version = "hansa"
     sys_version = ""
     timeout = wire.WRITE_SECONDS
+    disable_nagle_algorithm = True  # a body would wait for who has read its head
     server: HttpServer
 
     def setup(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from hansa.errors import InputError, PermanentError
 from hansa.logs import get
@@ -40,16 +41,21 @@ class Settings:
     """CPU threads of the model."""
     drain_seconds: float = 30.0
     """How long requests under way may take to end."""
+    adapter_folder: Path | None = None
+    """Below it, requests may load adapters; None: they may load none."""
 
 
 @contextmanager
 def serving(source: Source, settings: Settings) -> Iterator[Server]:
     """A server that answers until the block ends; then it takes no more, and ends what it has."""
     log, metrics = get("serve"), Metrics()
+    if settings.adapter_folder and not settings.adapter_folder.is_dir():
+        raise InputError(f"--adapter-folder: got {settings.adapter_folder}, expected a folder")
     base = _load(source, settings.threads)
     longest = base.longest(settings.max_length)
     engine = Engine(base, settings.slots, longest, settings.threads, metrics, log)
-    catalogue = Catalogue(source.entries, engine.lora)
+    offered = settings.adapter_folder.resolve() if settings.adapter_folder else None
+    catalogue = Catalogue(source.entries, engine.lora, engine.between_passes, offered)
     engine.start()
     try:
         completions = Completions(base.chat, engine, catalogue, metrics)

@@ -43,6 +43,12 @@ class Service(Protocol):
     def check(self, name: str) -> None:
         """Raise ApiError where there is no such model."""
 
+    def digest(self, name: str) -> str:
+        """Digest of the adapter that a model is; empty: it is the base, or nobody's affair."""
+
+    def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
+        """Load the adapter that a body names, or forget it; its name."""
+
     def parse(self, body: bytes) -> ChatRequest:
         """The request in a body."""
 

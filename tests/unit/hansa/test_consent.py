@@ -29,6 +29,15 @@ def test_a_private_stores_own_secrets_consent_to_its_silo_alone() -> None:
     assert consent.secrets(spec, "") == ["all", "tls"]
 
 
+def test_an_endpoints_key_consents_to_the_silos_clients_alone() -> None:
+    secret = {"name": "turns", "key": "key"}
+    endpoint = {"url": "https://turns.example", "server": "vllm", "apiKeySecret": secret}
+    spec = make_federation(storage=STORE, environments=[{**MAZE, "endpoint": endpoint}]).spec
+    assert consent.secrets(spec, "maze") == ["mine", "tls", "turns"]
+    assert consent.secrets(spec, "maze", signs=True) == ["mine", "tls"]
+    assert consent.secrets(spec, "") == ["all", "tls"]
+
+
 def test_one_line_for_each_secret_gives_all_that_is_needed() -> None:
     federation = make_federation(storage=STORE, environments=[MAZE])
     assert consent.lines([federation]) == [

@@ -22,6 +22,16 @@ OPEN = (
 )
 
 
+def test_a_silos_endpoint_without_encryption_is_warned_of() -> None:
+    addresses = {"maze": "http://turns:8000/v1", "wordle": "http://127.0.0.1:8000/v1"}
+    silos = [
+        {"name": name, "world": name, "endpoint": {"url": url, "server": "vllm"}}
+        for name, url in addresses.items()
+    ]
+    (warning,) = encrypted.warnings(make_spec(environments=silos))
+    assert warning.startswith("spec.environments[0].endpoint.url: http://turns:8000/v1 is not enc")
+
+
 @pytest.mark.parametrize(
     "endpoint, warned",
     [

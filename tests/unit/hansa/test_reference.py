@@ -35,6 +35,7 @@ WHOLE: dict[str, Any] = {
             "world": "maze",
             "experienceStorage": {"s3": {**S3, "caSecret": SECRET}},
             "credentialsSecret": {"name": "secret"},
+            "endpoint": {"url": "http://turns", "server": "vllm", "apiKeySecret": SECRET},
         }
     ],
 }
@@ -57,6 +58,8 @@ OTHER = {
     "spec.exchange.publicKeys": ["ed25519:" + "B" * 43],
     "spec.adapter.shapes": "a" * 64,
     "spec.environments[].experienceStorage.s3.endpoint": "http://elsewhere",
+    "spec.environments[].endpoint.url": "http://elsewhere",
+    "spec.environments[].endpoint.adapterFolder": "/offered",
 }
 """Another value, where none follows from the schema or the first that does would not fit."""
 

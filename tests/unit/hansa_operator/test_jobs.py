@@ -194,6 +194,28 @@ def test_a_private_store_has_keys_and_an_authority_of_its_own_that_consent_like_
     assert "clinic" not in text and "HANSA_EXPERIENCE" not in text
 
 
+@pytest.mark.parametrize("role", ["client", "evaluate", "aggregator"])
+def test_the_key_of_an_endpoint_reaches_the_silos_clients_alone(role: str) -> None:
+    secret = {"name": "turns", "key": "key"}
+    endpoint = {"url": "https://turns.example", "server": "vllm", "apiKeySecret": secret}
+    silo = {**MAZE, "credentialsSecret": {"name": "hansa-maze"}, "endpoint": endpoint}
+    job = build_job(make_federation(silo, storage=STORE, rounds=1), role=role)
+    has_key = role != "aggregator"
+    assert ("HANSA_ENDPOINT_API_KEY" in json.dumps(job)) is has_key
+    assert ('"turns"' in json.dumps(job)) is has_key, "nor is its consent asked for"
+
+
+def test_no_other_silos_pod_may_name_the_secret_of_an_endpoint() -> None:
+    secret = {"name": "turns", "key": "key"}
+    endpoint = {"url": "https://turns.example", "server": "vllm", "apiKeySecret": secret}
+    reads = {"name": "K", "valueFrom": {"secretKeyRef": secret}}
+    template = {"spec": {"containers": [{"name": "client", "env": [reads]}]}}
+    other = {"name": "wordle", "world": "wordle", "endpoint": endpoint}
+    federation = make_federation({**MAZE, "podTemplate": template}, other)
+    with pytest.raises(Refused, match="turns"):
+        build_job(federation)
+
+
 @pytest.mark.parametrize("private", [{}, {"credentialsSecret": {"name": "hansa-maze"}}])
 def test_a_silo_with_one_identity_uses_it_for_both_stores(private: dict[str, Any]) -> None:
     own = {"s3": {"bucket": "private", **private}}

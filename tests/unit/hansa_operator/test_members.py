@@ -11,6 +11,7 @@ import yaml
 
 from hansa import api, consent
 from hansa.assignment import ClientReport
+from hansa.endpoint import ENV_API_KEY
 from hansa.manifest import Counts
 from hansa.member.status import FederationMember
 from hansa.member.tasks import SiloTask, SiloWork
@@ -182,6 +183,17 @@ def test_only_couriers_sign_and_only_clients_open_the_private_store() -> None:
     asked = consents(clinic.jobs[CLIENT])
     wanted = (*shared, "private", "private-tls")
     assert asked == dict.fromkeys(wanted, "hansa.five.member.client")
+
+
+def test_only_clients_have_the_key_of_the_silos_endpoint() -> None:
+    secret = {"name": "turns", "key": "key"}
+    endpoint = {"url": "https://turns.example", "server": "vllm", "apiKeySecret": secret}
+    clinic = at_work(endpoint=endpoint)
+    assert "turns" not in {*secrets(clinic.jobs[COURIER]), *consents(clinic.jobs[COURIER])}
+    assert "turns" in secrets(clinic.jobs[CLIENT])
+    assert consents(clinic.jobs[CLIENT])["turns"] == "hansa.five.member.client"
+    (variable,) = [e for e in container(clinic.jobs[CLIENT])["env"] if e["name"] == ENV_API_KEY]
+    assert variable["valueFrom"] == {"secretKeyRef": secret}
 
 
 def test_a_consent_to_a_member_is_none_to_any_federation() -> None:

@@ -176,6 +176,7 @@ def test_a_field_out_of_its_bounds_makes_it_no_letter(fields: dict[str, Any]) ->
         pytest.param({"world": "maze"}, id="a world"),
         pytest.param({"options": {"env": "subprocess:Popen"}}, id="options"),
         pytest.param({"demonstrationsFrom": "path:/etc/shadow"}, id="a file of the silo"),
+        pytest.param({"endpoint": {"url": "https://x", "server": "vllm"}}, id="its endpoint"),
         pytest.param({"experienceStorage": {"bucket": "mine"}}, id="a store for the experience"),
         pytest.param(
             {"storage": {"bucket": "bucket", "prefix": "run", "endpoint": "http://evil"}},
@@ -206,6 +207,7 @@ def test_the_coordinators_own_assignment_becomes_an_order() -> None:
         options={"size": 5},
         demonstrationsFrom="path:/shown.json",
         experienceStorage={"bucket": "private"},
+        endpoint={"url": "https://shown.example", "server": "vllm"},
         storage={"bucket": "bucket", "prefix": "run", "endpoint": "http://store:9000"},
         settings={"experience": {"demonstrationsFrom": "s3://data/shown.json"}},
     )

@@ -145,6 +145,7 @@ def test_a_field_may_be_one_of_a_list(learner, code) -> None:
         ({"options": {"size": 9}}, "options"),
         ({"demonstrations_from": "/etc/passwd"}, "demonstrationsFrom"),
         ({"experience_storage": {"bucket": "theirs"}}, "experienceStorage"),
+        ({"endpoint": {"url": "https://theirs", "server": "vllm"}}, "endpoint"),
     ],
 )
 def test_an_order_for_others_or_of_what_is_the_silos_own_affair_is_refused(change, path) -> None:

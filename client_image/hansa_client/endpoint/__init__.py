@@ -1,0 +1,1 @@
+"""Turns by an OpenAI-compatible server: asked for, and written with the right adapter."""

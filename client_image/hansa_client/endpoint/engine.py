@@ -1,0 +1,64 @@
+"""The engine `openai`: an endpoint that serves the adapter, and a decoder that asks it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hansa import adapter, keys, manifest
+from hansa.adapter import Tensors
+from hansa.assignment import Assignment
+from hansa.endpoint import ENV_API_KEY, Endpoint
+from hansa_client.decoding.protocol import Decoding
+from hansa_client.endpoint import gguf
+from hansa_client.endpoint.adapters import LLAMA_CPP, Offer, served
+from hansa_client.endpoint.api import Api
+from hansa_client.endpoint.decoder import EndpointDecoder
+
+if TYPE_CHECKING:
+    from hansa_client.models.base_model import Base
+
+
+class Engine:
+    """Makes decoders that ask a silo's endpoint to play with one adapter."""
+
+    def __init__(self, assignment: Assignment, endpoint: Endpoint, tensors: Tensors) -> None:
+        self._assignment = assignment
+        self._endpoint = endpoint
+        self._tensors = tensors
+
+    @contextmanager
+    def __call__(self, base: Base, rows: int, how: Decoding) -> Iterator[EndpointDecoder]:
+        """A decoder, until the block ends."""
+        key, endpoint = os.environ.get(ENV_API_KEY, ""), self._endpoint
+        with served(Api(endpoint, key), endpoint, self._offer(base)) as asked:
+            count = max(1, min(rows, endpoint.concurrency))
+            decoder = EndpointDecoder(Api(endpoint, key), asked, base.chat, count, how)
+            try:
+                yield decoder
+            finally:
+                decoder.close()
+
+    def _offer(self, base: Base) -> Offer:
+        assignment = self._assignment
+        data = adapter.encode(self._tensors)
+        return Offer(
+            silo=f"{assignment.federation}-{assignment.environment}",
+            digest=manifest.sha256(data),
+            files=lambda: self._files(base, data),
+        )
+
+    def _files(self, base: Base, data: bytes) -> dict[str, bytes]:
+        """The adapter as its server reads it."""
+        shape, targets = self._assignment.adapter, adapter.target_names(self._tensors)
+        frozen = adapter.frozen_rank(adapter.shapes(self._tensors), shape.rank)
+        if self._endpoint.server == LLAMA_CPP:
+            alpha = shape.alpha * (shape.rank + frozen) / shape.rank
+            return {"adapter.gguf": gguf.encode(self._tensors, alpha, base.model.config)}
+        source = self._assignment.model.source
+        return {
+            keys.ADAPTER: data,
+            keys.CONFIG: adapter.config(shape, source, targets, frozen),
+        }
