@@ -51,6 +51,7 @@ def of_federation() -> list[Rule]:
         _exchange_rule(),
         _krum_rule(),
         _guard_rule(),
+        _tracking_rule(),
         *_learner_rules(),
     ]
 
@@ -87,6 +88,15 @@ def _guard_rule() -> Rule:
         "self.aggregation.strategy != 'none'",
         "spec.guard: aggregation.strategy none has no global adapter to guard",
         ".guard",
+    )
+
+
+def _tracking_rule() -> Rule:
+    """MLflow is a server, and has an address."""
+    return _rule(
+        "!has(self.tracking) || self.tracking.to != 'mlflow' || has(self.tracking.url)",
+        "spec.tracking.url: got nothing, expected the address of the MLflow server",
+        ".tracking.url",
     )
 
 
