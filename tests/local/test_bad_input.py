@@ -208,7 +208,7 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "a password in a tracker's address": (
         setter("spec.tracking", {"to": "mlflow", "url": "https://me:secret@mlflow"}),
         "spec.tracking.url: got 'https://***@mlflow'",
-        "expected text of another form",
+        "expected http:// or https:// with a host, without a password",
     ),
     "a server for a tracker that writes files": (
         setter("spec.tracking", {"to": "tensorboard", "url": "https://board"}),
