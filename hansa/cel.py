@@ -55,6 +55,7 @@ def of_federation() -> list[Rule]:
         _krum_rule(),
         _guard_rule(),
         _engine_rule(),
+        _tracking_rule(),
         *_learner_rules(),
     ]
 
@@ -102,6 +103,15 @@ def _engine_rule() -> Rule:
         "self.environments.all(e, has(e.endpoint) || has(e.member))",
         "spec.exploration.engine: with openai, expected an endpoint in every environment",
         ".exploration.engine",
+    )
+
+
+def _tracking_rule() -> Rule:
+    """MLflow is a server, and has an address."""
+    return _rule(
+        "!has(self.tracking) || self.tracking.to != 'mlflow' || has(self.tracking.url)",
+        "spec.tracking.url: got nothing, expected the address of the MLflow server",
+        ".tracking.url",
     )
 
 

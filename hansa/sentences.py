@@ -23,6 +23,9 @@ PATTERNS: dict[str, str] = {
     r"^(s3://[a-z0-9][a-z0-9.-]+/([^\s*?$]*[^\s*?$/])|(path:)?[^\s:][^:]*)$": (
         "s3://bucket/key of one file (no * ? $, no slash at its end), or its path"
     ),
+    r"^[a-z0-9]([-a-z0-9_.]*[a-z0-9])?$": "lower-case letters, digits and inner -, _ or .",
+    r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$": "http:// or https:// with a host, without a password",
+    r"^\S(.*\S)?$": "text without a space at its ends",
     r"^https?://[^\s/]+/?$": "http:// or https:// with a host and no path",
     r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$": (
         "a bucket name of 3 to 63 lower-case letters, digits, dots and dashes"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from hansa.sentences import got
 from hansa.spec import FederationSpec, differences
 
-_OF_NO_ROUND = {"suspend", "storage", "podTemplate"}
+_OF_NO_ROUND = {"suspend", "storage", "podTemplate", "tracking"}
 """Fields of the spec that count at once, or on Kubernetes only."""
 _OF_A_ROUND = {"world", "options", "demonstrations", "demonstrationsFrom"}
 """Fields of an environment that a round takes over when it opens."""

@@ -69,6 +69,14 @@ REFUSED: dict[str, Case] = {
         {"training": {"learner": "grpo"}},
         "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",
     ),
+    "a tracker without its address": (
+        {"tracking": {"to": "mlflow"}},
+        "spec.tracking.url: got nothing, expected the address of the MLflow server",
+    ),
+    "a password in a tracker's address": (
+        {"tracking": {"to": "mlflow", "url": "https://me:secret@mlflow"}},
+        "spec.tracking.url",
+    ),
     "rounds as text": ({"rounds": "two"}, "spec.rounds"),
     "half a round": ({"rounds": 1.5}, "spec.rounds"),
     "no rounds at all": ({"rounds": 0}, "spec.rounds"),

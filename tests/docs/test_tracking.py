@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from hansa.assignment import ENV_ASSIGNMENT, ENV_REPORT
 from hansa.cli import export as export_command
 from hansa.local.rundir import RunDir
+from hansa.program import run_told
 from hansa.tracking import figures
+from hansa.tracking.__main__ import work
 from hansa.tracking.base import Destination, open_tracker
 from hansa.tracking.http import Server as Client
 from hansa.tracking.source import LocalRun
+from hansa.tracking.task import make_task
 from tests import small, trackers
 from tests.sources import ROOT
 from tests.tracked import IDENTITY, expected, make_tracked
@@ -182,3 +186,21 @@ def test_following_waits_for_a_server_that_is_away(
     export_command._insist(away, record)
     assert "http://127.0.0.1:1, which does not answer" in capsys.readouterr().err
     assert set(server.runs("away")) == {"fed", "fed/maze", "fed/wordle"}
+
+
+def test_the_jobs_of_spec_tracking_leave_each_figure_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_over in (False, True, True):
+        record = figures.record(make_tracked(), IDENTITY, is_over=is_over)
+        task = make_task(
+            record, federation="fed", to="mlflow", url=server.url, experiment="job", round_=2
+        )
+        monkeypatch.setenv(ENV_ASSIGNMENT, task.model_dump_json(by_alias=True, exclude_none=True))
+        monkeypatch.setenv(ENV_REPORT, str(tmp_path / "report.json"))
+        assert run_told("tracker", work) == 0
+    stored = by_silo(server, "job", "fed")
+    for silo, points in expected(make_tracked()).items():
+        for (metric, step), value in points.items():
+            assert stored[silo].count((metric, step, value)) == 1
+    assert {run["info"]["status"] for run in server.runs("job").values()} == {"FINISHED"}

@@ -200,6 +200,31 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.model.zzz: unknown field",
         "expected one of sha256, source",
     ),
+    "a tracker without its address": (
+        setter("spec.tracking", {"to": "mlflow"}),
+        "spec.tracking.url: got nothing",
+        "expected the address of the MLflow server",
+    ),
+    "a password in a tracker's address": (
+        setter("spec.tracking", {"to": "mlflow", "url": "https://me:secret@mlflow"}),
+        "spec.tracking.url: got 'https://***@mlflow'",
+        "expected http:// or https:// with a host, without a password",
+    ),
+    "a server for a tracker that writes files": (
+        setter("spec.tracking", {"to": "tensorboard", "url": "https://board"}),
+        "spec.tracking.url: got a value",
+        "since tensorboard writes files",
+    ),
+    "a claim for a tracker that writes none": (
+        setter("spec.tracking", {"to": "mlflow", "url": "https://mlflow", "claim": "boards"}),
+        "spec.tracking.claim: got 'boards'",
+        "since mlflow writes no files",
+    ),
+    "unknown field of a tracker": (
+        setter("spec.tracking", {"to": "mlflow", "urll": "https://mlflow"}),
+        "spec.tracking.urll: unknown field",
+        "did you mean url?",
+    ),
     "unknown field at the top": (
         setter("spce", {}),
         "spce: unknown field",

@@ -11,6 +11,7 @@ from hansa.cli.explain import explain
 from hansa.cli.main import COMMANDS
 from hansa.crd import KINDS, MEMBER, RULES, Kind, schema
 from hansa.errors import InputError
+from hansa.jobs import Plan
 from hansa.plan import plan
 from hansa.reference import AT_ONCE, NEVER, NEXT_ROUND, ONLY_GROWS, Entry
 from hansa.spec import FederationSpec
@@ -29,6 +30,14 @@ WHOLE: dict[str, Any] = {
     "guard": {},
     "exchange": {"publicKeys": [KEY], "signingSecret": {"name": "secret"}},
     "participation": {"minimumUpdates": 1},
+    "tracking": {
+        "to": "lines",
+        "url": "http://lines",
+        "experiment": "agents",
+        "claim": "lines",
+        "credentialsSecret": {"name": "secret"},
+        "caSecret": SECRET,
+    },
     "environments": [
         {
             "name": "maze",
@@ -57,6 +66,8 @@ OTHER = {
     "spec.model.sha256": "a" * 64,
     "spec.exchange.publicKeys": ["ed25519:" + "B" * 43],
     "spec.adapter.shapes": "a" * 64,
+    "spec.tracking.to": "others",
+    "spec.tracking.url": "http://elsewhere",
     "spec.environments[].experienceStorage.s3.endpoint": "http://elsewhere",
     "spec.environments[].endpoint.url": "http://elsewhere",
     "spec.environments[].endpoint.adapterFolder": "/offered",
@@ -113,6 +124,11 @@ def opened() -> Federation:
     return with_status(federation, plan(federation, [], NOW).status)
 
 
+def rounds_of(next_: Plan) -> list[Any]:
+    """Assignments of the round; a tracker is handed the settings of the moment."""
+    return [each.assignment for each in next_.create if each.role != "tracker"]
+
+
 @pytest.mark.parametrize("entry", leaves(), ids=lambda entry: entry.path)
 def test_a_change_counts_when_the_reference_says(entry: Entry) -> None:
     federation = opened()
@@ -126,13 +142,13 @@ def test_a_change_counts_when_the_reference_says(entry: Entry) -> None:
     assert refused == (entry.change == NEVER)
     if refused:
         return
-    before = [request.assignment for request in plan(federation, [], NOW).create]
+    before = rounds_of(plan(federation, [], NOW))
     after = with_spec(federation, **changed)
     open_round = plan(after, [], NOW)
     if entry.path == "spec.suspend":
         assert (entry.change, open_round.create) == (AT_ONCE, [])
         return
-    same = [request.assignment for request in open_round.create] == before
+    same = rounds_of(open_round) == before
     current = federation.status.current
     fresh = plan(after.model_copy(update={"status": make_federation("maze").status}), [], NOW)
     assert current is not None and fresh.status.current is not None
