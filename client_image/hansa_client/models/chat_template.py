@@ -84,7 +84,7 @@ class Chat:
         return self.dialogue(texts, system)
 
     def _by_template(self, prompt: Prompt) -> str | None:
-        given = (prompt.tools, self._clean)
+        given = (prompt.tools, self.clean)
         if not prompt.known:
             return tool_template.rendered(self._tokenizer, prompt.messages, *given)
         rest = tool_template.continued(self._tokenizer, prompt.messages, prompt.known, *given)
