@@ -1,6 +1,7 @@
 """A centre that pools silos is shown what each of them would have been shown."""
 
 from hansa.compare.methods import pooled
+from hansa.spec import FederationSpec
 
 
 def test_a_centre_keeps_each_silos_own_number_of_demonstrations() -> None:
@@ -15,3 +16,17 @@ def test_a_centre_keeps_each_silos_own_number_of_demonstrations() -> None:
         {"name": "b", "world": "wordle", "demonstrations": 7, "demonstrationsFrom": "/b"},
         {"name": "c", "world": "maze"},
     ]
+
+
+def test_pooled_silos_keep_an_endpoint_that_all_of_them_have() -> None:
+    here = {"url": "http://127.0.0.1:8000", "server": "hansa"}
+    there = {**here, "url": "https://there"}
+    for second, expected in ((here, here), (there, None)):
+        silos = [
+            {"name": "a", "world": "maze", "endpoint": here},
+            {"name": "b", "world": "wordle", "endpoint": second},
+        ]
+        made = pooled({"exploration": {"engine": "openai"}, "environments": silos})
+        assert made["environments"][0].get("endpoint") == expected
+        assert made["exploration"]["engine"] == ("openai" if expected else "auto")
+        FederationSpec.model_validate(made)
