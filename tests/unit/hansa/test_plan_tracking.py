@@ -222,3 +222,11 @@ def test_a_record_comes_back_as_it_was_sent() -> None:
     again = TrackerTask.model_validate_json(text)
     assert again.record() == task.record()
     assert json.loads(text)["runs"][0]["figures"]["success"] == {"0": 0.5, "1": 0.5, "2": 0.5}
+
+
+def test_an_end_that_closes_no_round_is_exported_too() -> None:
+    cluster = Cluster(tracked(), WELL)
+    cluster.run()
+    spec, done = cluster.federation.spec, cluster.federation.status
+    goes_on = done.model_copy(update={"phase": "Running"})
+    assert tracking.mark(spec, goes_on) != tracking.mark(spec, done)
