@@ -10,12 +10,15 @@ from pathlib import Path
 from hansa import adapter, keys, manifest, program
 from hansa.adapter import Shapes, Tensors
 from hansa.assignment import Assignment
-from hansa.errors import Corrupt, NotFound
+from hansa.errors import Corrupt, NotFound, PermanentError
 from hansa.store.base import ObjectStore
 from hansa_client.learners import Lesson
 from hansa_client.models import base_model as model
 from hansa_client.models.base_model import Base
-from hansa_client.rollout import episodes, tasks
+from hansa_client.rollout import episodes, mixed_silo, tasks
+
+PROXY = "proxy"
+"""The world in which an agent of the silo's own plays."""
 
 
 class Agent:
@@ -123,6 +126,15 @@ class Agent:
                 decoders,
             )
 
+    def _check_worlds(self) -> None:
+        """An agent of the silo's own speaks in messages, with tools: an endpoint gets plain text."""
+        if any(part.world == PROXY for part in mixed_silo.parts_of(self._assignment)):
+            raise PermanentError(
+                f"environments[{self._assignment.environment}].endpoint: got one with world "
+                f"{PROXY}, expected none, or exploration.engine torch: its turns are recorded from "
+                "the client's own engine"
+            )
+
     @contextmanager
     def _engine(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
         """Who writes turns with an adapter: the base it is merged into, or the silo's endpoint."""
@@ -133,4 +145,5 @@ class Agent:
             return
         from hansa_client.endpoint.engine import Engine
 
+        self._check_worlds()
         yield Engine(self._assignment, endpoint, tensors or self.whole)

@@ -1,0 +1,44 @@
+"""A silo whose own agent plays, and an endpoint: they do not go together."""
+
+import pytest
+
+from hansa.assignment import Assignment
+from hansa.errors import PermanentError
+from hansa.status import RoundSettings
+from hansa_client.agent import Agent
+from hansa_client.rollout.episodes import Play
+from tests.memory_store import MemoryStore
+
+HOW = Play(
+    temperature=1.0,
+    max_length=512,
+    batch_episodes=4,
+    max_new_tokens=16,
+    round=1,
+    source="exploration",
+)
+PROXY = {"world": "proxy", "options": {"url": "http://127.0.0.1:9"}}
+MIXED = {"world": "mixed", "options": {"worlds": [{"name": "own", **PROXY}]}}
+
+
+@pytest.mark.parametrize("world", [PROXY, MIXED], ids=["alone", "as a part"])
+def test_an_agent_of_ones_own_is_not_played_by_an_endpoint(world: dict[str, object]) -> None:
+    told = Assignment.model_validate(
+        {
+            "role": "client",
+            "federation": "fed",
+            "seed": 7,
+            "model": {},
+            "adapter": {},
+            "round": 1,
+            "start": {},
+            "settings": RoundSettings(),
+            "storage": {"bucket": "shared"},
+            "environments": ["own"],
+            "environment": "own",
+            "endpoint": {"url": "http://127.0.0.1:9", "server": "other"},
+            **world,
+        }
+    )
+    with pytest.raises(PermanentError, match=r"endpoint: got one with world proxy, expected none"):
+        Agent(told, MemoryStore()).play([], HOW, "explore")
