@@ -127,7 +127,7 @@ class Agent:
             )
 
     def _check_worlds(self) -> None:
-        """An agent of the silo's own speaks in messages, with tools: an endpoint gets plain text."""
+        """An agent of the silo's own speaks in messages: an endpoint is sent plain text."""
         if any(part.world == PROXY for part in mixed_silo.parts_of(self._assignment)):
             raise PermanentError(
                 f"environments[{self._assignment.environment}].endpoint: got one with world "
