@@ -6,7 +6,8 @@ HansaError
 │   ├── AnotherRun      the prefix holds a different run
 │   ├── Untrusted       a letter or a key is not of whom it says (exit 48)
 │   │   └── LogReplaced an order that was read once is gone, or is another one now
-│   └── Refused         the silo's limits do not allow the order (exit 47)
+│   ├── Refused         the silo's limits do not allow the order (exit 47)
+│   └── BudgetSpent     the silo would give away more of a record than it may (exit 49)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
@@ -65,6 +66,12 @@ class Refused(PermanentError):
     """The silo's limits do not allow what an order asks for; nothing was loaded."""
 
     exit = Exit.REFUSED
+
+
+class BudgetSpent(PermanentError):
+    """Going on would give away more of one record than the silo may; nothing was sent."""
+
+    exit = Exit.BUDGET_SPENT
 
 
 class TooFewUpdates(HansaError):

@@ -20,6 +20,7 @@ class Exit(IntEnum):
     TRAINING_DIVERGED = 46
     REFUSED = 47
     UNTRUSTED = 48
+    BUDGET_SPENT = 49
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +78,18 @@ FACTS: dict[Exit, ExitFacts] = {
         counted=True,
         help="a letter or a key is not of whom it says: compare publicKeys on both sides",
     ),
+    Exit.BUDGET_SPENT: ExitFacts(
+        retriable=False,  # what was given away stays given away
+        counted=True,
+        help="the silo's privacy budget is spent: nothing was sent, and the others go on",
+    ),
 }
 
 
 def is_at_work(code: int | None) -> bool:
     """Whether a program failed at its work: not before it, and not for want of the store."""
     elsewhere = (None, Exit.DONE, Exit.BAD_INPUT, Exit.PERMANENT, Exit.STORAGE_UNREACHABLE)
-    return code not in elsewhere
+    return code not in (*elsewhere, Exit.BUDGET_SPENT)
 
 
 def facts(code: int | None) -> ExitFacts:

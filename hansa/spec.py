@@ -13,6 +13,8 @@ from hansa.base import Sha256
 from hansa.evaluation import Evaluation as Evaluation
 from hansa.evaluation import Guard as Guard
 from hansa.members import Exchange, RemoteSilo
+from hansa.privacy import settings as private
+from hansa.privacy.settings import Privacy as Privacy
 from hansa.storage import S3 as S3
 from hansa.storage import SecretKey as SecretKey
 from hansa.storage import SecretName as SecretName
@@ -227,6 +229,8 @@ class FederationSpec(Model):
     evolved on alone, `best` the best of all these."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
+    privacy: Privacy | None = None
+    """Record-level differential privacy inside each silo; absent: none."""
     storage: Storage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     exchange: Exchange | None = None
@@ -270,6 +274,7 @@ class FederationSpec(Model):
             self.exploration.samples_per_task,
             self.experience.filter,
         )
+        private.check(self)
         return self
 
     def _check_place(self, environment: Environment, where: str) -> None:

@@ -54,11 +54,11 @@ def epsilon(costs: Costs, delta: float) -> float:
     """The epsilon that these costs are at a delta; of nothing it is 0."""
     if not any(costs):
         return 0.0
-    found = min(
+    least = min(
         cost + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
         for order, cost in zip(ORDERS, costs, strict=True)
     )
-    return max(0.0, found)
+    return max(0.0, least)
 
 
 @lru_cache(maxsize=256)

@@ -45,6 +45,7 @@ RefusalReason = Literal[
     "norm",
     "turned",
     "moments",
+    "privacy",
 ]
 
 HELP: dict[RefusalReason, str] = {
@@ -70,6 +71,7 @@ HELP: dict[RefusalReason, str] = {
     "norm": "the update moved further than aggregation.maxUpdateNorm or maxNormRatio allows",
     "turned": "A is the start's with other signs, or rotated: a mean of factors would be ruined",
     "moments": "the moments of its inputs are missing, broken, or of other layers",
+    "privacy": "it does not say that it was trained as spec.privacy asks, or gave away more",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
 
@@ -119,6 +121,7 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
     check_start(document, assignment)
     check_trained(document)
     check_files(document, assignment)
+    check_privacy(document, assignment)
     return Offer(member=member, manifest=document)
 
 
@@ -192,6 +195,16 @@ def check_files(document: UpdateManifest, assignment: Assignment) -> None:
         raise Refused("manifest-malformed", f"files has no {keys.ADAPTER}")
     if assignment.settings.aggregation.needs_moments and keys.MOMENTS not in document.files:
         raise Refused("moments", f"files has no {keys.MOMENTS}")
+
+
+def check_privacy(document: UpdateManifest, assignment: Assignment) -> None:
+    """It is the silo's word: nobody can see whether noise was added."""
+    privacy = assignment.settings.privacy
+    if privacy is None:
+        return
+    said = document.privacy
+    if said is None or not said.follows(privacy, assignment.settings.training.max_steps):
+        raise Refused("privacy", f"got {said.to_json() if said else 'nothing'}")
 
 
 def check_base_model(offer: Offer, expected: str) -> None:

@@ -15,6 +15,7 @@ from hansa_client.training import batches
 from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
+    from hansa_client.learners.private import Protection
     from hansa_client.models.base_model import Base
     from hansa_client.training.adamw import State
 
@@ -35,10 +36,18 @@ class Choice:
     def rendered(self, longest: int) -> tuple[list[trajectory.Sequence], list[float]]:
         """The episodes as tokens with their weights; an example without a token to learn goes."""
         made = [trajectory.render(episode, longest) for episode in self.episodes]
+        kept = self._kept(made)
+        return [made[i] for i in kept], [self.weights[i] for i in kept] if self.weights else []
+
+    def tasks(self, longest: int) -> list[str]:
+        """The task of each episode that is rendered."""
+        made = [trajectory.render(episode, longest) for episode in self.episodes]
+        return [self.episodes[index].task for index in self._kept(made)]
+
+    def _kept(self, made: Sequence[trajectory.Sequence]) -> list[int]:
         size = self.together
         whole = [at for at in range(0, len(made), size) if all(map(len, made[at : at + size]))]
-        kept = [at + place for at in whole for place in range(size)]
-        return [made[i] for i in kept], [self.weights[i] for i in kept] if self.weights else []
+        return [at + place for at in whole for place in range(size)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +76,10 @@ class Lesson:
     """The optimizer's state to go on from; none: a fresh one."""
     skipped: int = 0
     """Groups of episodes that taught nothing, and so are not here."""
+    tasks: Sequence[str] = ()
+    """The task of each sequence."""
+    private: Protection | None = None
+    """How single records are protected; none: not at all."""
 
     def steps(self) -> list[list[int]]:
         """Optimizer steps as indexes into the sequences; the same whenever it is asked."""

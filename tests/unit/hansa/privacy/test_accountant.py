@@ -34,7 +34,7 @@ def test_costs_of_rounds_add_up_to_those_of_all_their_steps() -> None:
     assert accountant.epsilon(three, 1e-5) == pytest.approx(accountant.spent(0.1, 1.5, 120, 1e-5))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     rate=st.floats(0.01, 1),
     steps=st.integers(1, 2000),
