@@ -89,10 +89,27 @@ def _about(federation: Federation, round_: int, environment: str) -> str:
         f"# {federation.metadata.name}, round {round_}\n\n"
         f"A LoRA adapter for an agent of text{whose}. The base is `{federation.spec.model.source}`,"
         f" the worlds are {worlds}.\n\n"
+        f"{_privacy(federation)}"
         "## How to prompt it\n\n"
         "The world speaks as `user`, the agent as `assistant`. The first message is the world's\n"
         "rules (all of them, a line or none, by its option `prompt`) and the first observation.\n"
         "The action is what follows `Action:` in the agent's answer, or else the whole answer.\n"
+    )
+
+
+def _privacy(federation: Federation) -> str:
+    """What single records were protected by, or that they were not."""
+    privacy = federation.spec.privacy
+    if privacy is None:
+        return (
+            "It was trained without differential privacy: it may remember what it was trained on."
+            "\n\n"
+        )
+    given = [line.epsilon for line in federation.status.environments if line.epsilon is not None]
+    most = f"at most {max(given):.3g}" if given else "not reported yet"
+    return (
+        f"Each silo trained with differential privacy for every {privacy.unit} of its own: epsilon "
+        f"is {most} at a delta of {privacy.delta:g}, by the silos' own word.\n\n"
     )
 
 

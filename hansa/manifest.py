@@ -213,7 +213,7 @@ class GlobalManifest(Model):
     made_with: MadeWith = Field(default_factory=dict)
     """What computed it; no part of the inputs."""
     updates: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Counts, norm, loss and seconds of every member, copied from its manifest."""
+    """Counts, norm, loss, privacy and seconds of every member, copied from its manifest."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 
