@@ -112,6 +112,11 @@ def check(spec: "FederationSpec") -> None:
     for index, environment in enumerate(spec.environments):
         if environment.member is None:
             _check_store(environment.experience_storage, spec.storage, index)
+    if spec.storage is None:
+        raise ValueError(
+            "storage: got nothing, expected a store with privacy: the one that `hansa run` starts "
+            "would hold the trajectories of all silos, too"
+        )
     check_fits(privacy, spec, spec.adapter)
     _check_delta(spec, privacy)
     _check_cost(spec, privacy)

@@ -80,7 +80,7 @@ class Refused(PermanentError):
 
 SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
 """Fields that Jobs of the server's image are made from."""
-FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED)
+FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED, Exit.BUDGET_SPENT)
 """Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
 
 

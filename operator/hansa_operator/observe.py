@@ -24,7 +24,7 @@ from hansa_operator.podstate import (
 OWN_WORDS = frozenset(
     {
         *(Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN, Exit.TRAINING_DIVERGED),
-        *(Exit.REFUSED, Exit.UNTRUSTED),
+        *(Exit.REFUSED, Exit.UNTRUSTED, Exit.BUDGET_SPENT),
     }
 )
 """Exits whose last log line is a sentence of Hansa's; a crash's could quote a trajectory."""

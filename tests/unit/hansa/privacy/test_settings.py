@@ -61,6 +61,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         r"environments\[0\].experienceStorage.s3.bucket: got bucket, where updates are exchanged",
     ),
+    "no store of one's own": ({"storage": None}, r"storage: got nothing, expected a store with"),
     "a learner that compares": (
         {
             "training": {"maxSteps": 4, "learner": "dpo"},
