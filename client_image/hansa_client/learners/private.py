@@ -3,7 +3,7 @@
 Each step draws its units in secret, one by one, and of each one of its trajectories. The gradient
 of a trajectory's mean loss is clipped, the sum gets noise, and is divided by a public number. The
 number of steps is fixed; one that draws nobody is noise alone. The gradients are made one by one,
-which is exact for any model.
+which is exact for any model, or from the segments of a packed row, which a GPU computes faster.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hansa_client import trajectory
 from hansa_client.models import lora
+from hansa_client.training import batches
 from hansa_client.training.adamw import AdamW, State
+from hansa_client.training.scoring import Scorer, agent_tokens
 
 if TYPE_CHECKING:
+    from hansa_client.models.segments import Segments
     from hansa_client.privacy import Stream
 
 _BELOW = 1 - 1e-9
@@ -89,6 +93,8 @@ class PrivateRun:
         }
         self.weights = list(self._named.values())
         self.optimizer = AdamW(self._named, state)
+        self.packed: PackedGradients | None = None
+        """Where many trajectories are computed at a time; none: one by one."""
         self.pull: Callable[[], None] = lambda: None
         """What else is added to the gradients: of the weights alone, never of a record."""
 
@@ -108,6 +114,10 @@ class PrivateRun:
     def sums(self, drawn: Sequence[int]) -> Sums:
         """The clipped gradients of these sequences, added up."""
         sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
+        if self.packed:
+            for part in self.packed.parts(drawn):
+                add_many(sums, self.packed.gradients(self.weights, part), self._protection.clip)
+            return sums
         for index in drawn:
             add(sums, self.gradients(index), self._protection.clip)
         return sums
@@ -119,6 +129,53 @@ class PrivateRun:
         gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
         self.optimizer.forget_gradients()
         return gradients
+
+
+class PackedGradients:
+    """Gradients of many trajectories at a time, from the segments of a packed row."""
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        segments: Segments,
+        sequences: Sequence[trajectory.Sequence],
+        weights: Sequence[float],
+        room: int,
+    ) -> None:
+        """`room` is how many tokens a part may have; without weights all count the same."""
+        self._scorer = scorer
+        self._segments = segments
+        self._sequences = sequences
+        self._room = room
+        pairs = zip(weights or [1.0] * len(sequences), sequences, strict=True)
+        self._shares = [weight / max(1, agent_tokens([sequence])) for weight, sequence in pairs]
+
+    def parts(self, drawn: Sequence[int]) -> list[list[int]]:
+        """A step's sequences in parts that memory holds, similar lengths together."""
+        lengths = [len(sequence) for sequence in self._sequences]
+        order = sorted(drawn, key=lambda index: lengths[index])
+        return batches.filled(order, lengths, self._room)
+
+    def gradients(self, weights: Sequence[torch.Tensor], part: Sequence[int]) -> list[torch.Tensor]:
+        """At each weight the gradients of these sequences' mean losses, one behind another."""
+        sequences = [self._sequences[index] for index in part]
+        self._segments.begin([len(sequence) for sequence in sequences], weights[0].device)
+        logprobs, rows = self._scorer.logprobs(sequences)
+        shares = self._scorer.tensor([self._shares[index] for index in part])
+        (-(logprobs * shares[rows]).sum()).backward()  # type: ignore[no-untyped-call]
+        return self._segments.end(weights)
+
+
+@torch.no_grad()
+def add_many(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
+    """The same as `add` of each: the first axis of the gradients is the trajectory."""
+    squares = sum(each.double().square().flatten(1).sum(1) for each in gradients)
+    norms = torch.as_tensor(squares).sqrt()
+    is_finite = norms.isfinite()
+    factors = torch.where(is_finite, (clip * _BELOW / norms).clamp(max=1.0), 0.0)
+    for total, each in zip(sums, gradients, strict=True):
+        wide = torch.where(is_finite[:, None, None], each.double(), 0.0)
+        total.add_(torch.einsum("n,nij->ij", factors, wide))
 
 
 @torch.no_grad()
