@@ -1,7 +1,9 @@
 """What each silo has given away of one record, round by round, where spec.privacy bounds it."""
 
+from collections.abc import Sequence
+
 from hansa.report.facts import Part, ReportData
-from hansa.report.markup import Section, figure, section, short, table, tag
+from hansa.report.markup import Child, Section, figure, section, short, table, tag
 from hansa.report.success import environment_legend, part_lines
 
 
@@ -19,7 +21,7 @@ def show(data: ReportData) -> Section | None:
         f"{privacy.epsilon:g}. It is each silo's word."
     )
     drawn = part_lines(data, _epsilon, label="Epsilon, by environment.", show=short)
-    rows = [
+    rows: list[Sequence[Child]] = [
         [entry.number, *(_shown(entry.parts.get(name)) for name in data.environments)]
         for entry in data.played
     ]
