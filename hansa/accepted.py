@@ -21,7 +21,10 @@ def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str
         }
         for e in spec.environments
     }
+    # Rounds without privacy before or after those with it would make epsilon a lie.
+    privacy = {"privacy": {"unit": spec.privacy.unit}} if spec.privacy else {}
     return {
+        **privacy,
         "seed": spec.seed,
         "model": spec.model.identity(),
         "adapter": spec.adapter.to_json(),

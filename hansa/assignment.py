@@ -186,6 +186,9 @@ Phases = Annotated[dict[str, Annotated[float, Field(ge=0, le=1e9)]], AfterValida
 """Reports go into statuses and metrics: no text of a client's may, and no number without bounds."""
 
 
+Epsilon = Annotated[float, Field(ge=0, le=1e9)]
+
+
 class EvaluationReport(Figures):
     """How an adapter did."""
 
@@ -224,6 +227,8 @@ class ClientReport(Model):
     """Different training tasks that the agent itself has solved so far."""
     entropy: float | None = None
     """Mean entropy of the start adapter's next token while exploring, in nats."""
+    epsilon: Epsilon | None = None
+    """What the silo has given away of one record so far, where spec.privacy bounds it."""
     norm: float = 0.0
     """Norm of the update."""
     bytes: Count = 0
@@ -254,6 +259,8 @@ class EvaluateReport(Model):
     """What it chose, as a code."""
     alone: Figures | None = None
     """How the silo does on the same tasks after evolving alone, where the spec asks for it."""
+    epsilon: Epsilon | None = None
+    """What the silo has given away of one record so far, where spec.privacy bounds it."""
     seconds: Phases = Field(default_factory=dict)
     """Seconds of each phase."""
 

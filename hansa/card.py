@@ -132,7 +132,24 @@ def _about(federation: Federation, round_: int, environment: str, source: str) -
     return (
         f"# {federation.metadata.name}, round {round_}\n\n"
         f"A LoRA adapter for an agent of text{whose}. The base is `{source}`,"
-        f" the worlds are {worlds}.\n"
+        f" the worlds are {worlds}.\n\n"
+        f"{_privacy(federation).rstrip()}\n"
+    )
+
+
+def _privacy(federation: Federation) -> str:
+    """What single records were protected by, or that they were not."""
+    privacy = federation.spec.privacy
+    if privacy is None:
+        return (
+            "It was trained without differential privacy: it may remember what it was trained on."
+            "\n\n"
+        )
+    given = [line.epsilon for line in federation.status.environments if line.epsilon is not None]
+    most = f"at most {max(given):.3g}" if given else "not reported yet"
+    return (
+        f"Each silo trained with differential privacy for every {privacy.unit} of its own: epsilon "
+        f"is {most} at a delta of {privacy.delta:g}, by the silos' own word.\n\n"
     )
 
 

@@ -45,6 +45,7 @@ def of_federation() -> list[Rule]:
         _immutable("adapter"),
         # The same bucket may be reached by another address or with other credentials.
         _immutable("storage", "s3.bucket", "s3.prefix"),
+        _immutable("privacy", "unit"),
         _rule("self.rounds >= oldSelf.rounds", "spec.rounds: may grow, never shrink", ".rounds"),
         _rule(
             f"!has(self.participation) || !has({minimum}) || {minimum} <= size(self.environments)",

@@ -7,7 +7,8 @@ HansaError
 │   ├── Untrusted       a letter or a key is not of whom it says (exit 48)
 │   │   └── LogReplaced an order that was read once is gone, or is another one now
 │   ├── Refused         the silo's limits do not allow the order (exit 47)
-│   └── PluginMissing   no package here offers what the spec names (exit 49)
+│   ├── PluginMissing   no package here offers what the spec names (exit 49)
+│   └── BudgetSpent     the silo would give away more of a record than it may (exit 51)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
 ├── WorldBroken         the world or the endpoint failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
@@ -78,6 +79,12 @@ class PluginMissing(PermanentError):
     """
 
     exit = Exit.PLUGIN_MISSING
+
+
+class BudgetSpent(PermanentError):
+    """Going on would give away more of one record than the silo may; nothing was sent."""
+
+    exit = Exit.BUDGET_SPENT
 
 
 class TooFewUpdates(HansaError):

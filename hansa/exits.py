@@ -22,6 +22,7 @@ class Exit(IntEnum):
     UNTRUSTED = 48
     PLUGIN_MISSING = 49
     TRACKER_FAILED = 50
+    BUDGET_SPENT = 51
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +90,18 @@ FACTS: dict[Exit, ExitFacts] = {
         counted=True,
         help="the experiment tracker did not take the figures: the Job's log says why",
     ),
+    Exit.BUDGET_SPENT: ExitFacts(
+        retriable=False,  # what was given away stays given away
+        counted=True,
+        help="the silo's privacy budget is spent: nothing was sent, and the others go on",
+    ),
 }
 
 
 def is_at_work(code: int | None) -> bool:
     """Whether a program failed at its work: not before it, and not for want of the store."""
     elsewhere = (Exit.DONE, Exit.BAD_INPUT, Exit.PERMANENT, Exit.STORAGE_UNREACHABLE)
-    return code not in (None, *elsewhere, Exit.PLUGIN_MISSING)
+    return code not in (None, *elsewhere, Exit.PLUGIN_MISSING, Exit.BUDGET_SPENT)
 
 
 def facts(code: int | None) -> ExitFacts:

@@ -13,6 +13,7 @@ from hansa import intervals
 from hansa.base import Sha256 as Sha256
 from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
+from hansa.privacy.settings import Statement
 from hansa.spec import Model, differences
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -154,6 +155,8 @@ class UpdateManifest(Model):
     """Frobenius norm of the change of the adapter's tensors."""
     loss: float = 0.0
     """Mean training loss of the last epoch."""
+    privacy: Statement | None = None
+    """What the silo has given away of one record, where spec.privacy bounds it."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 
@@ -212,7 +215,7 @@ class GlobalManifest(Model):
     made_with: MadeWith = Field(default_factory=dict)
     """What computed it; no part of the inputs."""
     updates: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Counts, norm, loss and seconds of every member, copied from its manifest."""
+    """Counts, norm, loss, privacy and seconds of every member, copied from its manifest."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
 

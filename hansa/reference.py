@@ -34,8 +34,10 @@ CHANGES = {
 _SAMPLE: dict[str, Any] = {
     "adapter": {"shapes": "0" * 64},
     "storage": {"s3": {"bucket": "bucket"}},
+    "training": {"maxSteps": 1},
+    "privacy": {"epsilon": 8.0, "delta": 1e-5},
     "environments": [
-        {"name": "any", "world": "maze", "experienceStorage": {"s3": {"bucket": "bucket"}}}
+        {"name": "any", "world": "maze", "experienceStorage": {"s3": {"bucket": "private"}}}
     ],
 }
 """A spec with every part whose place is remembered; its only environment stands for all."""

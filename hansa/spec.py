@@ -13,7 +13,10 @@ from hansa.base import Sha256
 from hansa.endpoint import Endpoint as Endpoint
 from hansa.evaluation import Evaluation as Evaluation
 from hansa.evaluation import Guard as Guard
+from hansa.exploration import Exploration as Exploration
 from hansa.members import Exchange, RemoteSilo
+from hansa.privacy import settings as private
+from hansa.privacy.settings import Privacy as Privacy
 from hansa.storage import S3 as S3
 from hansa.storage import ExchangeStorage as ExchangeStorage
 from hansa.storage import SecretKey as SecretKey
@@ -99,31 +102,6 @@ class Adapter(Model):
         document = self.to_json()
         document.pop("shapes", None)
         return document
-
-
-class Exploration(Model):
-    """How an environment plays with the global adapter to gather new trajectories."""
-
-    tasks_per_round: Annotated[int, Field(ge=0, le=100_000)] = 64
-    """Training tasks played in each round; 0 explores nothing (FedIT's way)."""
-    samples_per_task: Annotated[int, Field(ge=1, le=64)] = 1
-    """Episodes played of each task."""
-    temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
-    """Sampling temperature while exploring."""
-    batch_episodes: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Episodes played at the same time, as one batch."""
-    max_new_tokens: Annotated[int, Field(ge=1, le=8192)] = 256
-    """Most tokens of one turn, explored or evaluated; a longer one is cut there."""
-    stop: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
-    ] = Field(default_factory=list)
-    """Texts that end a turn as soon as they are written, beside the model's own end of turn."""
-    engine: Literal["auto", "torch", "openai"] = "auto"
-    """What generates turns, explored or evaluated: `torch` is the client itself, `openai` each
-    silo's own endpoint; `auto` the endpoint where a silo has one, else `torch`."""
-    max_broken_episodes: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of episodes in which the world or the endpoint may fail; those are dropped. With more
-    the Job fails."""
 
 
 World = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$", max_length=63)]
@@ -234,6 +212,8 @@ class FederationSpec(Model):
     evolved on alone, `best` the best of all these."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
+    privacy: Privacy | None = None
+    """Record-level differential privacy inside each silo; absent: none."""
     storage: ExchangeStorage | None = None
     """Where adapters are exchanged; `hansa run` starts a store of its own when absent."""
     exchange: Exchange | None = None
@@ -283,6 +263,7 @@ class FederationSpec(Model):
             self.exploration.samples_per_task,
             self.experience.filter,
         )
+        private.check(self)
         return self
 
     def _check_place(self, environment: Environment, where: str) -> None:

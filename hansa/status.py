@@ -21,6 +21,7 @@ from hansa.spec import (
     Model,
     Participation,
     PersonalizationMode,
+    Privacy,
     Training,
 )
 from hansa.times import Time
@@ -65,6 +66,8 @@ class RoundSettings(Model):
     """What the guard makes of a server step `auto`; one that is a number has it in itself."""
     personalization: PersonalizationMode = "none"
     """What each silo may serve instead of the last global adapter."""
+    privacy: Privacy | None = None
+    """What each silo may give away of one record, with its noise; absent: nothing bounds it."""
 
     @classmethod
     def of(cls, spec: FederationSpec, step_factor: float = 1.0) -> "RoundSettings":
@@ -80,6 +83,7 @@ class RoundSettings(Model):
             aggregation=spec.aggregation.model_copy(update={"server_step": scaled}),
             step_factor=step_factor if scaled == "auto" else 1.0,
             personalization=spec.personalization,
+            privacy=spec.privacy.fixed(spec) if spec.privacy else None,
         )
 
 
@@ -252,6 +256,8 @@ class EnvironmentStatus(Model):
     """Those that were successful."""
     broken: Count = 0
     """Those that were dropped, since the world failed in them."""
+    epsilon: Annotated[float, Field(ge=0)] | None = None
+    """What the silo has given away of one record so far, where spec.privacy bounds it."""
     experience: Count = 0
     """Trajectories it has."""
     adapter: AdapterStatus | None = None

@@ -46,10 +46,8 @@ def record_answer(status: FederationStatus, name: str, report: ClientReport) -> 
         status,
         name,
         own=f"{own:.3f}" if own is not None else None,
-        explored=counts.explored,
-        succeeded=counts.succeeded,
-        broken=counts.broken,
-        experience=counts.experience,
+        **counts.model_dump(include={"explored", "succeeded", "broken", "experience"}),
+        epsilon=report.epsilon,
         healthy=True,
     )
 
@@ -89,6 +87,7 @@ def record_personal(
     status: FederationStatus, name: str, report: EvaluateReport
 ) -> FederationStatus:
     """What an environment serves itself, what it would have had alone, and how both do."""
+    status = _change_environment(status, name, epsilon=report.epsilon)
     ratio = report.personal.ratio if report.personal else None
     if ratio is not None:
         status = _change_environment(status, name, personal=f"{ratio:.3f}", serves=report.serves)

@@ -113,7 +113,8 @@ class Agent:
         """Play with an adapter merged into the base: the start adapter, or the one given."""
 
         def progress(done: int, successes: int) -> None:
-            program.progress(phase=phase, done=done, total=len(jobs), successes=successes)
+            exact = {} if self._assignment.settings.privacy else {"successes": successes}
+            program.progress(phase=phase, done=done, total=len(jobs), **exact)
 
         progress(0, 0)
         with tasks.explained(self._assignment), self._engine(tensors) as decoders:

@@ -14,6 +14,7 @@ from typing import Any
 from hansa import adapter, keys
 from hansa.assignment import Assignment
 from hansa.audit import AuditEntry, CannotBe, Differs, Quiet, blame, first_difference, rebuilt
+from hansa.errors import NotFound
 from hansa.manifest import UpdateManifest, sha256
 from hansa.spec import S3
 from hansa.store.base import ObjectStore
@@ -64,6 +65,8 @@ class Retraining:
         settings = {
             name: inputs.pop(name, {}) for name in ("exploration", "experience", "training")
         }
+        if "privacy" in inputs:
+            settings["privacy"] = inputs.pop("privacy")
         document: dict[str, Any] = {
             **inputs,
             "role": "client",
@@ -82,8 +85,11 @@ class Retraining:
         if agent.base_model != sent.base_model:
             raise CannotBe(f"{assignment.model.source} is another base model than it was then")
         shards = _shards(silo)
-        lesson = choose(silo, agent, shards)
-        if not lesson.sequences:
+        try:
+            lesson = choose(silo, agent, shards, pays=False)
+        except NotFound:
+            raise CannotBe("the key of its noise is not in its store any more") from None
+        if not lesson.sequences and not lesson.private:
             raise Differs("its shards hold nothing to learn from, but it has sent an update")
         own = silo.train(agent, lesson, "audit").tensors
         files = {keys.ADAPTER: adapter.encode(own)}

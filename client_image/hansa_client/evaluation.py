@@ -21,8 +21,10 @@ from hansa.manifest import (
     canonical,
     check_same_run,
     fingerprint,
+    total,
 )
 from hansa.store.base import ObjectStore, put_once
+from hansa_client.privacy import Veil
 from hansa_client.trajectory import Episode
 
 
@@ -98,8 +100,12 @@ def commit(
     broken: int = 0,
     greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
+    veil: Veil | None = None,
 ) -> EvaluationDocument:
-    """Store what was measured; a twin that was faster is right, even if it drew other tokens."""
+    """Store what was measured; a twin that was faster is right, even if it drew other tokens.
+
+    Under a veil nothing exact is told: how many broke counts as failed, and time would tell, too.
+    """
     mine = _tallies(assignment, subject, by_task(episodes), greedy or {})
     first = put_once(stores.private, subject.private_key, canonical(mine.to_json()))
     kept = _parsed_tallies(assignment, subject, first)
@@ -110,13 +116,21 @@ def commit(
         fingerprint=kept.fingerprint,
         inputs=kept.inputs,
         temperature=assignment.settings.evaluation.temperature,
-        broken=broken,
+        broken=0 if veil else broken,
         validation=validation,
-        seconds=round(seconds, 3),
-        **kept.counts(),
+        seconds=0.0 if veil else round(seconds, 3),
+        **(_veiled(kept, len(episodes) + broken, veil) if veil else kept.counts()),
     )
     stored = put_once(stores.exchange, subject.key, canonical(own.to_json()))
     return _parsed(assignment, subject, stored)
+
+
+def _veiled(kept: TaskTallies, planned: int, veil: Veil) -> dict[str, Any]:
+    """What may be told instead of counts; several episodes of a task are worth one at least."""
+    tasks = planned // veil.samples
+    noised = veil.figures("test", total(kept.tasks).successes, planned)
+    worth = float(tasks) if veil.samples > 1 else None
+    return {**noised.model_dump(), "task_count": tasks, "worth": worth}
 
 
 def report(document: EvaluationDocument) -> EvaluationReport:

@@ -52,6 +52,12 @@ def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
     )
 
 
+def public(shards: Sequence[Shard], round_: int, steps: int) -> Counts:
+    """What may be told of a round with privacy: what was asked for, whatever came of it."""
+    own = next(shard for shard in shards if shard.header.round == round_).header
+    return Counts(explored=own.episodes + own.broken, steps=steps)
+
+
 def groups(episodes: Sequence[Episode], kinds: Mapping[str, str]) -> dict[str, list[int]]:
     """Successes and episodes by kind of task; nothing where all are of one kind."""
     by_kind: dict[str, list[int]] = {}

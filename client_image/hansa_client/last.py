@@ -12,9 +12,11 @@ from hansa_client.silo import Silo
 
 def evaluate_only(silo: Silo) -> EvaluateReport:
     """Measure what the silo has by the last adapter, and what it would have had; report it."""
-    assignment = silo.assignment
+    assignment, ledger = silo.assignment, silo.ledger
     owner = silo.owner()
     start = find_evaluation(silo)
+    if ledger:
+        ledger.check_budget(trains=False, evaluates=start is None)
     served = personalize.find(silo.private, assignment)
     is_choice_open = personalize.is_wanted(assignment) and not served
     if not start or is_choice_open:
@@ -33,5 +35,6 @@ def evaluate_only(silo: Silo) -> EvaluateReport:
         personal=served.figures() if served else None,
         serves=served.choice if served else "",
         alone=evaluations.figures(without_others) if without_others else None,
-        seconds=silo.watch.seconds,
+        epsilon=ledger.epsilon if ledger else None,
+        seconds={} if ledger else silo.watch.seconds,
     )

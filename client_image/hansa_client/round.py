@@ -29,7 +29,7 @@ DemonstrationFiles = dict[str, DemonstrationFile | None]
 
 def play_round(silo: Silo) -> ClientReport:
     """Offer this round's update, or find it offered already, and report it."""
-    assignment = silo.assignment
+    assignment, ledger = silo.assignment, silo.ledger
     owner = silo.owner()
     committed = send.find_committed(silo.exchange, assignment)
     start = find_evaluation(silo) if assignment.evaluate else None
@@ -39,6 +39,8 @@ def play_round(silo: Silo) -> ClientReport:
         silo.log.info("already_committed", round=assignment.round)
         return report(silo, committed, start, own)
 
+    if ledger:
+        ledger.check_budget(trains=not committed, evaluates=not is_measured)
     files = check_world(silo)
     agent = silo.load(owner)
     if not is_measured:
@@ -101,14 +103,17 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
     played = silo.play_held_out(agent, "test")
     greedy = silo.play_greedily(agent)
     validation = None
+    veil = silo.ledger.veil() if silo.ledger else None
     wanted = silo.assignment.settings.evaluation.validation_tasks
     if wanted:
         chosen = silo.play_held_out(agent, "validation", wanted)
         validation = Figures(episodes=len(chosen.episodes), successes=chosen.successes)
+        if veil:
+            planned = len(chosen.episodes) + len(chosen.broken)
+            validation = veil.figures("validation", chosen.successes, planned)
     seconds = silo.watch.lap("evaluate")
-    silo.log.info(
-        "evaluated", episodes=len(played.episodes), successes=played.successes, seconds=seconds
-    )
+    counts = {"episodes": len(played.episodes), "successes": played.successes}
+    silo.tell("evaluated", {**counts, "seconds": seconds}, adapter=silo.assignment.start.round)
     return evaluations.commit(
         evaluations.Stores(silo.exchange, silo.private),
         silo.assignment,
@@ -118,6 +123,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         broken=len(played.broken),
         greedy=greedy,
         validation=validation,
+        veil=veil,
     )
 
 
@@ -187,7 +193,7 @@ def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFi
         file = files.get(part.environment)
         shown = demonstrations.show(part, file, agent.base.chat)
         count, wanted = len(shown.episodes), part.demonstrations_wanted
-        silo.log.info("demonstrated", episodes=count, wanted=wanted, file=bool(file))
+        silo.tell("demonstrated", {"episodes": count}, wanted=wanted, file=bool(file))
         silo.log_broken("demonstrate", shown.broken)
         episodes += mixed_silo.named(silo.assignment, part, shown.episodes)
         broken += len(shown.broken)
@@ -198,23 +204,38 @@ def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFi
 # -- choose, train and send -----------------------------------------------------------------------
 
 
-def choose(silo: Silo, agent: Agent, shards: list[Shard]) -> Lesson:
-    """What the learner is given, as the aggregation wants it trained."""
+def choose(silo: Silo, agent: Agent, shards: list[Shard], *, pays: bool = True) -> Lesson:
+    """What the learner is given, as the aggregation wants it trained.
+
+    With privacy, the release is paid for here; not `pays`: it was.
+    """
     assignment = silo.assignment
-    return replace(
+    lesson = replace(
         silo.lesson(agent, shards, assignment.round),
         half=assignment.settings.aggregation.half(assignment.round),
         optimizer=optimizer_state.find(silo.private, assignment),
     )
+    if not silo.ledger:
+        return lesson
+    digests = [shard.sha256 for shard in shards]
+    if pays:
+        stream, _ = silo.ledger.pay("training", assignment.round, *digests)
+    else:
+        stream = silo.ledger.find("training", assignment.round, *digests)
+    return replace(lesson, private=silo.protection(lesson, stream))
 
 
 def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson) -> Committed:
     """Train unless an earlier attempt did, then commit what is stored."""
     assignment = silo.assignment
-    counts = figures.count(shards, lesson, assignment.round)
-    learning = figures.of(assignment, shards, agent, lesson.skipped)
-    seconds = silo.watch.seconds
-    if not lesson.sequences:
+    if lesson.private:
+        counts = figures.public(shards, assignment.round, lesson.private.steps)
+        learning = Learning()
+    else:
+        counts = figures.count(shards, lesson, assignment.round)
+        learning = figures.of(assignment, shards, agent, lesson.skipped)
+    seconds = {} if lesson.private else silo.watch.seconds
+    if not lesson.sequences and not lesson.private:
         silo.log.info("nothing_to_learn", explored=counts.explored, skipped=lesson.skipped)
         empty = Update(
             base_model=agent.base_model, counts=counts, learning=learning, seconds=seconds
@@ -242,8 +263,9 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
         loss=loss,
         seconds=seconds,
         device=agent.base.device.type,
+        privacy=silo.ledger.statement() if silo.ledger else None,
     )
-    silo.log.info("sending", norm=norm, loss=loss, kept=counts.kept, steps=counts.steps)
+    silo.tell("sending", {"loss": loss, "kept": counts.kept}, norm=norm, steps=counts.steps)
     return send.commit(silo.exchange, assignment, update)
 
 
@@ -277,6 +299,7 @@ def report(
         own=evaluations.figures(own) if own else None,
         solved=document.learning.solved,
         entropy=document.learning.entropy,
+        epsilon=document.privacy.epsilon if document.privacy else None,
         norm=document.norm,
         bytes=sum(entry.size for entry in document.files.values()),
         seconds=document.seconds,

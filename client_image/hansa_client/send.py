@@ -12,6 +12,7 @@ from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, Denied, NotFound
 from hansa.manifest import AuditHead, Counts, FileEntry, Learning, MadeWith, UpdateManifest
+from hansa.privacy.settings import Statement
 from hansa.store.base import ObjectStore, put_once
 
 
@@ -51,6 +52,8 @@ class Update:
     """Seconds of each phase."""
     device: str = "cpu"
     """What it was trained on."""
+    privacy: Statement | None = None
+    """What was given away of one record."""
 
 
 def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | None:
@@ -119,6 +122,7 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         learning=update.learning,
         norm=update.norm,
         loss=update.loss,
+        privacy=update.privacy,
         seconds=update.seconds,
     )
     data = manifest.canonical(own.to_json())

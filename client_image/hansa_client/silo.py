@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from hansa import adapter, manifest, program
 from hansa.assignment import Assignment
@@ -18,15 +20,19 @@ from hansa.owner import read_owner
 from hansa.spec import ModelSource
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore
-from hansa_client import learners, seeds
+from hansa_client import learners, privacy, seeds
 from hansa_client.agent import Agent
 from hansa_client.evaluation import by_task
 from hansa_client.experience import circles
 from hansa_client.experience.shards import Shard, Shards
 from hansa_client.learners import Lesson, Trained
+from hansa_client.privacy import Ledger, Stream
 from hansa_client.rollout import faults, mixed_silo, tasks
 from hansa_client.rollout.episodes import EpisodeJob, Play, Played
 from hansa_worlds import Task
+
+if TYPE_CHECKING:
+    from hansa_client.learners.private import Protection
 
 MOMENTS_OF = 96
 """Trajectories, of those that a silo has trained on, whose tokens its moments are of."""
@@ -51,6 +57,20 @@ class Silo:
         self._clock = clock
         self._agent: Agent | None = None
         self._host: Silo | None = None
+
+    @cached_property
+    def ledger(self) -> Ledger | None:
+        """What the silo has given away of single records; none where nothing bounds it."""
+        return privacy.check(self.private, self.assignment)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nothing exact may be told of what is played and trained on."""
+        return self.assignment.settings.privacy is not None
+
+    def tell(self, event: str, exact: Mapping[str, Any], **fields: Any) -> None:
+        """A line of the log; what is exact is left out of it in private."""
+        self.log.info(event, **fields, **({} if self.is_private else exact))
 
     def alone(self, assignment: Assignment) -> Silo:
         """This silo with an assignment of its own making: all of it is in the private store."""
@@ -126,13 +146,12 @@ class Silo:
         played = agent.play(self._training_jobs(round_), how, "explore", tensors)
         self.log_broken("explore", played.broken)
         self._log_unreadable("explore", played)
-        self.log.info(
-            "explored",
-            episodes=len(played.episodes),
-            successes=played.successes,
-            generated=played.generated,
-            engine=played.engine,
-        )
+        exact = {
+            "episodes": len(played.episodes),
+            "successes": played.successes,
+            "generated": played.generated,
+        }
+        self.tell("explored", exact, engine=played.engine)
         broken, generated = len(played.broken), played.generated
         return shards.write(round_, played.episodes, generated=generated, broken=broken)
 
@@ -150,22 +169,23 @@ class Silo:
             max_length=agent.base.longest(settings.training.max_length),
             batch_episodes=settings.exploration.batch_episodes,
             max_new_tokens=settings.exploration.max_new_tokens,
-            max_broken=settings.exploration.max_broken_episodes,
+            max_broken=1.0 if self.is_private else settings.exploration.max_broken_episodes,
+            private=self.is_private,
             stop=settings.exploration.stop,
             round=round_,
             source=source,
         )
 
     def log_broken(self, phase: str, broken: list[faults.Fault]) -> None:
-        """Say why episodes were dropped, where some were."""
-        if broken:
+        """Say why episodes were dropped, where some were; in private, the shard's header does."""
+        if broken and not self.is_private:
             self.log.warning(
                 "episodes_dropped", phase=phase, broken=len(broken), faults=faults.summary(broken)
             )
 
     def _log_unreadable(self, phase: str, played: Played) -> None:
         """Say that nothing is learned from some turns, where an endpoint wrote such."""
-        if played.unreadable:
+        if played.unreadable and not self.is_private:
             self.log.warning("turns_unreadable", phase=phase, turns=played.unreadable)
 
     def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> Lesson:
@@ -175,17 +195,39 @@ class Silo:
             shards = circles.skip(shards, mixed_silo.state_is_shown(assignment))
         choose = learners.chooser(settings.training.learner, settings.training.options)
         choice = choose(shards, settings.experience, round_)
-        sequences, weights = choice.rendered(agent.base.longest(settings.training.max_length))
+        longest = agent.base.longest(settings.training.max_length)
+        sequences, weights = choice.rendered(longest, first_only=self.is_private)
         return Lesson(
             sequences=sequences,
             weights=weights,
             together=choice.together,
             skipped=choice.skipped,
+            tasks=choice.tasks(longest) if self.is_private else (),
             start=agent.start,
             frozen=agent.frozen,
             adapter=assignment.adapter,
             training=settings.training,
             seed=seeds.derive(assignment.seed, assignment.environment, round_, "train"),
+        )
+
+    def protection(self, lesson: Lesson, stream: Stream) -> Protection:
+        """How a round's training protects the lesson's tasks, or each trajectory of it."""
+        from hansa_client.learners.private import Protection
+
+        settings = self.assignment.settings.privacy
+        if settings is None or settings.noise_multiplier is None:
+            raise PermanentError("settings.privacy: got nothing, expected a noise multiplier")
+        units: dict[str, list[int]] = {}
+        for index, task in enumerate(lesson.tasks):
+            units.setdefault(task if settings.unit == "task" else str(index), []).append(index)
+        return Protection(
+            units=list(units.values()),
+            rate=settings.sampling_rate,
+            steps=lesson.training.max_steps,
+            clip=settings.clip_norm,
+            noise=settings.noise_multiplier,
+            divisor=privacy.divisor(settings, self.assignment),
+            stream=stream,
         )
 
     def moments(self, agent: Agent, lesson: Lesson, own: adapter.Tensors) -> bytes:
@@ -208,10 +250,12 @@ class Silo:
             program.progress(phase=phase, done=done, total=total)
 
         train = learners.get(lesson.training.learner, lesson.training.options)
-        with agent.all_gpus(lesson):
+        # Clipping and noise are one process's work.
+        with nullcontext() if lesson.private else agent.all_gpus(lesson):
             trained = train(agent.base, lesson, progress)
         if not adapter.is_finite(trained.tensors):
-            rate, steps = lesson.training.learning_rate, len(lesson.steps())
+            rate = lesson.training.learning_rate
+            steps = lesson.private.steps if lesson.private else len(lesson.steps())
             raise Diverged.at(steps, steps, "a weight without a value", rate)
         if trained.micro_batch_tokens:
             self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)

@@ -95,6 +95,10 @@ COMMANDS: dict[str, Listing] = {
     "validate": Listing(
         target="hansa.cli.validate:validate", summary="Check a manifest and say what is wrong."
     ),
+    "privacy": Listing(
+        target="hansa.cli.privacy:privacy",
+        summary="Print what spec.privacy will have cost after each round.",
+    ),
     "explain": Listing(
         target="hansa.cli.explain:explain", summary="Print what a field of a Federation means."
     ),

@@ -31,6 +31,8 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
             yield Text(visible(f"  {condition.type}: {condition.reason}: {condition.message}"))
     yield _history(federation)
     for line in status.environments:
+        if line.epsilon is not None:
+            yield Text(f"  {line.name}: epsilon {line.epsilon:.3g} of one record so far")
         if line.gain:
             gain = 100 * float(line.gain)
             pays = f"{float(line.own):.1%} before merging, which brought {gain:+.1f} points"

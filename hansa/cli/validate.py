@@ -101,6 +101,7 @@ def notes(federation: "Federation") -> list[str]:
         *_storage_notes(federation),
         *_digest_notes(federation),
         *_step_notes(federation),
+        *_privacy_notes(federation),
         *encrypted.warnings(federation.spec),
     ]
 
@@ -132,6 +133,21 @@ def _step_notes(federation: "Federation") -> list[str]:
         f"spec.aggregation.serverStep: {step:g} is more than the sum of what "
         f"{count(members, 'environment')} {'change' if members > 1 else 'changes'}, which ruins "
         "most agents; auto finds a step that fits, and spec.guard goes back where one did not"
+    ]
+
+
+def _privacy_notes(federation: "Federation") -> list[str]:
+    """A guard that would judge by noise."""
+    spec = federation.spec
+    if not spec.privacy or not spec.guard or not spec.guarded:
+        return []
+    least = 3 * spec.privacy.evaluation_noise / spec.evaluation.chosen_by(guarded=True)
+    if spec.guard.max_drop >= least:
+        return []
+    return [
+        f"spec.guard.maxDrop: {spec.guard.max_drop:g} is less than three times the noise of "
+        f"spec.privacy.evaluationNoise ({least:.2g}): the guard would judge by noise; more "
+        "evaluation.validationTasks or a larger maxDrop help"
     ]
 
 

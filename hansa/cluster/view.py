@@ -175,6 +175,7 @@ def _environments(look: Look, now: datetime, *, wide: bool) -> Table:
     limit = len(lines) if wide else SHOWN_ENVIRONMENTS
     measured = ("OWN", "GAIN", "ALONE", "SERVED")
     more = ("EXPLORED", "EXPERIENCE", *measured, "POD") if wide else ()
+    more = ("EPSILON", *more) if _is_private(look.federation) else more
     return Table(
         titles=("ENVIRONMENT", "STATE", "ATTEMPT", "SUCCESS", "UNTIL", *more, "JOB", "MESSAGE"),
         rows=[_environment(look, line, now, wide=wide) for line in lines[:limit]],
@@ -188,6 +189,9 @@ def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[
     pod = _pod(look, line.get("job") or "")
     wait = environment_wait(open_, environment, _created(look, line.get("job") or "", pod))
     explored = f"{line.get('succeeded', 0)}/{line['explored']}" if line.get("explored") else ""
+    epsilon = line.get("epsilon")
+    if epsilon is not None:  # how many were successful is the silo's own
+        explored = str(line.get("explored", ""))
     explored += f" ({line['broken']} broken)" if line.get("broken") else ""
     measured = (
         ratio(line.get("own")),
@@ -196,6 +200,8 @@ def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[
         ratio(line.get("personal")),
     )
     more = (explored, str(line.get("experience") or ""), *measured, pod_state(pod)) if wide else ()
+    if _is_private(look.federation):
+        more = (f"{epsilon:.3f}" if isinstance(epsilon, int | float) else "", *more)
     return (
         str(line["name"]),
         str(line.get("state") or ""),
@@ -206,6 +212,11 @@ def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[
         str(line.get("job") or ""),
         str(line.get("message") or ""),
     )
+
+
+def _is_private(federation: Data) -> bool:
+    """Whether silos tell what they have given away of one record."""
+    return bool((federation.get("spec") or {}).get("privacy"))
 
 
 def _pod(look: Look, job: str) -> Data:

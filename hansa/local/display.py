@@ -173,6 +173,8 @@ def _row(
             doing += f" ({progress['successes']} ok)"
     first = start.get(environment.name)
     explored = f"{environment.succeeded}/{environment.explored}" if environment.explored else ""
+    if environment.epsilon is not None:  # how many were successful is the silo's own
+        explored = str(environment.explored)
     explored += f" ({environment.broken} broken)" if environment.broken else ""
     return [
         environment.name,

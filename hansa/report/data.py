@@ -275,6 +275,12 @@ def _inputs(
 def _part(given: dict[str, Any]) -> Part:
     counts = given.get("counts")
     counted: dict[str, Any] = counts if isinstance(counts, dict) else {}
+    if isinstance(private := given.get("privacy"), dict):  # all else was left out, and is not zero
+        return Part(
+            **_counts(counted, ("explored", "steps")),
+            norm=number(given.get("norm")),
+            epsilon=number(private.get("epsilon")),
+        )
     return Part(
         **_counts(counted, ("explored", "succeeded", "broken", "experience", "kept")),
         **_counts(counted, ("steps", "tokens", "generated")),

@@ -44,6 +44,8 @@ class Part:
     generated: int | None = None
     norm: float | None = None
     loss: float | None = None
+    epsilon: float | None = None
+    """What the silo has given away of one record, where that is bounded."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of each phase."""
 

@@ -9,7 +9,16 @@ from importlib.resources import files
 from typing import Any
 
 from hansa.intervals import difference
-from hansa.report import contributions, episodes, joining, reference, settings, success, work
+from hansa.report import (
+    contributions,
+    episodes,
+    joining,
+    privacy,
+    reference,
+    settings,
+    success,
+    work,
+)
 from hansa.report.charts import marker_shapes
 from hansa.report.facts import Part, ReportData, Round, phases
 from hansa.report.markup import (
@@ -69,6 +78,7 @@ def _body(data: ReportData) -> Html:
     offered = [
         success.show(data),
         *joining.sections(data),
+        privacy.show(data),
         reference.adapter(data),
         *work.sections(data),
         settings.show(data),
@@ -147,6 +157,8 @@ def _tiles(data: ReportData) -> Html:
     explored = data.total(lambda part: part.explored)
     succeeded = data.total(lambda part: part.succeeded)
     share = f"{whole(succeeded)} successful ({percent(succeeded / explored)})" if explored else ""
+    if spec.privacy:
+        share = "how many were successful stays in the silos"
     worlds = len({environment.world for environment in spec.environments})
     return tag(
         "div",
@@ -259,6 +271,12 @@ def figures(data: ReportData) -> dict[str, Any]:
     }
 
 
+_BY_ROUND = (
+    *("explored", "succeeded", "broken", "experience", "kept"),
+    *("norm", "loss", "epsilon"),
+)
+
+
 def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
     scores = [entry.scores.get(name) for entry in data.rounds]
     parts = [entry.parts.get(name, Part()) for entry in data.rounds]
@@ -269,7 +287,8 @@ def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
         "episodes": [score.episodes if score else None for score in scores],
         **{
             field: [_rounded(getattr(part, field)) for part in parts]
-            for field in ("explored", "succeeded", "broken", "experience", "kept", "norm", "loss")
+            for field in _BY_ROUND
+            if field != "epsilon" or data.federation.spec.privacy
         },
         "seconds": {
             phase: [_rounded(one.get(phase)) for one in spent] for phase in phases(spent, ())

@@ -36,6 +36,8 @@ def sections(data: ReportData) -> list[Section]:
     """Experience, training and time, or nothing before the first round has ended."""
     if not any(entry.number for entry in data.rounds):
         return []
+    if data.federation.spec.privacy:  # episodes, losses and seconds stay in the silos
+        return [training(data)]
     return [experience(data), training(data), time(data)]
 
 

@@ -16,7 +16,7 @@ LONGEST_NAME = 120
 LONGEST_VALUE = 250
 _COUNTS = ("explored", "succeeded", "broken", "experience")
 """Counts that the status has of each environment's newest answer, and manifests of all."""
-_WORK = ("kept", "steps", "tokens", "generated", "norm", "loss")
+_WORK = ("kept", "steps", "tokens", "generated", "norm", "loss", "epsilon")
 _BY_ENVIRONMENT = ("success", "episodes", "effective", "validation", "own")
 _NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./ ")
 """Characters that every tracker takes in a name."""
@@ -190,7 +190,8 @@ def _newest(federation: Federation, line: EnvironmentStatus) -> Iterator[tuple[s
     """What the status has once for each environment, in the round that it is of."""
     status = federation.status
     if line.state in ANSWERED and line.healthy and status.round:
-        for metric in _COUNTS:
+        is_private = line.epsilon is not None  # then other counts are not told, and not zero
+        for metric in ("explored", "epsilon") if is_private else _COUNTS:
             yield metric, status.round, getattr(line, metric)
     for metric in ("personal", "alone"):
         yield metric, status.evaluated, getattr(line, metric)

@@ -77,7 +77,10 @@ class Refused(PermanentError):
         self.refusals = refusals
 
 
-FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED, Exit.PLUGIN_MISSING)
+FINAL = (
+    *(Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED),
+    *(Exit.PLUGIN_MISSING, Exit.BUDGET_SPENT),
+)
 """Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
 
 

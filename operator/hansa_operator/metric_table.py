@@ -74,6 +74,12 @@ JOINING_GAIN = Metric(
     labels=_with("environment"),
     help="Success of the global adapter less that of the environment's own update, same round.",
 )
+PRIVACY_EPSILON = Metric(
+    name="hansa_privacy_epsilon",
+    type="gauge",
+    labels=_with("environment"),
+    help="What an environment has given away of one record so far, where spec.privacy bounds it.",
+)
 ROLLBACKS = Metric(
     name="hansa_rollbacks_total",
     type="counter",
@@ -245,6 +251,7 @@ METRICS: tuple[Metric, ...] = (
     OWN_SUCCESS,
     ALONE_SUCCESS,
     JOINING_GAIN,
+    PRIVACY_EPSILON,
     ROLLBACKS,
     ROUND_SECONDS,
     PHASE_SECONDS,

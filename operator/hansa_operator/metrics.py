@@ -45,6 +45,7 @@ PER_ENVIRONMENT = (
     table.OWN_SUCCESS,
     table.ALONE_SUCCESS,
     table.JOINING_GAIN,
+    table.PRIVACY_EPSILON,
     table.TASKS_SOLVED,
     table.POLICY_ENTROPY,
     table.UPDATE_NORM,
@@ -159,7 +160,10 @@ class Recorder:
         gone = self._environments.get(key, set()) - present
         self._environments[key] = present
         for environment in new.environments:
-            self._gauge(table.EXPERIENCE, *key, environment.name).set(environment.experience)
+            if environment.epsilon is None:
+                self._gauge(table.EXPERIENCE, *key, environment.name).set(environment.experience)
+            else:
+                self._gauge(table.PRIVACY_EPSILON, *key, environment.name).set(environment.epsilon)
             for metric, ratio in (
                 (table.SUCCESS, environment.success),
                 (table.OWN_SUCCESS, environment.own),
@@ -198,17 +202,21 @@ class Recorder:
             self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
         if not isinstance(report, ClientReport):
             return
+        if report.epsilon is None:  # with privacy no count is told, which is not zero
+            self._record_counts(key, environment, report)
+        if report.entropy is not None:
+            self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)
+        if report.trained:
+            self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
+            self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)
+
+    def _record_counts(self, key: Key, environment: str, report: ClientReport) -> None:
         counts = report.counts
         failed = counts.explored - counts.succeeded
         outcomes = {"success": counts.succeeded, "failure": failed, "broken": counts.broken}
         for outcome, count in outcomes.items():
             self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
         self._gauge(table.TASKS_SOLVED, *key, environment).set(report.solved)
-        if report.entropy is not None:
-            self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)
-        if report.trained:
-            self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
-            self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)
 
     def _record_members(self, key: Key, new: FederationStatus) -> None:
         """How it is with every silo elsewhere; counters begin at zero, or an increase is missed."""

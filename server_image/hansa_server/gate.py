@@ -46,6 +46,7 @@ RefusalReason = Literal[
     "turned",
     "moments",
     "sealed",
+    "privacy",
 ]
 
 HELP: dict[RefusalReason, str] = {
@@ -72,6 +73,7 @@ HELP: dict[RefusalReason, str] = {
     "turned": "A is the start's with other signs, or rotated: a mean of factors would be ruined",
     "moments": "the moments of its inputs are missing, broken, or of other layers",
     "sealed": "it is not sealed to the key of aggregation.sealTo, or not as it was sealed",
+    "privacy": "it does not say that it was trained as spec.privacy asks, or gave away more",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
 
@@ -122,6 +124,7 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
     check_trained(document)
     check_files(document, assignment)
     check_sealed(document, assignment)
+    check_privacy(document, assignment)
     return Offer(member=member, manifest=document)
 
 
@@ -203,6 +206,16 @@ def check_sealed(document: UpdateManifest, assignment: Assignment) -> None:
     if document.sealed_to != wanted:
         got = document.sealed_to or "no key"
         raise Refused("sealed", f"sealed to {got}, expected {wanted or 'none'}")
+
+
+def check_privacy(document: UpdateManifest, assignment: Assignment) -> None:
+    """It is the silo's word: nobody can see whether noise was added."""
+    privacy = assignment.settings.privacy
+    if privacy is None:
+        return
+    said = document.privacy
+    if said is None or not said.follows(privacy, assignment.settings.training.max_steps):
+        raise Refused("privacy", f"got {said.to_json() if said else 'nothing'}")
 
 
 def check_base_model(offer: Offer, expected: str) -> None:

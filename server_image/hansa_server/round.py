@@ -263,7 +263,10 @@ def describe(
         made_with=audit.made_with(),
         updates={
             environment: offer.manifest.model_dump(
-                mode="json", by_alias=True, include={"counts", "norm", "loss", "seconds"}
+                mode="json",
+                by_alias=True,
+                include={"counts", "norm", "loss", "privacy", "seconds"},
+                exclude_none=True,
             )
             for environment, offer in offers.items()
         },

@@ -37,6 +37,10 @@ REFUSED: dict[str, Case] = {
         "spec.environments: Too many: 101: must have at most 100 items",
     ),
     "environments as a mapping": ({"environments": {"maze": MAZE}}, "spec.environments"),
+    "privacy without a delta": (
+        {"privacy": {"epsilon": 8}},
+        "spec.privacy.delta: Required value",
+    ),
     "an environment without a world": (
         {"environments": [{"name": "maze"}]},
         "spec.environments.world: expected the world that it plays",

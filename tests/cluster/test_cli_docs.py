@@ -85,7 +85,7 @@ def test_the_page_can_be_typed_from_top_to_bottom(
 
 
 def test_every_command_for_a_cluster_is_on_the_page() -> None:
-    local = {"demo", "run", "report", "validate", "explain", "crd", "policy"}
+    local = {"demo", "run", "report", "validate", "privacy", "explain", "crd", "policy"}
     local |= {"worlds", "play", "demonstrate", "evaluate", "aggregate", "inspect", "compare"}
     local |= {"audit"}  # of a whole run: tests/local/test_audit.py
     local |= {"export"}  # tests/docs/test_tracking.py; on a cluster by test_export.py here

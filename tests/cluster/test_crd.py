@@ -49,6 +49,10 @@ def federations(own: Cluster) -> Iterator[Cluster]:
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no environments": ({"environments": None}, "spec.environments: Required value"),
     "an empty list of environments": ({"environments": []}, "spec.environments"),
+    "privacy without a delta": (
+        {"privacy": {"epsilon": 8}},
+        "spec.privacy.delta: Required value",
+    ),
     "an environment without a world": (
         {"environments": [{"name": "maze"}]},
         "spec.environments.world: expected the world that it plays",

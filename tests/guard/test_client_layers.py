@@ -15,7 +15,7 @@ PACKAGE = "hansa_client"
 MOST_AT_THE_TOP = 20
 LAYERS = (
     # lowest first; a name is a folder or a file
-    ("seeds", "trajectory"),
+    ("privacy", "seeds", "trajectory"),
     ("models",),
     ("decoding",),
     ("endpoint", "rollout", "training"),

@@ -175,6 +175,23 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.evaluation.validationTasks: got 0",
         "expected at least 1",
     ),
+    "privacy without a private store": (
+        lambda document: document["spec"].update(privacy={"epsilon": 8, "delta": 1e-5}),
+        "spec.environments[0].experienceStorage: got nothing",
+        "expected a private store",
+    ),
+    "privacy without a delta": (
+        lambda document: document["spec"].update(privacy={"epsilon": 8}),
+        "spec.privacy.delta: got nothing",
+        "expected",
+    ),
+    "privacy of no known unit": (
+        lambda document: document["spec"].update(
+            privacy={"epsilon": 8, "delta": 1e-5, "unit": "token"}
+        ),
+        "spec.privacy.unit: got 'token'",
+        "task",
+    ),
     "more updates than environments": (
         setter("spec.participation.minimumUpdates", 3),
         "spec.participation.minimumUpdates: got 3",

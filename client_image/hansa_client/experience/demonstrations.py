@@ -67,7 +67,10 @@ def show(assignment: Assignment, file: DemonstrationFile | None, chat: Chat) -> 
     wanted = assignment.demonstrations_wanted
 
     def progress(tried: int, shown: int) -> None:
-        program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
+        if assignment.settings.privacy:
+            program.progress(phase="demonstrate", done=tried, total=wanted)
+        else:
+            program.progress(phase="demonstrate", done=shown, total=wanted, successes=shown)
 
     world = make_world(assignment)
     with explained(assignment):
@@ -198,9 +201,13 @@ def by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progre
 def _by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progress) -> Shown:
     thoughts, wanted = assignment.settings.experience.thoughts, assignment.demonstrations_wanted
     seed, tasks = _seed(assignment), world.tasks("train")
-    tally = Tally(wanted, assignment.settings.exploration.max_broken_episodes)
+    is_private = assignment.settings.privacy is not None
+    most = 1.0 if is_private else assignment.settings.exploration.max_broken_episodes
+    tally = Tally(wanted, most)
     shown: list[Episode] = []
     order = random.Random(seed).sample(range(len(tasks)), len(tasks))
+    if is_private:  # no task takes the place of one that failed: it would tell of that one
+        order = order[:wanted]
     for tried, index in enumerate(order):
         if len(shown) >= wanted:
             break

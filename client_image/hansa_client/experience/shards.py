@@ -15,7 +15,7 @@ import hansa
 from hansa import keys
 from hansa.assignment import Assignment
 from hansa.errors import Corrupt, NotFound
-from hansa.manifest import Count, Sha256, canonical, check_same_run, fingerprint
+from hansa.manifest import Count, Sha256, canonical, check_same_run, fingerprint, sha256
 from hansa.spec import Model
 from hansa.store.base import ObjectStore, put_once
 from hansa_client import trajectory
@@ -57,6 +57,8 @@ class Shard:
     """Where they come from."""
     episodes: list[Episode]
     """All of them, failed ones too."""
+    sha256: str = ""
+    """Digest of its stored bytes."""
 
 
 class Shards:
@@ -107,7 +109,9 @@ class Shards:
         )
         own = encode(header, episodes)
         stored = put_once(self._store, self._key(round_), own)
-        return Shard(header, list(episodes)) if stored is own else self._checked(round_, stored)
+        if stored is own:
+            return Shard(header, list(episodes), sha256(own))
+        return self._checked(round_, stored)
 
     def rounds(self) -> list[int]:
         """Rounds with a shard, up to the present one: what is newer belongs to a later attempt."""
@@ -149,4 +153,4 @@ def decode(data: bytes, where: str) -> Shard:
         raise Corrupt(f"{where}: expected a shard of experience, got something else") from None
     if len(lines) != header.episodes:
         raise Corrupt(f"{where}: got {len(lines)} episodes, expected {header.episodes}")
-    return Shard(header, [trajectory.decode(line, where) for line in lines])
+    return Shard(header, [trajectory.decode(line, where) for line in lines], sha256(data))

@@ -15,6 +15,7 @@ from hansa_client.training import batches
 from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
+    from hansa_client.learners.private import Protection
     from hansa_client.models.base_model import Base
     from hansa_client.training.adamw import State
 
@@ -32,21 +33,37 @@ class Choice:
     skipped: int = 0
     """Groups of one task that taught nothing, since all their episodes did equally well."""
 
-    def rendered(self, longest: int) -> tuple[list[trajectory.Sequence], list[float]]:
+    def rendered(
+        self, longest: int, *, first_only: bool = False
+    ) -> tuple[list[trajectory.Sequence], list[float]]:
         """The episodes as tokens with their weights; an example without a token to learn goes.
 
-        Each chat of an episode is an example. Of episodes that are compared only the first chats
-        count: they alone begin with the same words.
+        Each chat of an episode is an example; with `first_only`, and of episodes that are compared,
+        only the first chats count: these alone begin with the same words.
         """
-        size = self.together
-        chats = [trajectory.render_all(episode, longest) for episode in self.episodes]
-        chats = chats if size == 1 else [some[:1] for some in chats]
-        whose = [at for at, some in enumerate(chats) for _ in some]
-        made = [chat for some in chats for chat in some]
-        whole = [at for at in range(0, len(made), size) if all(map(len, made[at : at + size]))]
-        kept = [at + place for at in whole for place in range(size)]
+        made, whose = self._made(longest, first_only=first_only)
+        kept = self._kept(made)
         weights = [self.weights[whose[i]] for i in kept] if self.weights else []
         return [made[i] for i in kept], weights
+
+    def tasks(self, longest: int) -> list[str]:
+        """The task of each episode whose first chat is rendered."""
+        made, whose = self._made(longest, first_only=True)
+        return [self.episodes[whose[i]].task for i in self._kept(made)]
+
+    def _made(
+        self, longest: int, *, first_only: bool
+    ) -> tuple[list[trajectory.Sequence], list[int]]:
+        """Chats as tokens, and the place of each one's episode."""
+        chats = [trajectory.render_all(episode, longest) for episode in self.episodes]
+        chats = [some[:1] for some in chats] if first_only or self.together > 1 else chats
+        whose = [at for at, some in enumerate(chats) for _ in some]
+        return [chat for some in chats for chat in some], whose
+
+    def _kept(self, made: Sequence[trajectory.Sequence]) -> list[int]:
+        size = self.together
+        whole = [at for at in range(0, len(made), size) if all(map(len, made[at : at + size]))]
+        return [at + place for at in whole for place in range(size)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +92,10 @@ class Lesson:
     """The optimizer's state to go on from; none: a fresh one."""
     skipped: int = 0
     """Groups of episodes that taught nothing, and so are not here."""
+    tasks: Sequence[str] = ()
+    """The task of each sequence."""
+    private: Protection | None = None
+    """How single records are protected; none: not at all."""
 
     def steps(self) -> list[list[int]]:
         """Optimizer steps as indexes into the sequences; the same whenever it is asked."""

@@ -9,14 +9,16 @@ from typing import Any, Protocol
 
 import torch
 
-from hansa.errors import Diverged
+from hansa.errors import Diverged, PermanentError
 from hansa_client.learners import multi_gpu
 from hansa_client.learners.base import Lesson, Trained
+from hansa_client.learners.private import PackedGradients, PrivateRun
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
+from hansa_client.models.segments import Segments
 from hansa_client.training import batches
 from hansa_client.training.adamw import AdamW
-from hansa_client.training.scoring import Scorer, scorer
+from hansa_client.training.scoring import Scorer, agent_tokens, packs, scorer
 
 
 class Objective(Protocol):
@@ -45,12 +47,15 @@ def train(
         lora.train_only(wrapped, lesson.half)
         try:
             checks = lesson.training.gradient_checkpointing
+            may_record = not checks and lesson.private is None
+            is_packed = lesson.private is not None and packs(wrapped, base.device)
+            segments = Segments() if is_packed else None
             with (
-                lora.fastest(wrapped, lesson.adapter),
+                lora.fastest(wrapped, lesson.adapter, segments),
                 checkpointed(wrapped, checks),
-                scorer(wrapped, base.device, may_record=not checks) as own,
+                scorer(wrapped, base.device, may_record=may_record) as own,
             ):
-                run = _Run(wrapped, own, lesson, objective)
+                run = _run(wrapped, own, lesson, objective, segments)
                 losses = list(run.steps(progress))
         finally:
             wrapped.eval()
@@ -63,6 +68,38 @@ def train(
         optimizer={**(lesson.optimizer or {}), **run.optimizer.state()},
         micro_batch_tokens=run.shrunk,
     )
+
+
+def _run(
+    wrapped: Any,
+    scorer: Scorer,
+    lesson: Lesson,
+    objective: Objective,
+    segments: Segments | None = None,
+) -> _Run | PrivateRun:
+    """The steps to take: as the lesson says, or so that no single record shows."""
+    if lesson.private is None:
+        return _Run(wrapped, scorer, lesson, objective)
+    training = lesson.training
+
+    def loss(index: int) -> torch.Tensor:
+        return objective.loss(scorer, [index]) / max(1, agent_tokens([lesson.sequences[index]]))
+
+    def rate(done: int, total: int) -> float:
+        return training.learning_rate * cosine(done, total)
+
+    run = PrivateRun(wrapped, lesson.private, loss, lesson.optimizer or {}, rate)
+    run.pull = Anchor(run.weights, training.proximal).pull
+    if segments:
+        if not {id(weight) for weight in run.weights} <= segments.covered:
+            raise PermanentError(
+                "spec.adapter.targetModules: got layers that are not plain linear ones, expected "
+                "only such with spec.privacy on a GPU: their gradients cannot be told apart"
+            )
+        room = training.micro_batch_tokens or training.batch_tokens
+        own = (lesson.sequences, lesson.weights, room)
+        run.packed = PackedGradients(scorer, segments, *own)
+    return run
 
 
 class _Run:

@@ -44,7 +44,7 @@ class Weighted:
         self._weights = lesson.weights
         pairs = zip(lesson.weights, lesson.sequences, strict=True)
         earned = sum(weight * agent_tokens([sequence]) for weight, sequence in pairs)
-        self._mean = earned / agent_tokens(lesson.sequences)
+        self._mean = earned / max(1, agent_tokens(lesson.sequences))
 
     def begin(self, scorer: Scorer) -> None:
         """Nothing to prepare."""

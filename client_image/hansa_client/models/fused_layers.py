@@ -16,15 +16,22 @@ import torch
 from torch import nn
 from torch.nn.functional import rms_norm
 
+from hansa_client.models.segments import Segments
+
 _NORMS = frozenset({"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"})
 """Norms of transformers that are weight x states / root of their mean square, and no more."""
 
 
 @contextmanager
-def fused(wrapped: Any, *, dropout: float) -> Iterator[None]:
-    """Within, a model that PEFT has wrapped computes so; with dropout its adapters stay PEFT's."""
+def fused(wrapped: Any, *, dropout: float, segments: Segments | None = None) -> Iterator[None]:
+    """Within, a model that PEFT has wrapped computes so; with dropout its adapters stay PEFT's.
+
+    With `segments` the gradients of these adapters go there, trajectory by trajectory.
+    """
     changed = [
-        (layer, forward) for layer in wrapped.modules() if (forward := _faster(layer, dropout))
+        (layer, forward)
+        for layer in wrapped.modules()
+        if (forward := _faster(layer, dropout, segments))
     ]
     for layer, forward in changed:
         layer.forward = MethodType(forward, layer)
@@ -35,24 +42,34 @@ def fused(wrapped: Any, *, dropout: float) -> Iterator[None]:
             del layer.forward
 
 
-def _faster(layer: Any, dropout: float) -> Callable[..., torch.Tensor] | None:
+def _faster(
+    layer: Any, dropout: float, segments: Segments | None
+) -> Callable[..., torch.Tensor] | None:
     """What a layer computes here; nothing where it stays as it is."""
     from peft.tuners.lora import Linear
 
     if type(layer).__name__ in _NORMS:
         return _norm
     is_plain = isinstance(layer, Linear) and type(layer.base_layer) is nn.Linear
-    return _linear if is_plain and not dropout else None
+    if not is_plain or dropout:
+        return None
+    if segments is not None:
+        segments.covered |= {id(thin["default"].weight) for thin in (layer.lora_A, layer.lora_B)}
+
+    def forward(layer: Any, states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return _linear(layer, states, segments)
+
+    return forward
 
 
 def _norm(layer: Any, states: torch.Tensor) -> torch.Tensor:
     return rms_norm(states, layer.weight.shape, layer.weight, layer.variance_epsilon)
 
 
-def _linear(layer: Any, states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _linear(layer: Any, states: torch.Tensor, segments: Segments | None) -> torch.Tensor:
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
     base, scale = layer.base_layer, layer.scaling["default"]
-    out: torch.Tensor = _Adapted.apply(states, base.weight, base.bias, a, b, scale)  # type: ignore[no-untyped-call]
+    out: torch.Tensor = _Adapted.apply(states, base.weight, base.bias, a, b, scale, segments)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -68,13 +85,14 @@ class _Adapted(torch.autograd.Function):
         a: torch.Tensor,
         b: torch.Tensor,
         scale: float,
+        segments: Segments | None,
     ) -> torch.Tensor:
         flat = states.reshape(-1, states.shape[-1])
         thin = flat @ a.to(flat.dtype).T
         out = nn.functional.linear(flat, weight, bias)
         out.addmm_(thin, b.to(flat.dtype).T, alpha=scale)
         ctx.save_for_backward(flat, thin, weight, a, b)
-        ctx.scale = scale
+        ctx.scale, ctx.segments, ctx.thin_weights = scale, segments, (a, b)
         return out.view(*states.shape[:-1], -1)
 
     @staticmethod
@@ -86,8 +104,15 @@ class _Adapted(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_states = (rows @ weight).addmm_(narrow, a.to(rows.dtype))
             of_states = of_states.view(*gradient.shape[:-1], -1)
+        if ctx.segments is not None:
+            whose_a, whose_b = ctx.thin_weights
+            if ctx.needs_input_grad[3]:
+                ctx.segments.take(whose_a, narrow, flat)
+            if ctx.needs_input_grad[4]:
+                ctx.segments.take(whose_b, rows, thin * ctx.scale)
+            return of_states, None, None, None, None, None, None
         of_a = (narrow.T @ flat).to(a.dtype) if ctx.needs_input_grad[3] else None
         of_b = None
         if ctx.needs_input_grad[4]:
             of_b = (rows.T @ thin).to(b.dtype).mul_(ctx.scale)
-        return of_states, None, None, of_a, of_b, None
+        return of_states, None, None, of_a, of_b, None, None

@@ -21,6 +21,8 @@ from hansa.spec import Adapter
 if TYPE_CHECKING:
     import torch
 
+    from hansa_client.models.segments import Segments
+
 _PREFIX = "base_model.model."
 _FOLD = 15
 """Layers fold up to this ratio of the full product's work to that of the two thin ones."""
@@ -130,13 +132,18 @@ def folded(wrapped: Any, adapter: Adapter) -> Iterator[None]:
             del layer.forward
 
 
-def fastest(wrapped: Any, adapter: Adapter) -> AbstractContextManager[None]:
-    """Within, a wrapped model trains in the way that is fastest where it is."""
+def fastest(
+    wrapped: Any, adapter: Adapter, segments: Segments | None = None
+) -> AbstractContextManager[None]:
+    """Within, a wrapped model trains in the way that is fastest where it is.
+
+    `segments` gets each trajectory's own gradients, where that way packs trajectories.
+    """
     if _plain(wrapped) or next(wrapped.parameters()).device.type == "cpu":
         return folded(wrapped, adapter)
     from hansa_client.models.fused_layers import fused
 
-    return fused(wrapped, dropout=adapter.dropout)
+    return fused(wrapped, dropout=adapter.dropout, segments=segments)
 
 
 def _plain(model: Any) -> Any:

@@ -187,8 +187,11 @@ class _Game:
 
 
 def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: Play) -> None:
-    """Refuse to go on where no task can even begin: it would look like an agent without skill."""
-    if not all(episode.too_long for episode in episodes):
+    """Refuse to go on where no task can even begin: it would look like an agent without skill.
+
+    In private that would tell of them.
+    """
+    if how.private or not all(episode.too_long for episode in episodes):
         return
     shortest = min(episode.too_long for episode in episodes)
     raise PermanentError(

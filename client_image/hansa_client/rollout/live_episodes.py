@@ -49,6 +49,8 @@ class Play(Decoding):
     """Why they are played."""
     max_broken: float = MAX_BROKEN
     """Share of the episodes in which the world may fail."""
+    private: bool = False
+    """Whether nothing that an episode did may end the others."""
 
 
 class LiveEpisode:

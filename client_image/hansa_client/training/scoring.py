@@ -160,6 +160,11 @@ class PackedScorer(Scorer):
         return torch.tensor(places, device=self._device), torch.tensor(rows, device=self._device)
 
 
+def packs(model: Any, device: torch.device) -> bool:
+    """Whether a model's trajectories are packed into rows to be trained on."""
+    return device.type == "cuda" and packing.fits(model) and sliced_logits.fits(model)
+
+
 @contextmanager
 def scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Scorer]:
     """The fastest for a model: packed on a GPU where it fits, else padded.
@@ -167,7 +172,7 @@ def scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Sc
     A CPU computes short rows as fast as one long one, and the padded way is the older promise: the
     same bytes from one version to the next.
     """
-    if device.type == "cuda" and packing.fits(model) and sliced_logits.fits(model):
+    if packs(model, device):
         with packing.exchanged(model):
             yield PackedScorer(model, device, may_record=may_record)
     else:
@@ -181,9 +186,7 @@ def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | Non
     A CPU reads one trajectory at a time. A GPU waits for whoever starts its kernels, so it is given
     many at once, packed.
     """
-    is_packed = (
-        base.device.type == "cuda" and packing.fits(base.model) and sliced_logits.fits(base.model)
-    )
+    is_packed = packs(base.model, base.device)
     entropies = _packed_entropies(base, sequences) if is_packed else _entropies(base, sequences)
     total, count = 0.0, 0
     for each in entropies:

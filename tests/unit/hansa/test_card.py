@@ -11,7 +11,8 @@ import yaml
 
 from hansa import adapter, card, keys
 from hansa.spec import Adapter
-from tests.builders import make_federation
+from hansa.status import EnvironmentStatus, FederationStatus
+from tests.builders import make_federation, with_status
 
 
 def front_matter(text: str) -> dict[str, object]:
@@ -124,3 +125,19 @@ def test_with_a_model_in_a_folder_peft_finds_the_base_by_itself(tmp_path):
         f"assert agent.get_base_model().name_or_path == {str(base)!r}",
         folder,
     )
+
+
+def test_the_card_says_what_records_were_protected_by():
+    plain = card.render(make_federation("maze"), 3)
+    assert "trained without differential privacy" in plain
+    private = make_federation(
+        "maze",
+        privacy={"epsilon": 8.0, "delta": 1e-4},
+        training={"maxSteps": 4},
+        environments=[
+            {"name": "maze", "world": "maze", "experienceStorage": {"s3": {"bucket": "own"}}}
+        ],
+    )
+    line = EnvironmentStatus(name="maze", state="Updated", epsilon=2.5)
+    told = with_status(private, FederationStatus(environments=[line]))
+    assert "epsilon is at most 2.5 at a delta of 0.0001" in card.render(told, 3).replace("\n", " ")

@@ -140,3 +140,26 @@ def test_bytes_of_another_version_cannot_be_compared(store: MemoryStore) -> None
 def test_a_round_without_the_silo_has_nothing_to_train(store: MemoryStore) -> None:
     entry = AuditEntry.model_validate_json(store.objects[keys.audit_entry("run", 1)])
     Retraining(store, STORAGE, store, None, "moon")(entry)
+
+
+def test_a_private_update_is_made_again_by_the_key_of_its_noise(assign: Assign) -> None:
+    place = S3(bucket="private", prefix="own")
+    store = make_run(
+        assign,
+        2,
+        privacy={"epsilon": 100.0, "delta": 1e-3, "noiseMultiplier": 1.0, "samplingRate": 0.5},
+        training={"maxSteps": 2},
+        experience_storage=place,
+        evaluate=False,
+    )
+    before = dict(store.objects)
+    entry = AuditEntry.model_validate_json(store.objects[keys.audit_entry("run", 2)])
+    Retraining(store, STORAGE, store, place, "maze")(entry)
+    assert store.objects == before
+    key = keys.privacy_secret("own", "maze", "training-00002")
+    store.objects[key] = b"x" * 32
+    with pytest.raises(Differs, match=keys.ADAPTER):
+        Retraining(store, STORAGE, store, place, "maze")(entry)
+    del store.objects[key]
+    with pytest.raises(CannotBe, match="the key of its noise is not in its store any more"):
+        Retraining(store, STORAGE, store, place, "maze")(entry)

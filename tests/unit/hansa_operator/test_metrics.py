@@ -40,7 +40,10 @@ class Run:
             for request in next_.create:
                 end = ends.get(request.name.replace("-", "_"), {"state": "succeeded"})
                 if end.get("state") == "succeeded" and "report" not in end:
-                    end = {**end, "report": _timed(make_report(request))}
+                    report = _timed(make_report(request))
+                    if self.federation.spec.privacy and hasattr(report, "epsilon"):
+                        report = report.model_copy(update={"epsilon": 2.5})
+                    end = {**end, "report": report}
                 self.jobs[request.name] = make_job(request, **end)
         return self
 
@@ -164,6 +167,23 @@ def test_what_an_environment_would_have_had_alone_is_shown_where_it_was_measured
     for asked, expected in ((True, 0.1), (False, None)):
         run = Run("maze", rounds=1, evaluation={"alone": asked}).passes()
         assert run.value("hansa_alone_success_ratio", environment="maze") == expected
+
+
+def test_with_privacy_epsilon_is_shown_and_what_is_not_told_is_not_zero() -> None:
+    own = {"s3": {"bucket": "own"}}
+    run = Run(
+        "maze",
+        privacy={"epsilon": 8.0, "delta": 1e-4},
+        training={"maxSteps": 4},
+        environments=[{"name": "maze", "world": "maze", "experienceStorage": own}],
+    ).passes()
+    assert run.value("hansa_privacy_epsilon", environment="maze") == 2.5
+    for outcome in ("success", "failure", "broken"):
+        counted = run.value("hansa_trajectories_total", environment="maze", outcome=outcome)
+        assert counted is None
+    assert run.value("hansa_tasks_solved", environment="maze") is None
+    plain = Run("maze").passes()
+    assert plain.value("hansa_privacy_epsilon", environment="maze") is None
 
 
 def test_a_suspended_federation_counts_nothing() -> None:

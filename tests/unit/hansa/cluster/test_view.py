@@ -1,5 +1,6 @@
 """One screen answers why a federation is stalled."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -292,3 +293,27 @@ def test_a_pod_in_a_word(status: Any, said: str) -> None:
 )
 def test_spans_have_at_most_two_units(seconds: float, said: str) -> None:
     assert span(seconds) == said
+
+
+PRIVATE = {
+    "privacy": {"epsilon": 8.0, "delta": 1e-4},
+    "training": {"maxSteps": 4},
+    "environments": [
+        {"name": "maze", "world": "maze", "experienceStorage": {"s3": {"bucket": "own"}}}
+    ],
+}
+
+
+def test_with_privacy_the_screen_has_epsilon_and_no_count_that_stays_in_the_silo() -> None:
+    def answered(request: Any) -> Any:
+        job = make_job(request, "succeeded")
+        is_silo = request.role != "aggregator"
+        report = job.report.model_copy(update={"epsilon": 2.5}) if is_silo else job.report
+        return replace(job, report=report)
+
+    private = look_at(run(make_federation("maze", **PRIVATE), answered, until=30))
+    row = rows(screen(private, later(60), wide=True), "ENVIRONMENT")["maze"]
+    assert row["EPSILON"] == "2.500"
+    assert "/" not in row["EXPLORED"]
+    plain = screen(look_at(DONE), later(60), wide=True)
+    assert "EPSILON" not in next(t for t in plain.tables if t.titles[0] == "ENVIRONMENT").titles

@@ -1,0 +1,190 @@
+"""DP-SGD: steps whose sum no single unit can change by more than a bound, under noise.
+
+Each step draws its units in secret, one by one, and of each one of its trajectories. The gradient
+of a trajectory's mean loss is clipped, the sum gets noise, and is divided by a public number. The
+number of steps is fixed; one that draws nobody is noise alone. The gradients are made one by one,
+which is exact for any model, or from the segments of a packed row, which a GPU computes faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hansa_client import trajectory
+from hansa_client.models import lora
+from hansa_client.training import batches
+from hansa_client.training.adamw import AdamW, State
+from hansa_client.training.scoring import Scorer, agent_tokens
+
+if TYPE_CHECKING:
+    from hansa_client.models.segments import Segments
+    from hansa_client.privacy import Stream
+
+_BELOW = 1 - 1e-9
+"""Rounding must not make a clipped gradient longer than its bound."""
+
+Sums = list[torch.Tensor]
+"""What a step adds up, for each weight, in float64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """How one round's training protects its units."""
+
+    units: Sequence[Sequence[int]]
+    """Each unit's sequences in the lesson: those of a task, or one trajectory."""
+    rate: float
+    """Chance with which a unit takes part in a step."""
+    steps: int
+    """Steps, whatever there is to learn from."""
+    clip: float
+    """Most that one trajectory's gradient counts."""
+    noise: float
+    """Noise of a step in units of the clip."""
+    divisor: float
+    """What a step's sum is divided by."""
+    stream: Stream
+    """Random numbers that stay in the silo."""
+
+    def draw(self, step: int) -> list[int]:
+        """The sequences of a step: of each unit that takes part, one."""
+        takes_part = self.stream.uniforms(f"sample/{step}", len(self.units)) <= self.rate
+        which = self.stream.uniforms(f"which/{step}", len(self.units))
+        return [
+            unit[min(int(place * len(unit)), len(unit) - 1)]
+            for unit, is_in, place in zip(self.units, takes_part, which, strict=True)
+            if is_in
+        ]
+
+    def noised(self, name: str, step: int, total: torch.Tensor) -> torch.Tensor:
+        """A step's sum of one weight's gradients with noise, as a mean."""
+        drawn = self.stream.normals(f"noise/{step}/{name}", total.numel()).reshape(total.shape)
+        noise = torch.from_numpy(np.ascontiguousarray(drawn)).to(total.device)
+        return (total + self.noise * self.clip * noise) / self.divisor
+
+
+class PrivateRun:
+    """One private training from start to end."""
+
+    shrunk = 0
+    """Memory holds one trajectory at a time: parts are never cut."""
+
+    def __init__(
+        self,
+        wrapped: Any,
+        protection: Protection,
+        loss: Callable[[int], torch.Tensor],
+        state: State,
+        rate: Callable[[int, int], float],
+    ) -> None:
+        """`loss` is one trajectory's mean loss, `rate` a step's learning rate."""
+        self._wrapped = wrapped
+        self._protection = protection
+        self._loss = loss
+        self._rate = rate
+        self._named = {
+            lora.plain_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad
+        }
+        self.weights = list(self._named.values())
+        self.optimizer = AdamW(self._named, state)
+        self.packed: PackedGradients | None = None
+        """Where many trajectories are computed at a time; none: one by one."""
+        self.pull: Callable[[], None] = lambda: None
+        """What else is added to the gradients: of the weights alone, never of a record."""
+
+    def steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
+        """Take the steps; no loss is told, for it is the records' own."""
+        total = self._protection.steps
+        self._wrapped.train()
+        for done in range(total):
+            sums = self.sums(self._protection.draw(done))
+            for (name, weight), added in zip(self._named.items(), sums, strict=True):
+                weight.grad = self._protection.noised(name, done, added).to(weight.dtype)
+            self.pull()
+            self.optimizer.step(self._rate(done, total))
+            yield 0.0, 1.0
+            progress(done + 1, total)
+
+    def sums(self, drawn: Sequence[int]) -> Sums:
+        """The clipped gradients of these sequences, added up."""
+        sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
+        if self.packed:
+            for part in self.packed.parts(drawn):
+                add_many(sums, self.packed.gradients(self.weights, part), self._protection.clip)
+            return sums
+        for index in drawn:
+            add(sums, self.gradients(index), self._protection.clip)
+        return sums
+
+    def gradients(self, index: int) -> list[torch.Tensor]:
+        """The gradient of one trajectory's mean loss at each weight."""
+        self.optimizer.forget_gradients()
+        self._loss(index).backward()  # type: ignore[no-untyped-call]
+        gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
+        self.optimizer.forget_gradients()
+        return gradients
+
+
+class PackedGradients:
+    """Gradients of many trajectories at a time, from the segments of a packed row."""
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        segments: Segments,
+        sequences: Sequence[trajectory.Sequence],
+        weights: Sequence[float],
+        room: int,
+    ) -> None:
+        """`room` is how many tokens a part may have; without weights all count the same."""
+        self._scorer = scorer
+        self._segments = segments
+        self._sequences = sequences
+        self._room = room
+        pairs = zip(weights or [1.0] * len(sequences), sequences, strict=True)
+        self._shares = [weight / max(1, agent_tokens([sequence])) for weight, sequence in pairs]
+
+    def parts(self, drawn: Sequence[int]) -> list[list[int]]:
+        """A step's sequences in parts that memory holds, similar lengths together."""
+        lengths = [len(sequence) for sequence in self._sequences]
+        order = sorted(drawn, key=lambda index: lengths[index])
+        return batches.filled(order, lengths, self._room)
+
+    def gradients(self, weights: Sequence[torch.Tensor], part: Sequence[int]) -> list[torch.Tensor]:
+        """At each weight the gradients of these sequences' mean losses, one behind another."""
+        sequences = [self._sequences[index] for index in part]
+        self._segments.begin([len(sequence) for sequence in sequences], weights[0].device)
+        logprobs, rows = self._scorer.logprobs(sequences)
+        shares = self._scorer.tensor([self._shares[index] for index in part])
+        (-(logprobs * shares[rows]).sum()).backward()  # type: ignore[no-untyped-call]
+        return self._segments.end(weights)
+
+
+@torch.no_grad()
+def add_many(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
+    """The same as `add` of each: the first axis of the gradients is the trajectory."""
+    squares = sum(each.double().square().flatten(1).sum(1) for each in gradients)
+    norms = torch.as_tensor(squares).sqrt()
+    is_finite = norms.isfinite()
+    factors = torch.where(is_finite, (clip * _BELOW / norms).clamp(max=1.0), 0.0)
+    for total, each in zip(sums, gradients, strict=True):
+        wide = torch.where(is_finite[:, None, None], each.double(), 0.0)
+        total.add_(torch.einsum("n,nij->ij", factors, wide))
+
+
+@torch.no_grad()
+def add(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
+    """Add one trajectory's gradient, clipped; one that is not finite counts as nothing."""
+    wide = [gradient.double() for gradient in gradients]
+    norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in wide))
+    if not math.isfinite(norm):
+        return
+    factor = min(1.0, clip * _BELOW / norm) if norm else 0.0
+    for total, gradient in zip(sums, wide, strict=True):
+        total.add_(gradient, alpha=factor)

@@ -1,0 +1,262 @@
+"""A silo's privacy: its budget, its ledger, and random numbers that nobody else can draw.
+
+The spec's seed is public, so noise drawn from it would protect nothing. Each release has a key in
+the silo's private store, written once: after a crash the same noise comes again, and whoever
+deletes an update gets the same bytes once more, never a second sample to average.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hansa import keys
+from hansa.assignment import Assignment
+from hansa.errors import BudgetSpent, Corrupt, NotFound, PermanentError, Refused
+from hansa.manifest import Figures, canonical, fingerprint
+from hansa.privacy import ledger
+from hansa.privacy.ledger import Budget, Entry, Purpose
+from hansa.privacy.settings import Privacy, Statement, check_fits
+from hansa.store.base import ObjectStore, put_once
+from hansa.store.documents import parse
+
+SECRET_BYTES = 32
+_LABEL = "hansa/privacy/1"
+
+
+class Stream:
+    """Random numbers of one release: a key that stays in the silo, and what it is used for.
+
+    SHAKE-256 of both is a pseudorandom function, so other inputs have unrelated numbers.
+    """
+
+    def __init__(self, secret: bytes, *context: str) -> None:
+        text = canonical({"label": _LABEL, "context": list(context)})
+        self._root = hmac.digest(secret, text, "sha256")
+
+    def uniforms(self, purpose: str, count: int) -> NDArray[np.float64]:
+        """Numbers above 0 and up to 1, of 53 bits."""
+        data = hashlib.shake_256(self._root + purpose.encode()).digest(8 * count)
+        whole = np.frombuffer(data, dtype="<u8") >> np.uint64(11)
+        return (whole.astype(np.float64) + 0.5) * 2.0**-53
+
+    def normals(self, purpose: str, count: int) -> NDArray[np.float64]:
+        """Numbers of the standard normal distribution, by Box and Muller."""
+        half = (count + 1) // 2
+        drawn = self.uniforms(purpose, 2 * half)
+        length, angle = np.sqrt(-2.0 * np.log(drawn[:half])), 2.0 * np.pi * drawn[half:]
+        return np.concatenate([length * np.cos(angle), length * np.sin(angle)])[:count]
+
+
+def check(store: ObjectStore, assignment: Assignment) -> Ledger | None:
+    """The ledger of a silo with privacy; refused where its owner asks for it and the spec does not.
+
+    Before anything is loaded, played or sent.
+    """
+    privacy = assignment.settings.privacy
+    own = _budget(store, assignment)
+    if privacy is None:
+        if own:
+            raise Refused(
+                f"this silo's {_budget_key(assignment)} allows an epsilon of {own.epsilon:g}, and "
+                "the federation has no spec.privacy; nothing was loaded"
+            )
+        return None
+    if assignment.experience_storage is None:
+        raise PermanentError(
+            "experienceStorage: got nothing, expected a private store, since spec.privacy keeps "
+            "trajectories and keys there"
+        )
+    try:
+        check_fits(privacy, assignment.settings, assignment.adapter)
+    except ValueError as error:
+        raise PermanentError(f"settings.{error}") from None
+    if own and own.unit == "task" and privacy.unit == "trajectory":
+        raise Refused(
+            f"this silo's {_budget_key(assignment)} protects tasks, and spec.privacy.unit is "
+            "trajectory; nothing was loaded"
+        )
+    return Ledger(store, assignment, privacy, own)
+
+
+class Ledger:
+    """What one silo has given away, and what it may."""
+
+    def __init__(
+        self, store: ObjectStore, assignment: Assignment, privacy: Privacy, own: Budget | None
+    ) -> None:
+        self._store = store
+        self._assignment = assignment
+        self._privacy = privacy
+        self._most, self._delta = ledger.bound(privacy, own)
+
+    def check_budget(self, *, trains: bool, evaluates: bool) -> None:
+        """BudgetSpent where what this Job is about to release does not fit any more."""
+        new = [self._entry("training", self._assignment.round)] if trains else []
+        if evaluates:
+            new.append(self._entry("evaluation", self._assignment.start.round))
+        paid = {entry.name: entry for entry in self.entries()}
+        after = self._epsilon([*paid.values(), *(each for each in new if each.name not in paid)])
+        if after > self._most and any(each.name not in paid for each in new):
+            raise BudgetSpent(
+                f"spec.privacy.epsilon: got {self._most:g} as this silo's budget, and round "
+                f"{self._assignment.round} would make it {after:.4g} at a delta of "
+                f"{self._delta:g}: nothing was sent, and the silo is left out",
+                hint="what was given away stays given away; a larger budget is the owner's choice",
+            )
+
+    def pay(self, purpose: Purpose, round_: int, *data: str) -> tuple[Stream, Entry]:
+        """Write a release into the ledger, its key first; its random numbers, and what was paid.
+
+        From here on it counts, whether anything leaves or not. `data` are digests of what is
+        released: of other data the numbers are others.
+        """
+        name = ledger.release(purpose, round_)
+        prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
+        key = keys.privacy_secret(prefix, environment, name)
+        secret = put_once(self._store, key, os.urandom(SECRET_BYTES))
+        if len(secret) != SECRET_BYTES:
+            raise Corrupt(f"{key}: got {len(secret)} bytes, expected {SECRET_BYTES}")
+        own = self._entry(purpose, round_)
+        before = [entry for entry in self.entries() if entry.name != name]
+        spent = ledger.epsilon(
+            [*(e for e in before if e.purpose == purpose), own], self._delta, joint=False
+        )
+        own = own.model_copy(update={"epsilon": spent})
+        place = keys.privacy_entry(prefix, environment, name)
+        stored = parse(Entry, place, put_once(self._store, place, canonical(own.to_json())))
+        if purpose == "training" and stored.costs != own.costs:
+            raise PermanentError(f"{place}: got an entry of other settings than this round's")
+        return self._stream(secret, own, data), stored
+
+    def find(self, purpose: Purpose, round_: int, *data: str) -> Stream:
+        """The numbers of a release that was paid for; NotFound where it was not."""
+        name = ledger.release(purpose, round_)
+        prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
+        secret = self._store.get(keys.privacy_secret(prefix, environment, name))
+        return self._stream(secret, self._entry(purpose, round_), data)
+
+    def _stream(self, secret: bytes, entry: Entry, data: Sequence[str]) -> Stream:
+        return Stream(secret, entry.purpose, entry.fingerprint, *data)
+
+    def veil(self) -> Veil:
+        """Pay for telling how the start adapter did on held-out tasks."""
+        stream, paid = self.pay("evaluation", self._assignment.start.round)
+        samples = self._assignment.settings.evaluation.samples_per_task
+        return Veil(stream, paid.noise_multiplier, samples)
+
+    def entries(self) -> list[Entry]:
+        """All releases so far, all of the same unit."""
+        prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
+        budget = _budget_key(self._assignment)
+        names = [
+            key
+            for key in self._store.list(keys.privacy_root(prefix, environment))
+            if key.endswith(".json") and key != budget
+        ]
+        entries = [parse(Entry, key, self._store.get(key)) for key in names]
+        for entry in entries:
+            if entry.unit != self._privacy.unit:
+                raise PermanentError(
+                    f"spec.privacy.unit: got {self._privacy.unit}, and this silo's ledger has "
+                    f"{entry.unit} in round {entry.round}, expected {entry.unit}"
+                )
+        return entries
+
+    @property
+    def epsilon(self) -> float:
+        """What was given away of one unit so far."""
+        return self._epsilon(self.entries())
+
+    def statement(self) -> Statement:
+        """What an update of this round says of its privacy."""
+        own, entries = self._entry("training", self._assignment.round), self.entries()
+        return Statement(
+            unit=own.unit,
+            epsilon=self._epsilon(entries),
+            delta=self._delta,
+            noise_multiplier=own.noise_multiplier,
+            clip_norm=self._privacy.clip_norm,
+            sampling_rate=own.sampling_rate,
+            steps=own.steps,
+            rounds=sum(entry.purpose == "training" for entry in entries),
+        )
+
+    def _epsilon(self, entries: Sequence[Entry]) -> float:
+        joint = self._assignment.demonstrations_from is not None
+        return ledger.epsilon(entries, self._delta, joint=joint)
+
+    def _entry(self, purpose: Purpose, round_: int) -> Entry:
+        """A release with this round's settings; its epsilon is not known yet."""
+        assignment, privacy = self._assignment, self._privacy
+        is_training = purpose == "training"
+        if privacy.noise_multiplier is None:
+            raise PermanentError("settings.privacy.noiseMultiplier: got nothing, expected a number")
+        inputs = assignment.inputs() if is_training else assignment.evaluation_inputs()
+        return Entry(
+            environment=assignment.environment,
+            purpose=purpose,
+            round=round_,
+            fingerprint=fingerprint({**inputs, "adapter_sha256": assignment.start.sha256}),
+            unit=privacy.unit,
+            sampling_rate=privacy.sampling_rate if is_training else 1.0,
+            noise_multiplier=privacy.noise_multiplier if is_training else privacy.evaluation_noise,
+            clip_norm=privacy.clip_norm if is_training else None,
+            steps=max(1, assignment.settings.training.max_steps) if is_training else 1,
+            epsilon=0.0,
+            delta=self._delta,
+        )
+
+
+@dataclass(frozen=True)
+class Veil:
+    """What is told of held-out tasks: their number, and successes with noise."""
+
+    stream: Stream
+    """Random numbers of this release."""
+    noise: float
+    """In tasks."""
+    samples: int
+    """Episodes of each task."""
+
+    def figures(self, split: str, successes: int, planned: int) -> Figures:
+        """Successes with noise, whole and within what is possible, of the episodes planned.
+
+        Another number of successes has other noise, so no difference of two answers cancels it.
+        """
+        drawn = float(self.stream.normals(f"{split}/{successes}", 1)[0])
+        shown = round(successes + self.noise * self.samples * drawn)
+        return Figures(episodes=planned, successes=min(max(shown, 0), planned))
+
+
+def _budget_key(assignment: Assignment) -> str:
+    return keys.privacy_budget(assignment.private_storage.prefix, assignment.environment)
+
+
+def _budget(store: ObjectStore, assignment: Assignment) -> Budget | None:
+    key = _budget_key(assignment)
+    try:
+        return parse(Budget, key, store.get(key))
+    except NotFound:
+        return None
+
+
+def divisor(privacy: Privacy, assignment: Assignment) -> float:
+    """What a step's sum is divided by: the units that it has on average if all there may be are.
+
+    It is public: nothing in it depends on what was explored.
+    """
+    settings = assignment.settings
+    slots = privacy.slots(
+        settings.exploration,
+        settings.experience,
+        assignment.demonstrations_wanted,
+        assignment.round,
+    )
+    return privacy.sampling_rate * slots

@@ -1,0 +1,1 @@
+"""Record-level differential privacy: what a spec asks for, what it costs, what was spent."""

@@ -1,0 +1,152 @@
+"""Per-trajectory gradients: one by one, from a packed row's segments, and by Opacus, are the same.
+
+Opacus's own are golden values, which `tools/opacus_golden.py` writes.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hansa.adapter import Tensors
+from hansa.errors import PermanentError
+from hansa.spec import Training
+from hansa_client.learners import Lesson, loop
+from hansa_client.learners.private import PrivateRun, Protection, add, add_many
+from hansa_client.learners.reward_weighted import Weighted
+from hansa_client.learners.success_sft import Imitation
+from hansa_client.models import base_model, fused_layers, lora
+from hansa_client.models.base_model import Base
+from hansa_client.models.segments import Segments
+from hansa_client.privacy import Stream
+from hansa_client.training import packing
+from hansa_client.training.scoring import PackedScorer, Scorer
+from tests.unit.hansa_client.learners import gradients as given
+
+OPACUS = json.loads(Path(__file__).with_name("opacus.json").read_text())
+EVERYBODY = range(len(given.SEQUENCES))
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def library(random_model: Path) -> Base:
+    """A model of transformers, which can be packed."""
+    return base_model.load("path:random", random_model, 1)
+
+
+def lesson_from(tensors: Tensors, **training: Any) -> Lesson:
+    return Lesson(
+        sequences=given.SEQUENCES,
+        weights=[1.0, 0.5, 2.0, 1.0, 0.25, 1.5],
+        start=tensors,
+        adapter=given.SHAPE,
+        training=Training(max_steps=2, **training),
+        seed=5,
+        private=Protection(
+            units=[[index] for index in EVERYBODY],
+            rate=1.0,
+            steps=2,
+            clip=0.3,
+            noise=1.0,
+            divisor=6.0,
+            stream=Stream(b"k" * 32, "training"),
+        ),
+    )
+
+
+@contextmanager
+def one_by_one(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterator[PrivateRun]:
+    wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
+    lora.train_only(wrapped, lesson.half)
+    try:
+        run = loop._run(wrapped, Scorer(wrapped, CPU), lesson, objective(lesson))
+        assert isinstance(run, PrivateRun) and not run.packed
+        yield run
+    finally:
+        lora.detach(wrapped)
+
+
+@contextmanager
+def packed(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterator[PrivateRun]:
+    """As on a GPU, but for where it computes."""
+    wrapped, segments = lora.attach(base.model, lesson.adapter, lesson.start), Segments()
+    lora.train_only(wrapped, lesson.half)
+    try:
+        with (
+            fused_layers.fused(wrapped, dropout=0.0, segments=segments),
+            packing.exchanged(wrapped),
+        ):
+            own = PackedScorer(wrapped, CPU, may_record=False)
+            run = loop._run(wrapped, own, lesson, objective(lesson), segments)
+            assert isinstance(run, PrivateRun) and run.packed
+            yield run
+    finally:
+        lora.detach(wrapped)
+
+
+def test_gradients_one_by_one_are_those_of_opacus(base: Base) -> None:
+    tensors = given.moved(base)
+    with one_by_one(base, lesson_from(tensors)) as run:
+        for index, golden in enumerate(OPACUS):
+            names = dict(zip(run._named, run.gradients(index), strict=True))
+            ours = given.summary(names)
+            assert ours["norm"] == pytest.approx(golden["norm"], abs=1e-5)
+            assert ours["projections"] == pytest.approx(golden["projections"], abs=1e-5)
+
+
+@pytest.mark.parametrize("half", ["both", "A", "B"])
+def test_segments_of_a_packed_row_are_the_gradients_one_by_one(library: Base, half: Any) -> None:
+    lesson = replace(lesson_from(given.moved(library)), half=half, weights=())
+    with one_by_one(library, lesson) as run:
+        singly = [run.gradients(index) for index in EVERYBODY]
+    with packed(library, lesson) as run:
+        assert run.packed
+        together = run.packed.gradients(run.weights, list(EVERYBODY))
+        assert all(weight.grad is None for weight in run.weights)
+    for index, gradients in enumerate(singly):
+        for ours, theirs in zip(together, gradients, strict=True):
+            torch.testing.assert_close(ours[index], theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("room", [16, 45, 8192])
+@pytest.mark.parametrize("objective", [Imitation, Weighted])
+def test_a_steps_sum_is_the_same_packed_in_parts_of_any_size(
+    library: Base, objective: Any, room: int
+) -> None:
+    lesson = lesson_from(given.moved(library), micro_batch_tokens=room)
+    lesson = lesson if objective is Weighted else replace(lesson, weights=())
+    with one_by_one(library, lesson, objective) as run:
+        singly = run.sums(EVERYBODY)
+    with packed(library, lesson, objective) as run:
+        together = run.sums(EVERYBODY)
+    for ours, theirs in zip(together, singly, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_many_are_clipped_and_added_as_one_after_another() -> None:
+    torch.manual_seed(1)
+    gradients = [torch.randn(5, 3, 2), torch.randn(5, 4, 3)]
+    gradients[0][1, 0, 0], gradients[1][3, 2, 1] = torch.nan, torch.inf
+    gradients[0][4], gradients[1][4] = 0.0, 0.0
+    singly, together = ([torch.zeros(3, 2).double(), torch.zeros(4, 3).double()] for _ in "ab")
+    for index in range(5):
+        add(singly, [each[index] for each in gradients], 0.7)
+    add_many(together, gradients, 0.7)
+    for ours, theirs in zip(together, singly, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_layers_whose_gradients_cannot_be_told_apart_are_refused(library: Base) -> None:
+    lesson = lesson_from(given.moved(library))
+    wrapped = lora.attach(library.model, lesson.adapter, lesson.start)
+    lora.train_only(wrapped, "both")
+    try:
+        with pytest.raises(PermanentError, match=r"spec.adapter.targetModules: got layers that"):
+            loop._run(wrapped, Scorer(wrapped, CPU), lesson, Imitation(lesson), Segments())
+    finally:
+        lora.detach(wrapped)

@@ -1,0 +1,299 @@
+"""A round with privacy: what it writes in which order, what it tells, and what it does not."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hansa import keys, logs
+from hansa.assignment import Assignment, ClientReport
+from hansa.errors import BudgetSpent, PermanentError, Refused
+from hansa.manifest import EvaluationDocument, TaskTallies
+from hansa_client.experience import shards
+from hansa_client.last import evaluate_only
+from hansa_client.round import play_round
+from hansa_client.silo import Silo
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Killed, manifest
+
+Assign = Callable[..., Assignment]
+
+ROOT = "own/experience/maze/"
+PRIVACY = {"epsilon": 100.0, "delta": 1e-3, "noiseMultiplier": 1.0, "samplingRate": 0.5}
+LEDGER = [
+    f"{ROOT}privacy/evaluation-00000.key",
+    f"{ROOT}privacy/evaluation-00000.json",
+    f"{ROOT}privacy/training-00001.key",
+    f"{ROOT}privacy/training-00001.json",
+]
+
+
+@pytest.fixture
+def told(assign: Assign) -> Callable[..., Assignment]:
+    def make(privacy: dict[str, Any] | None = None, **more: Any) -> Assignment:
+        return assign(
+            privacy={**PRIVACY, **(privacy or {})},
+            training={"learningRate": 1e-3, "maxSteps": 3},
+            evaluation={"tasks": 5, "validationTasks": 3},
+            experienceStorage={"bucket": "private", "prefix": "own"},
+            **more,
+        )
+
+    return make
+
+
+def play(exchange: MemoryStore, private: MemoryStore, told: Assignment) -> ClientReport:
+    return play_round(Silo(told, exchange, private, logs.get("client")))
+
+
+def test_ledger_and_keys_are_written_before_anything_leaves(told: Assign) -> None:
+    written: list[str] = []
+    exchange, private = MemoryStore(), MemoryStore()
+    exchange.written = private.written = written
+    play(exchange, private, told())
+    outside = [key for key in written if key.startswith("run/")]
+    assert written.index(LEDGER[1]) < written.index(MEASURED)
+    assert (
+        written.index(LEDGER[3]) < written.index(outside[1]) == written.index(UPDATE + keys.ADAPTER)
+    )
+    assert [key for key in written if "/privacy/" in key] == LEDGER
+    assert written[-1] == UPDATE + keys.MANIFEST
+
+
+class DiesAfter(MemoryStore):
+    """A process that is killed just after a write, or just before it."""
+
+    def __init__(self, key: str, *, before: bool) -> None:
+        super().__init__()
+        self._deadly, self._before = key, before
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        if key == self._deadly and self._before:
+            raise Killed
+        super().put_if_absent(key, data)
+        if key == self._deadly:
+            raise Killed
+
+
+@pytest.mark.slow
+def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
+    told: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter(range(1, 10_000))
+    monkeypatch.setattr("os.urandom", lambda count: next(drawn).to_bytes(2, "big") * (count // 2))
+    for key in [*LEDGER[2:], UPDATE + keys.ADAPTER, UPDATE + keys.MANIFEST]:
+        for before in (True, False):
+            exchange, private = (DiesAfter(key, before=before) for _ in range(2))
+            with pytest.raises(Killed):
+                play(exchange, private, told(evaluate=False))
+            secret = private.objects.get(LEDGER[2])
+            exchange.objects.pop(UPDATE + keys.MANIFEST, None)
+            sent = exchange.objects.pop(UPDATE + keys.ADAPTER, None)  # a hostile owner may
+            exchange._deadly = private._deadly = ""
+            play(exchange, private, told(evaluate=False))
+            again = exchange.objects[UPDATE + keys.ADAPTER]
+            assert sent in (None, again)
+            if secret:
+                assert private.objects[LEDGER[2]] == secret
+            exchange.objects.pop(UPDATE + keys.MANIFEST)
+            exchange.objects.pop(UPDATE + keys.ADAPTER)
+            play(exchange, private, told(evaluate=False))
+            assert exchange.objects[UPDATE + keys.ADAPTER] == again
+
+
+def test_no_document_no_line_and_no_report_has_an_exact_count(
+    told: Assign, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress: list[dict[str, Any]] = []
+    monkeypatch.setattr("hansa.program.progress", lambda **fields: progress.append(fields))
+    exchange, private = MemoryStore(), MemoryStore()
+    report = play(exchange, private, told(exploration={"tasksPerRound": 17, "maxNewTokens": 64}))
+    document = manifest(exchange)
+    exact = {"succeeded", "experience", "kept", "tokens", "generated", "broken"}
+    assert {k for k, v in document.counts.model_dump().items() if v} == {"explored", "steps"}
+    assert (document.counts.explored, document.counts.steps) == (17, 3)
+    assert document.learning == type(document.learning)()
+    assert (document.loss, document.seconds, report.seconds) == (0.0, {}, {})
+    assert report.solved == 0 and report.entropy is None
+    for name in exact:
+        assert getattr(report.counts, name) == 0
+    measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])
+    assert (measured.episodes, measured.broken, measured.seconds) == (5, 0, 0.0)
+    assert not measured.tasks and not measured.greedy and measured.worth is None
+    lines = capfd.readouterr().err
+    told_of = set(re.findall(r"\b(\w+)=", lines))
+    assert not told_of & {*exact, "successes", "episodes", "loss", "seconds", "faults", "skipped"}
+    assert all("successes" not in fields for fields in progress)
+
+
+def test_every_number_that_leaves_is_the_same_whatever_was_explored(
+    told: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two silos whose records differ altogether tell apart by noised figures and weights alone."""
+    monkeypatch.setattr("os.urandom", lambda count: b"k" * count)
+    told_of = []
+    for is_taught in (True, False):
+        exchange, private = MemoryStore(), MemoryStore()
+        if not is_taught:
+            monkeypatch.setattr("hansa_client.learners.success_sft.selection.choose", lambda *_: [])
+        play(exchange, private, told())
+        told_of.append({key: dict(_leaves(key, data)) for key, data in exchange.objects.items()})
+    ours, theirs = told_of
+    assert ours.keys() == theirs.keys()
+    differing = {
+        path
+        for key in ours
+        for path in ours[key].keys() | theirs[key].keys()
+        if ours[key].get(path) != theirs[key].get(path)
+    }
+    assert differing <= {"sha256", "norm", "successes"}
+    assert "norm" in differing
+
+
+def _leaves(key: str, data: bytes) -> Iterator[tuple[str, Any]]:
+    if not key.endswith(".json"):
+        return
+
+    def walk(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(value, dict):
+            for inner, each in value.items():
+                yield from walk(inner, each)
+        else:
+            yield name, value
+
+    yield from walk("", json.loads(data))
+
+
+def test_figures_of_held_out_tasks_have_noise_and_the_exact_ones_stay_in_the_silo(
+    told: Assign,
+) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    report = play(exchange, private, told({"evaluationNoise": 1000.0}))
+    tallies = TaskTallies.model_validate_json(private.objects[f"{ROOT}evaluations/00000.json"])
+    assert len(tallies.tasks) == 5
+    measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])
+    assert measured.successes in (0, 5)
+    assert measured.validation and measured.validation.successes in (0, 3)
+    assert report.evaluation and report.evaluation.successes == measured.successes
+
+
+def test_a_silo_with_nothing_to_learn_sends_noise(
+    told: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansa_client.learners.success_sft.selection.choose", lambda *_: [])
+    exchange = MemoryStore()
+    report = play(exchange, MemoryStore(), told())
+    assert report.trained
+    assert manifest(exchange).norm > 0
+
+
+def test_an_experts_failure_lets_no_other_task_in(
+    told: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = MemoryStore()
+    play(MemoryStore(), plain, told(evaluate=False))
+    shown = shards.decode(plain.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
+    from hansa_client.experience import demonstrations
+
+    real = demonstrations._expert_episode
+
+    def first_fails(world: Any, task: Any, *rest: Any) -> Any:
+        episode = real(world, task, *rest)
+        is_first = task.id == shown[0].task
+        return episode.model_copy(update={"success": False}) if is_first else episode
+
+    monkeypatch.setattr(demonstrations, "_expert_episode", first_fails)
+    without = MemoryStore()
+    play(MemoryStore(), without, told(evaluate=False))
+    left = shards.decode(without.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
+    assert [episode.task for episode in left] == [episode.task for episode in shown[1:]]
+
+
+def test_a_world_that_breaks_tells_nobody(
+    told: Assign, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from hansa_worlds.maze.world import Maze
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no map")
+
+    monkeypatch.setattr(Maze, "_act", broken)
+    exchange = MemoryStore()
+    report = play(exchange, MemoryStore(), told())
+    assert report.trained and report.counts.broken == 0
+    assert "RuntimeError" not in capfd.readouterr().err
+
+
+# -- the budget -----------------------------------------------------------------------------------
+
+
+def test_a_spent_budget_ends_the_client_before_anything_is_played(told: Assign) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    with pytest.raises(BudgetSpent, match=r"spec.privacy.epsilon: got 2 .* round 1 would make it"):
+        play(exchange, private, told({"epsilon": 2.0}))
+    assert not exchange.written and not private.written
+
+
+def test_rounds_add_up_and_what_is_paid_for_is_paid_once(told: Assign) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    first = play(exchange, private, told(evaluate=False))
+    assert play(exchange, private, told(evaluate=False)).epsilon == first.epsilon
+    exchange.objects.pop(UPDATE + keys.MANIFEST)
+    lowered = told({"epsilon": 100.0}, evaluate=False)
+    assert play(exchange, private, lowered).epsilon == first.epsilon
+    second = play(exchange, private, told(round=2, evaluate=False))
+    assert second.epsilon and first.epsilon and second.epsilon > first.epsilon
+    statement = manifest(exchange, "run/updates/maze/00002/").privacy
+    assert statement and statement.rounds == 2 and statement.epsilon == second.epsilon
+
+
+def test_the_silos_own_budget_wins_over_the_spec(told: Assign) -> None:
+    private = MemoryStore()
+    budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
+    private.objects[f"{ROOT}privacy/budget.json"] = json.dumps(budget).encode()
+    with pytest.raises(BudgetSpent, match=r"got 2 as this silo's budget.*at a delta of 1e-05"):
+        play(MemoryStore(), private, told())
+
+
+def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
+    told: Assign, assign: Assign
+) -> None:
+    private = MemoryStore()
+    budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
+    private.objects[f"{ROOT}privacy/budget.json"] = json.dumps(budget).encode()
+    plain = assign(experienceStorage={"bucket": "private", "prefix": "own"})
+    with pytest.raises(Refused, match=r"has no spec.privacy; nothing was loaded"):
+        play(MemoryStore(), private, plain)
+    with pytest.raises(Refused, match=r"protects tasks, and spec.privacy.unit is trajectory"):
+        play(MemoryStore(), private, told({"unit": "trajectory"}))
+
+
+def test_a_client_refuses_by_itself_what_the_spec_should_have_refused(assign: Assign) -> None:
+    place = {"bucket": "private", "prefix": "own"}
+    with pytest.raises(PermanentError, match=r"^experienceStorage: got nothing"):
+        play(MemoryStore(), MemoryStore(), assign(privacy=PRIVACY))
+    with pytest.raises(PermanentError, match=r"^settings.training.maxSteps: got 0"):
+        play(MemoryStore(), MemoryStore(), assign(privacy=PRIVACY, experienceStorage=place))
+
+
+def test_another_unit_than_the_ledgers_is_refused(told: Assign) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    play(exchange, private, told())
+    with pytest.raises(PermanentError, match=r"spec.privacy.unit: got trajectory.*expected task"):
+        play(exchange, private, told({"unit": "trajectory"}, round=2))
+
+
+def test_the_last_evaluation_is_paid_for_and_reported(told: Assign) -> None:
+    private = MemoryStore()
+    assignment = told(role="evaluate")
+    report = evaluate_only(Silo(assignment, MemoryStore(), private, logs.get("client")))
+    assert report.epsilon and report.epsilon > 0
+    assert report.seconds == {}
+    with pytest.raises(BudgetSpent):
+        evaluate_only(
+            Silo(
+                told({"epsilon": 0.1}, role="evaluate"), MemoryStore(), MemoryStore(), logs.get("")
+            )
+        )
