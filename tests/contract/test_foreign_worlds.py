@@ -13,11 +13,13 @@ NEEDS_JAVA = pytest.mark.skipif(
 )
 VARIANTS = {
     "reasoning-gym": ("reasoning-gym", {}),
+    "textworld": ("textworld", {"level": 3, "max_turns": 5}),
+}
+MORE = {
     "reasoning-gym-of-several-lines": (
         "reasoning-gym",
         {"families": ["mini_sudoku", "countdown", "n_queens"], "prompt": "none"},
     ),
-    "textworld": ("textworld", {"level": 3, "max_turns": 5}),
     "textworld-without-a-goal": (
         "textworld",
         {"game": "coin-collector", "level": 2, "goal": "none", "max_turns": 4, "prompt": "brief"},
@@ -37,6 +39,13 @@ def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
 @pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS.keys())
 def test_world_keeps_the_contract(check, name, options):
+    check(lambda: make(name, options))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+@pytest.mark.parametrize(("name", "options"), MORE.values(), ids=MORE.keys())
+def test_world_keeps_the_contract_with_other_options(check, name, options):
     check(lambda: make(name, options))
 
 
