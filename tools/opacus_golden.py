@@ -30,7 +30,8 @@ def loss(model: Any, sequences: list[Any]) -> torch.Tensor:
     logprobs = model(input_ids=ids, use_cache=False).logits.float().log_softmax(-1)[:, :-1]
     chosen = logprobs.gather(2, ids[:, 1:, None])[..., 0] * wanted[:, 1:]
     tokens = torch.tensor([agent_tokens([sequence]) for sequence in sequences])
-    return -(chosen.sum(1) / tokens).sum()
+    total: torch.Tensor = -(chosen.sum(1) / tokens).sum()
+    return total
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
     wrapped = lora.attach(base.model, given.SHAPE, tensors)
     lora.train_only(wrapped, "both")
     sampled = GradSampleModule(wrapped, loss_reduction="sum", strict=False)
-    loss(sampled, given.SEQUENCES).backward()
+    loss(sampled, given.SEQUENCES).backward()  # type: ignore[no-untyped-call]
     named = {
         lora.plain_name(name): weight.grad_sample
         for name, weight in wrapped.named_parameters()

@@ -60,7 +60,7 @@ def seconds(base: Any, lesson: Lesson) -> float:
     clock = time.process_time if base.device.type == "cpu" else time.perf_counter
     times = [clock()]
     learners.get("success-sft")(base, lesson, lambda *_: times.append(clock()))
-    return statistics.median(np.diff(times)[1:])
+    return float(statistics.median(np.diff(times)[1:].tolist()))
 
 
 def main() -> None:
