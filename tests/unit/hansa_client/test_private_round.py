@@ -179,6 +179,14 @@ def test_figures_of_held_out_tasks_have_noise_and_the_exact_ones_stay_in_the_sil
     assert report.evaluation and report.evaluation.successes == measured.successes
 
 
+def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(told: Assign) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    play(exchange, private, told())
+    first = exchange.objects.pop(MEASURED)
+    play(exchange, private, told())
+    assert exchange.objects[MEASURED] == first
+
+
 def test_a_silo_with_nothing_to_learn_sends_noise(
     told: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
