@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -72,10 +73,25 @@ def test_episodes_and_gold_paths_are_the_same_whatever_was_played_before() -> No
 
 @pytest.mark.full
 @pytest.mark.usefixtures("java")
+def test_the_simulator_writes_nothing_where_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator.stop()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    world = make("scienceworld", EASY)
+    world.start(world.tasks("train")[0])
+    simulator.stop()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "here"]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java")
 def test_an_episode_whose_simulator_dies_is_broken_and_the_next_one_is_played() -> None:
     world = make("scienceworld", EASY)
     world.start(world.tasks("train")[0])
-    process = simulator._running[1].java_process
+    process = simulator._running[1].gateway.java_process
     process.kill()
     process.wait()
     with pytest.raises(WorldDown, match="a Java process, ended or does not answer"):
@@ -93,7 +109,7 @@ def test_the_simulator_ends_with_a_process_that_is_killed() -> None:
         "from hansa_worlds.scienceworld import simulator\n"
         "world = make('scienceworld', {})\n"
         "world.start(world.tasks('train')[0])\n"
-        "print(simulator._running[1].java_process.pid, flush=True)\n"
+        "print(simulator._running[1].gateway.java_process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ended = subprocess.run(
