@@ -10,8 +10,9 @@ from __future__ import annotations
 import atexit
 import os
 from contextlib import suppress
+from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansa_worlds.errors import WorldDown
 from hansa_worlds.packages import load
@@ -23,8 +24,17 @@ JAVA_PACKAGE = "default-jre-headless"
 _JAVA_OPTIONS = ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2", "-XX:+UseSerialGC"]
 
 _lock = Lock()
-_running: tuple[int, Any] | None = None
-"""The process that started it, and the way to it: a fork must not use its parent's."""
+
+
+class _Simulator(NamedTuple):
+    gateway: Any
+    """The way to it."""
+    folder: TemporaryDirectory[str]
+    """Where it runs; gone with it."""
+
+
+_running: tuple[int, _Simulator] | None = None
+"""The process that started it, and the simulator: a fork must not use its parent's."""
 
 
 def new_game() -> Any:
@@ -33,7 +43,7 @@ def new_game() -> Any:
     with _lock:
         if _running is None or _running[0] != os.getpid():
             _running = os.getpid(), _start()
-        gateway = _running[1]
+        gateway = _running[1].gateway
     try:
         return gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
     except Exception as error:
@@ -53,25 +63,29 @@ def stop() -> None:
         running, _running = _running, None
     if running is None or running[0] != os.getpid():
         return
-    gateway = running[1]
-    for end in (gateway.shutdown, gateway.java_process.kill, gateway.java_process.wait):
+    gateway, folder = running[1]
+    process = gateway.java_process
+    for end in (gateway.shutdown, process.kill, process.wait, folder.cleanup):
         with suppress(Exception):  # whichever it still needs
             end()
 
 
-def _start() -> Any:
+def _start() -> _Simulator:
     java = load(NAME, "py4j.java_gateway")
     jar = load(NAME, f"{MODULE}.constants").JAR_PATH
     try:
+        folder = TemporaryDirectory(prefix="hansa-scienceworld-")  # it writes a table into its own
         port, token, process = java.launch_gateway(
             classpath=jar,
+            cwd=folder.name,
             javaopts=_JAVA_OPTIONS,
             die_on_exit=True,
             enable_auth=True,
             return_proc=True,
         )
         how = java.GatewayParameters(port=port, auth_token=token, auto_field=True)
-        return java.JavaGateway(gateway_parameters=how, java_process=process)
+        gateway = java.JavaGateway(gateway_parameters=how, java_process=process)
+        return _Simulator(gateway, folder)
     except Exception as error:
         raise WorldDown(
             f"ScienceWorld's simulator did not start ({type(error).__name__}), expected a Java"
