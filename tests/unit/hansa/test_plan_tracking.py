@@ -230,3 +230,20 @@ def test_an_end_that_closes_no_round_is_exported_too() -> None:
     spec, done = cluster.federation.spec, cluster.federation.status
     goes_on = done.model_copy(update={"phase": "Running"})
     assert tracking.mark(spec, goes_on) != tracking.mark(spec, done)
+
+
+def test_a_local_run_ends_after_one_try_of_its_tracker_and_waits_for_no_dead_one() -> None:
+    without = Cluster(make_federation("maze", "wordle"), WELL)
+    without.run()
+    assert not tracking.is_pending(without.federation)
+    cluster = Cluster(tracked(), WELL)
+    cluster.run()
+    exported = cluster.federation
+    assert not tracking.is_pending(exported)
+    cleared = exported.status.model_copy(update={"tracking": None})
+    waiting = with_status(exported, cleared)
+    assert tracking.is_pending(waiting)
+    assert not tracking.is_pending(with_spec(waiting, suspend=True))
+    dead = Cluster(tracked(), {"state": "failed", "exit_code": Exit.TRACKER_FAILED})
+    dead.run()
+    assert not tracking.is_pending(dead.federation)
