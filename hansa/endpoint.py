@@ -19,7 +19,7 @@ class Endpoint(Model):
     """An OpenAI-compatible server that writes a silo's turns."""
 
     url: Annotated[
-        str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#@]*)?$", min_length=1, max_length=300)
+        str, Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$", min_length=1, max_length=300)
     ]
     """Its address, with or without `/v1` at the end; prompts are sent there."""
     server: Literal["hansa", "vllm", "sglang", "llama.cpp", "other"]

@@ -37,6 +37,8 @@ PATTERNS: dict[str, str] = {
     r"^[0-9a-f]{64}$": "a sha256 of 64 hexadecimal digits",
     r"^([0-9a-f]{64})?$": "a sha256 of 64 hexadecimal digits, or nothing",
     r"^ed25519:[A-Za-z0-9_-]{43}$": "ed25519: and 43 letters of base64url, see `hansa keys show`",
+    r"^x25519:[A-Za-z0-9_-]{43}$": "x25519: and 43 letters of base64url, see `hansa keys show`",
+    r"^/([^/\s]+/)*[^/\s]+$": "an absolute path without a slash at its end",
     r"^([01][0-9]|2[0-3]):[0-5][0-9]$": "hours and minutes, as 20:00",
     r"^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*$": "names of fields with dots between them",
 }

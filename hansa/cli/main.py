@@ -109,7 +109,8 @@ COMMANDS: dict[str, Listing] = {
         target="hansa.cli.policy:policy", summary="Print the bucket policy that one party needs."
     ),
     "keys": Listing(
-        target="hansa.cli.keys:keys", summary="Make a signing key, or show its public half."
+        target="hansa.cli.keys:keys",
+        summary="Make a key that signs letters or opens updates, or show its public half.",
     ),
     "mail": Listing(
         target="hansa.cli.mail:mail",

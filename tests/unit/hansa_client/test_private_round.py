@@ -62,19 +62,22 @@ def test_ledger_and_keys_are_written_before_anything_leaves(told: Assign) -> Non
     assert written[-1] == UPDATE + keys.MANIFEST
 
 
-class DiesAfter(MemoryStore):
-    """A process that is killed just after a write, or just before it."""
+def kill_at(store: MemoryStore, deadly: str, *, before: bool) -> None:
+    """Kill the process just before a write, or just after it."""
 
-    def __init__(self, key: str, *, before: bool) -> None:
-        super().__init__()
-        self._deadly, self._before = key, before
+    def put(key: str, data: bytes) -> None:
+        if key == deadly and before:
+            raise Killed
+        MemoryStore.put_if_absent(store, key, data)
+        if key == deadly:
+            raise Killed
 
-    def put_if_absent(self, key: str, data: bytes) -> None:
-        if key == self._deadly and self._before:
-            raise Killed
-        super().put_if_absent(key, data)
-        if key == self._deadly:
-            raise Killed
+    vars(store)["put_if_absent"] = put
+
+
+def let_live(store: MemoryStore) -> None:
+    """Kill nobody any more."""
+    del vars(store)["put_if_absent"]
 
 
 @pytest.mark.slow
@@ -85,13 +88,16 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
     monkeypatch.setattr("os.urandom", lambda count: next(drawn).to_bytes(2, "big") * (count // 2))
     for key in [*LEDGER[2:], UPDATE + keys.ADAPTER, UPDATE + keys.MANIFEST]:
         for before in (True, False):
-            exchange, private = (DiesAfter(key, before=before) for _ in range(2))
+            exchange, private = MemoryStore(), MemoryStore()
+            for store in (exchange, private):
+                kill_at(store, key, before=before)
             with pytest.raises(Killed):
                 play(exchange, private, told(evaluate=False))
             secret = private.objects.get(LEDGER[2])
             exchange.objects.pop(UPDATE + keys.MANIFEST, None)
             sent = exchange.objects.pop(UPDATE + keys.ADAPTER, None)  # a hostile owner may
-            exchange._deadly = private._deadly = ""
+            let_live(exchange)
+            let_live(private)
             play(exchange, private, told(evaluate=False))
             again = exchange.objects[UPDATE + keys.ADAPTER]
             assert sent in (None, again)
