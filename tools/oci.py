@@ -126,8 +126,10 @@ class Layout:
         if parent:
             manifest = self.read(self.require(parent))
             config, layers = self.read(manifest["config"]), manifest["layers"]
-        layers = [*layers, self.put(layer, LAYER)]
-        config["rootfs"]["diff_ids"] = [each["digest"] for each in layers]
+        own = self.put(layer, LAYER)
+        layers = [*layers, own]
+        # Those of the parent's layers before they were compressed, if they were.
+        config["rootfs"]["diff_ids"] = [*config["rootfs"]["diff_ids"], own["digest"]]
         config["history"] = [{"created_by": "tools/oci.py add"} for _ in layers]  # builders count
         manifest = {
             "schemaVersion": 2,

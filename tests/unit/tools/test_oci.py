@@ -1,5 +1,6 @@
 """Images as files: layers are stored once, archives leave out what is there, old tags go."""
 
+import gzip
 import io
 import json
 import tarfile
@@ -91,3 +92,19 @@ def test_an_image_that_lost_a_layer_does_not_count(layout: oci.Layout) -> None:
 )
 def test_a_name_without_a_registry_is_docker_hubs(given: str, full: str) -> None:
     assert oci.full_name(given) == full
+
+
+def test_a_layer_on_compressed_ones_leaves_what_is_in_these_as_it_was(layout: oci.Layout) -> None:
+    """A builder compresses layers: their digests are no longer those of what is in them."""
+    entry = layout.require("base:1")
+    manifest = layout.read(entry)
+    [plain] = manifest["layers"]
+    packed = gzip.compress(layout.path(plain).read_bytes(), mtime=0)
+    manifest["layers"] = [layout.put(io.BytesIO(packed), f"{oci.LAYER}+gzip")]
+    named = {"annotations": {oci.REFERENCE: "packed:1"}}
+    layout.save([*layout.index(), layout.put_json(manifest, oci.MANIFEST) | named])
+    layout.add("more:1", make_layer("more"), "packed:1")
+    made = layout.read(layout.require("more:1"))
+    inside = layout.read(made["config"])["rootfs"]["diff_ids"]
+    assert inside == [plain["digest"], made["layers"][1]["digest"]]
+    assert made["layers"][0] == manifest["layers"][0]
