@@ -11,20 +11,25 @@ from tests import foreign
 NEEDS_JAVA = pytest.mark.skipif(
     shutil.which("java") is None, reason="needs the program java, which runs ScienceWorld"
 )
-VARIANTS = {
-    "reasoning-gym": ("reasoning-gym", {}),
-    "textworld": ("textworld", {"level": 3, "max_turns": 5}),
-}
-MORE = {
-    "reasoning-gym-of-several-lines": (
+VARIANTS = [
+    pytest.param("reasoning-gym", {}, id="reasoning-gym"),
+    pytest.param(
+        "textworld", {"level": 3, "max_turns": 5}, id="textworld", marks=foreign.NEEDS_TEXTWORLD
+    ),
+]
+MORE = [
+    pytest.param(
         "reasoning-gym",
         {"families": ["mini_sudoku", "countdown", "n_queens"], "prompt": "none"},
+        id="reasoning-gym-of-several-lines",
     ),
-    "textworld-without-a-goal": (
+    pytest.param(
         "textworld",
         {"game": "coin-collector", "level": 2, "goal": "none", "max_turns": 4, "prompt": "brief"},
+        id="textworld-without-a-goal",
+        marks=foreign.NEEDS_TEXTWORLD,
     ),
-}
+]
 SIMULATED = {"tasks": ["lifespan-longest-lived", "find-plant"], "max_turns": 16}
 
 
@@ -37,14 +42,14 @@ def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
-@pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_world_keeps_the_contract(check, name, options):
     check(lambda: make(name, options))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
-@pytest.mark.parametrize(("name", "options"), MORE.values(), ids=MORE.keys())
+@pytest.mark.parametrize(("name", "options"), MORE)
 def test_world_keeps_the_contract_with_other_options(check, name, options):
     check(lambda: make(name, options))
 

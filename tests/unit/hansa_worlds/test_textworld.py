@@ -11,7 +11,7 @@ from hansa_worlds import OptionError, World, make
 from hansa_worlds.textworld.games import LEVELS, compiled
 from tests import foreign
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, foreign.NEEDS_TEXTWORLD]
 GAMES = [
     {"game": "coin-collector", "level": 3},
     {"game": "treasure-hunter", "level": 12},
