@@ -128,7 +128,9 @@ def test_what_an_image_lacks_is_named_in_a_condition_and_an_image_with_it_goes_o
     wait_for(hansa, f"spec.aggregation.strategy: got 'sign-mean', {MISSING}")
 
     set_server(hansa, f"{SERVER}={image('server')}")
+    failed = hansa.status(NAME)["round"]
     hansa.patch(NAME, {"evaluation": {"tasks": 5}})  # a change of the spec opens the next round
+    hansa.wait(NAME, lambda s: s["round"] > failed, "the next round opens")
     status = hansa.finish(NAME)
     assert status["history"][-1]["updates"] == "2/2"
     assert set(status["history"][-1]["success"]) == {"maze", "webshop"}
