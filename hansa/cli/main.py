@@ -110,7 +110,7 @@ COMMANDS: dict[str, Listing] = {
     ),
     "keys": Listing(
         target="hansa.cli.keys:keys",
-        summary="Make a key that signs letters or opens updates, or show its public half.",
+        summary="Make a key that signs or opens, or show its public half.",
     ),
     "mail": Listing(
         target="hansa.cli.mail:mail",
