@@ -57,11 +57,17 @@ def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[st
     """Secrets that a party's Jobs use because the spec names them; `signs`: its couriers do."""
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))
     signing = signing_secret(spec) if signs else ""
-    sealing = "" if party else sealing_secret(spec)
+    sealing = "" if party or signs else sealing_secret(spec)
     keys = (credentials_secret(spec, party), experience_secret(spec, party), signing, sealing)
     endpoint = None if signs else endpoint_secret(spec, party)  # clients alone ask the endpoint
     names = (*keys, *(secret.name for secret in (*authorities, endpoint) if secret))
     return list(dict.fromkeys(name for name in names if name))
+
+
+def _of_party(spec: FederationSpec, party: str) -> list[str]:
+    """All that a party's Jobs use; the coordinator has couriers beside its aggregators."""
+    used = secrets(spec, party)
+    return used if party else list(dict.fromkeys([*used, *secrets(spec, party, signs=True)]))
 
 
 def line(namespace: str, secret: str, keys: Iterable[str]) -> str:
@@ -82,7 +88,7 @@ def lines(federations: Iterable[Federation]) -> list[str]:
         namespace = each.metadata.namespace if is_named else ""
         here = [environment for environment in each.spec.environments if not environment.member]
         for party in ("", *(environment.name for environment in here)):
-            for secret in secrets(each.spec, party, signs=not party):
+            for secret in _of_party(each.spec, party):
                 keys = wanted.setdefault((namespace, secret), [])
                 keys.append(key(each.metadata.name, party))
         for secret in tracker_secrets(each.spec):

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from hansa.exits import facts
 from hansa.jobs import ObservedJob
 from hansa.members import CourierStatus
 from hansa.policy import retry
@@ -45,17 +44,7 @@ def after_failure(
 
     Where a person must help, the next one comes after `rests_seconds`: nobody tells when they have.
     """
-    if job.state == "succeeded":
-        why, again = "its report was lost", True
-    else:
-        why = job.message or facts(job.exit_code).help
-        again = retry.after_failure(
-            exit_code=job.exit_code,
-            disrupted=job.reason == "Disrupted",
-            cannot_start=job.reason == "CannotStart",
-            failures=courier.failures,
-            retries=RETRIES,
-        ).again
+    why, again = retry.of_job(job, failures=courier.failures, retries=RETRIES)
     seconds = retry.delay_seconds(courier.failures + 1)
     pause = timedelta(seconds=seconds if again else max(seconds, rests_seconds))
     update = {

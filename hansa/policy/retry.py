@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from hansa import exits
+from hansa.jobs import ObservedJob
 
 MAX_DELAY_SECONDS = 60
 
@@ -31,6 +32,23 @@ def after_failure(
         return Verdict(again=True, counted=False)
     again = facts.retriable and failures < retries
     return Verdict(again=again, counted=True)
+
+
+def of_job(job: ObservedJob, *, failures: int, retries: int) -> tuple[str, bool]:
+    """Why a Job has not done its work, and whether another is worth it.
+
+    Of those that belong to no round: one that ended well without a word is simply made again.
+    """
+    if job.state == "succeeded":
+        return "its report was lost", True
+    verdict = after_failure(
+        exit_code=job.exit_code,
+        disrupted=job.reason == "Disrupted",
+        cannot_start=job.reason == "CannotStart",
+        failures=failures,
+        retries=retries,
+    )
+    return job.message or exits.facts(job.exit_code).help, verdict.again
 
 
 def delay_seconds(attempt: int) -> int:

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from hansa.exits import facts
 from hansa.jobs import ObservedJob
 from hansa.manifest import fingerprint
 from hansa.policy import retry
@@ -63,17 +62,7 @@ def after_failure(
     tracking: TrackingStatus, job: ObservedJob, generation: int, now: datetime
 ) -> TrackingStatus:
     """The next try after a pause that grows; some failures only another spec can cure."""
-    if job.state == "succeeded":
-        why, again = "its report was lost", True
-    else:
-        why = job.message or facts(job.exit_code).help
-        again = retry.after_failure(
-            exit_code=job.exit_code,
-            disrupted=job.reason == "Disrupted",
-            cannot_start=job.reason == "CannotStart",
-            failures=tracking.failures,
-            retries=RETRIES,
-        ).again
+    why, again = retry.of_job(job, failures=tracking.failures, retries=RETRIES)
     pause = timedelta(seconds=PAUSE_SECONDS * 2 ** min(tracking.failures, 10))
     return tracking.model_copy(
         update={

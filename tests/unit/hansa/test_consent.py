@@ -93,4 +93,6 @@ def test_the_key_that_opens_updates_consents_to_the_aggregator() -> None:
     )
     [line] = consent.lines([federation])
     assert "hansa-sealing" in line and "hansa.fed.aggregator" in line
+    assert consent.secrets(federation.spec, "") == ["hansa-sealing"]
+    assert consent.secrets(federation.spec, "", signs=True) == [], "a courier opens nothing"
     assert consent.secrets(federation.spec, "maze") == []
