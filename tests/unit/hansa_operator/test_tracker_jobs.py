@@ -14,8 +14,15 @@ import yaml
 from hansa.tracking.task import TrackerTask
 from hansa_operator.jobs import Refused, build
 from hansa_operator.settings import Settings
+from tests.unit.hansa_operator.jobcases import (
+    ADMIN,
+    GOLDEN,
+    MAZE,
+    STORE,
+    consent_of,
+    unknown_fields,
+)
 from tests.unit.hansa_operator.objects import advance, build_job, container, make_federation
-from tests.unit.hansa_operator.test_jobs import ADMIN, GOLDEN, MAZE, STORE, _unknown, consent_of
 
 MLFLOW = {
     "to": "mlflow",
@@ -96,5 +103,6 @@ def test_kubernetes_knows_every_field_of_it() -> None:
 
     for tracking in (MLFLOW, {"to": "wandb", "claim": "boards", "experiment": "agents"}):
         assert (
-            _unknown(build_job(tracked(**tracking), ADMIN, "tracker"), client.V1Job, client) == []
+            unknown_fields(build_job(tracked(**tracking), ADMIN, "tracker"), client.V1Job, client)
+            == []
         )
