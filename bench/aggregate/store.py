@@ -161,7 +161,7 @@ class Giving(S3Store):
         self._memory = memory
         self._client()  # made before the clock runs, as that of the plain downloads is
 
-    def download(self, key: str, path: Path, size: int, *given: Any) -> str:
+    def download(self, key: str, path: Path | None, size: int, *given: Any) -> str:
         self._memory.give(size)
         return super().download(key, path, size, *given)
 

@@ -51,11 +51,12 @@ class ObjectStore(Protocol):
         """Write an object once; Precondition when it exists already."""
         ...
 
-    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file, a little at a time; the sha256 of the bytes that came.
 
         Corrupt when the object has another size; then nothing of it is read. Whoever has to look
-        at the bytes does so with `watch`, while they are in the processor's cache.
+        at the bytes does so with `watch`, while they are in the processor's cache. Without a path
+        they are shown to it alone, neither kept nor hashed, and the digest is empty.
         """
         ...
 

@@ -105,7 +105,7 @@ class S3Store:
         """
         self._put_if_absent(key, hashlib.sha256(data).digest(), len(data), lambda: data)
 
-    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object of that size into a file; the digest of the bytes that came."""
         return self._read(key, lambda: self._copy(key, path, size, watch))
 
@@ -192,20 +192,36 @@ class S3Store:
             raise _Truncated(f"{len(data)} of {_length(answer)} bytes came")
         return data
 
-    def _copy(self, key: str, path: Path, size: int, watch: Watch | None) -> str:
+    def _copy(self, key: str, path: Path | None, size: int, watch: Watch | None) -> str:
+        if path is None:
+            self._show(key, size, watch)
+            return ""
+        digest = hashlib.sha256()
+        with path.open("wb", buffering=0) as file:
+
+            def take(begin: int, piece: bytes) -> None:
+                digest.update(piece)
+                if watch:
+                    watch(begin, piece)
+                written = file.write(piece)
+                if written < len(piece):  # a disk that is full says so at the next byte
+                    file.write(piece[written:])
+
+            self._show(key, size, take)
+        return digest.hexdigest()
+
+    def _show(self, key: str, size: int, watch: Watch | None) -> None:
         answer = self._client().get_object(Bucket=self.s3.bucket, Key=key)
-        digest, got = hashlib.sha256(), 0
-        with contextlib.closing(answer["Body"]) as stream, path.open("wb", buffering=0) as file:
+        got = 0
+        with contextlib.closing(answer["Body"]) as stream:
             if _length(answer) != size:  # before a byte of it: a huge object costs nothing
                 raise Corrupt(f"{self.uri(key)}: got {_length(answer)} bytes, expected {size}")
             while chunk := stream.read(CHUNK):
-                digest.update(chunk)
                 if watch:
                     watch(got, chunk)
-                got += file.write(chunk)
+                got += len(chunk)
         if got != size:
             raise _Truncated(f"{got} of {size} bytes came")
-        return digest.hexdigest()
 
     def _page(self, prefix: str, most: int, token: dict[str, str] | None = None) -> Any:
         def attempt() -> Any:

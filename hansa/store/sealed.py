@@ -6,7 +6,7 @@ digests and sizes of what is *in* those files, so that every check behind a stor
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,7 +64,7 @@ class OpenedStore:
         size = self._store.size(key)
         return sealing.plain_size(size) if self._is_sealed(key) else size
 
-    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file, opened on the way; the sha256 of what is in it.
 
         What does not open is read once more: the way here may flip a bit.
@@ -76,17 +76,14 @@ class OpenedStore:
         except Unopened:
             return self._open_into(key, path, size, watch)
 
-    def _open_into(self, key: str, path: Path, size: int, watch: Watch | None) -> str:
-        sealed, aside = sealing.sealed_size(size), path.with_name(f"{path.name}.sealed")
-        try:
-            with path.open("wb", buffering=0) as file:
-                copy = _Copy(self._keys, key, sealed, file, watch)
-                self._store.download(key, aside, sealed, copy)
-        finally:
-            aside.unlink(missing_ok=True)
+    def _open_into(self, key: str, path: Path | None, size: int, watch: Watch | None) -> str:
+        sealed = sealing.sealed_size(size)
+        with path.open("wb", buffering=0) if path else nullcontext() as file:
+            copy = _Copy(self._keys, key, sealed, file, watch)
+            self._store.download(key, None, sealed, copy)
         if copy.size != size:
             raise Corrupt(f"{key}: got {copy.size} bytes, expected {size}")
-        return copy.digest.hexdigest()
+        return copy.digest.hexdigest() if path else ""
 
     def list(self, prefix: str) -> Iterator[str]:
         """Keys below a prefix, sorted."""
@@ -117,7 +114,7 @@ class _Copy:
         opening: Sequence[OpeningKey],
         key: str,
         sealed: int,
-        file: BinaryIO,
+        file: BinaryIO | None,
         watch: Watch | None,
     ) -> None:
         self._given = (opening, key, sealed)
@@ -129,17 +126,19 @@ class _Copy:
         self.size = 0
         self.digest = hashlib.sha256()
         self._opening = Opening(*self._given)
-        self._file.seek(0)
-        self._file.truncate()
+        if self._file:
+            self._file.seek(0)
+            self._file.truncate()
 
     def __call__(self, begin: int, piece: bytes) -> None:
         if begin == 0:  # perhaps once more, after a try that failed
             self._begin()
         for plain in self._opening.feed(piece):
-            self.digest.update(plain)
             if self._watch:
                 self._watch(self.size, plain)
-            self.size += self._file.write(plain)
+            if self._file:
+                self.digest.update(plain)
+            self.size += self._file.write(plain) if self._file else len(plain)
 
 
 class SealingStore:
@@ -209,7 +208,7 @@ class SealingStore:
         """Length of an object in bytes."""
         return len(self.get(key)) if self._own(key) else self._store.size(key)
 
-    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file; the sha256 of the bytes that came."""
         own = self._own(key)
         if own:

@@ -107,6 +107,18 @@ def test_who_watches_a_download_sees_its_bytes_once_and_in_order(
     assert seen == data == (tmp_path / "down").read_bytes()
 
 
+def test_what_is_only_watched_is_neither_kept_nor_hashed(
+    any_store: ObjectStore, fresh_prefix: str
+) -> None:
+    key, data = f"{fresh_prefix}/file", os.urandom(2**20 + 3)
+    any_store.put_if_absent(key, data)
+    seen = bytearray()
+    assert any_store.download(key, None, len(data), lambda _, piece: seen.extend(piece)) == ""
+    assert seen == data
+    with pytest.raises(Corrupt):
+        any_store.download(key, None, len(data) - 1)
+
+
 def test_a_file_of_another_size_or_none_is_not_copied(
     any_store: ObjectStore, fresh_prefix: str, tmp_path: Path
 ) -> None:
