@@ -31,6 +31,7 @@ def test_the_page_installs_the_version_that_is_tried() -> None:
 
 @pytest.mark.slow
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 def test_an_environment_of_verifiers_gets_better_beside_maze_as_the_page_says(
     tmp_path: Path,
 ) -> None:
