@@ -11,8 +11,13 @@ import urllib3
 from tests import own_environment
 
 
+def arguments(port: int) -> list[str]:
+    """What the documentation gives it."""
+    return ["--host", "127.0.0.1", "--port", str(port)]
+
+
 @contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[str]:
+def serving(folder: Path, *more: str) -> Iterator[str]:
     """The address of a server, which has no network and an empty cache; its log is in the folder.
 
     The interpreter is this one: another torch would be gigabytes. What its server needs beside
@@ -21,8 +26,8 @@ def serving(folder: Path, *arguments: str) -> Iterator[str]:
     (site,) = own_environment.install("transformers").parent.glob("lib/*/site-packages")
     port = own_environment.free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", *arguments]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", *more]
+    command += [*arguments(port), "--device", "cpu"]
 
     def is_up() -> bool:
         with suppress(urllib3.exceptions.HTTPError):
