@@ -1,5 +1,6 @@
 """A foreign server, `transformers serve`, writes with a round's adapter what torch writes."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,8 @@ def test_turns_are_drawn_by_their_seeds_where_one_is_asked_for_at_a_time(
     tensors = random_adapter(base, assignment, 3, 0.0)
     first, again = (play(assignment, base, tensors, True).episodes for _ in range(2))
     assert first == again
-    assert len({each.turns[1].text for each in first}) > 1
+    likeliest = play(assignment, base, tensors, False, GREEDY).episodes
+    assert [each.turns[1].text for each in first] != [each.turns[1].text for each in likeliest]
 
 
 def test_without_a_folder_there_is_nothing_that_it_could_load(
@@ -81,12 +83,15 @@ def test_a_server_that_is_pinned_to_a_model_says_so(
 
 
 def test_another_base_or_another_adapter_has_another_name(
-    assign: Assign, base: Base, random_model: Path, tmp_path: Path
+    assign: Assign, base: Base, tmp_path: Path
 ) -> None:
     """The server keeps what it has loaded under a name for minutes."""
     assignment = given(assign, "http://127.0.0.1:9", tmp_path)
+    other = shutil.copytree(base_model.resolve("builtin:tiny"), tmp_path / "other")
+    with (other / "config.json").open("a") as config:
+        config.write("\n")
     elsewhere = assignment.model_copy(
-        update={"model": assignment.model.model_copy(update={"source": f"path:{random_model}"})}
+        update={"model": assignment.model.model_copy(update={"source": f"path:{other}"})}
     )
     one, two = (random_adapter(base, assignment, seed) for seed in (1, 2))
     names = [
