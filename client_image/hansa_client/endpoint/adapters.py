@@ -74,6 +74,11 @@ class Offer:
         """What it is called at the server."""
         return f"{self.owner}{self.digest[:DIGITS]}"
 
+    def is_own(self, name: str) -> bool:
+        """Whether a name is of this silo's; `maze-2` has another than `maze`."""
+        whole = name.removeprefix(".")
+        return whole.startswith(self.owner) and "-" not in whole.removeprefix(self.owner)
+
 
 @dataclass(frozen=True)
 class Served:
@@ -191,7 +196,7 @@ class _Place:
 
     def _is_anothers(self, name: str) -> bool:
         """Whether another silo has loaded it, and may unload it any time."""
-        return name.startswith(OFFERED) and not name.startswith(self._offer.owner)
+        return name.startswith(OFFERED) and not self._offer.is_own(name)
 
     def offer(self, folder: Path) -> Served | None:
         """Put the adapter where the server reads it, have it loaded, and look until it is."""
@@ -217,7 +222,7 @@ class _Place:
     def _forget_older(self, calls: Calls) -> None:
         """What an attempt that was killed had loaded would stay there for ever."""
         for name in self._names:
-            if name.startswith(self._offer.owner) and name != self._offer.name:
+            if self._offer.is_own(name) and name != self._offer.name:
                 with contextlib.suppress(EndpointError):
                     self._post(calls.unload, {"lora_name": name})
 
@@ -261,9 +266,8 @@ class _Place:
             ) from None
 
     def _remove_older(self, folder: Path) -> None:
-        owner = self._offer.owner
-        for path in sorted([*folder.glob(f"{owner}*"), *folder.glob(f".{owner}*")]):
-            if self._is_named(path.name):
+        for path in sorted(folder.iterdir()):
+            if not self._offer.is_own(path.name) or self._is_named(path.name):
                 continue
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

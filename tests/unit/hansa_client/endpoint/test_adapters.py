@@ -97,12 +97,14 @@ def test_what_a_killed_attempt_has_loaded_is_forgotten(
     assignment = given(assign, server.url, adapterFolder=str(folder))
     assert assignment.endpoint
     left = engine(assignment, other)._offer(base)
-    kept = Offer(silo="fed-babyai", digest=left.digest, files=left.files)
+    kept = Offer(silo="fed-maze-2", digest=left.digest, files=left.files)
+    (folder / f".{left.owner}a1b_c2d3").mkdir()  # half of one is written there
     for offer in (left, kept):
         place = adapters._Place(Api(assignment.endpoint, ""), assignment.endpoint, offer)
         assert place.offer(folder)
     play(assignment, base, start, True)
     assert server.completions.catalogue.names == [kept.name, "base"]
+    assert [path.name for path in folder.iterdir()] == [kept.name]
     # Nor is another silo's taken for one's own: it may be unloaded any time.
     play(assignment, base, other, True)
     server.completions.catalogue.remove(kept.name)
