@@ -130,6 +130,7 @@ EventReason = Literal[
     "VetoOverruled",
     "BestKept",
     "SettingsChanged",
+    "MaybeMisspelled",
     "NotEncrypted",
     "TrackingFailed",
     "MemberJoined",

@@ -22,7 +22,7 @@ class Endpoint(Model):
         str, Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$", min_length=1, max_length=300)
     ]
     """Its address, with or without `/v1` at the end; prompts are sent there."""
-    server: Literal["hansa", "vllm", "sglang", "llama.cpp", "other"]
+    server: Literal["hansa", "vllm", "sglang", "llama.cpp", "transformers", "other"]
     """Which server answers there, and so how an adapter is loaded; `other` loads none by itself."""
     adapter_folder: (
         Annotated[str, Field(pattern=r"^/([^/\s]+/)*[^/\s]+$", max_length=300)] | None

@@ -16,7 +16,7 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, encrypted, guard, options, orders, presence, quorum
+from hansa.policy import advice, apart, deadline, guard, options, orders, presence, quorum
 from hansa.rollback import go_back
 from hansa.status import (
     CurrentRound,
@@ -85,8 +85,8 @@ def _accept(draft: Draft) -> FederationStatus:
         why = f"{name}: the options of its world changed, which counts from the next round on"
         draft.tell("SettingsChanged", why, warning=True)
     if status.observed_generation != draft.federation.metadata.generation:
-        for warning in encrypted.warnings(spec):
-            draft.tell("NotEncrypted", warning, warning=True)
+        for reason, warning in advice.warnings(spec):
+            draft.tell(reason, warning, warning=True)
     accepted = immutable_fields(spec, status.accepted)
     accepted[OPTIONS] = options.digests(spec, status.accepted)
     generation = draft.federation.metadata.generation

@@ -77,6 +77,21 @@ def use() -> None:
         importlib.invalidate_caches()
 
 
+def says_the_same_in_every_process(script: str) -> bool:
+    """Whether what a program prints depends on no order of sets or names."""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": path(), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert b"" not in said, "nothing was printed"
+    return len(said) == 1
+
+
 def path() -> str:
     """PYTHONPATH with which another process can."""
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), str(install())]))

@@ -12,13 +12,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
+
+from tests.loopback import Handler, answering
 
 TOKEN = "hf_aTokenOfTheTests"
 READER = "hf_aTokenThatOnlyReads"
@@ -113,13 +115,11 @@ def _pointer(digest: str, size: int) -> bytes:
     return f"{head}\noid sha256:{digest}\nsize {size}\n".encode()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     server: Hub
 
     def handle_any(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length) if length else self._chunks()
+        body = self.body()
         path = unquote(urlsplit(self.path).path)
         with self.server.lock:
             self.server.log.append((self.command, path))
@@ -131,16 +131,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._route(path, body)
 
     do_GET = do_HEAD = do_POST = do_PUT = handle_any
-
-    def _chunks(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return b""
-        content = b""
-        while size := int(self.rfile.readline(), 16):
-            content += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return content
 
     def _route(self, path: str, body: bytes) -> None:
         if path.startswith("/upload/"):  # a signed address: it needs no token
@@ -321,28 +311,9 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": number, "Accept-Ranges": "bytes"}
         self.answer(200, content, headers)
 
-    def answer(self, code: int, document: Any, headers: dict[str, str] | None = None) -> None:
-        content = document if isinstance(document, bytes) else json.dumps(document).encode()
-        self.send_response(code)
-        for key, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def hub() -> Iterator[Hub]:
     """One that answers until the block ends."""
-    server = Hub()
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with answering(Hub()) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -1,68 +1,30 @@
 """Environments under OpenEnv's own server: their echo, as made by `openenv init`, and a guess.
 
-Runs in OpenEnv's environment, which has nothing of ours.
+Runs in OpenEnv's environment, which has nothing of ours but the example's guess.py beside it.
 """
-
-import random
-from typing import Any
 
 from echo_env.models import EchoAction, EchoObservation
 from echo_env.server.app import app as echo_of_one
 from echo_env.server.echo_env_environment import EchoEnvironment
 from fastapi import FastAPI
+from guess import Guess, GuessAction, GuessObservation
+from guess import app as example
 from openenv.core.env_server.http_server import create_app
-from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import Action, Observation, State
 
 
-class GuessAction(Action):
-    guess: str
-
-
-class GuessObservation(Observation):
-    said: str = ""
-    left: int = 0
-
-
-class Guess(Environment):
-    """Guess a number from 1 to 9; the answers say where to look."""
-
-    SUPPORTS_CONCURRENT_SESSIONS = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._state = State(step_count=0)
-        self.number = self.left = 0
-
-    def reset(self, seed: int | None = None, tries: int = 5, **_: Any) -> GuessObservation:
-        self._state = State(step_count=0)
-        self.number = random.Random(seed).randint(1, 9)
-        self.left = tries
-        return GuessObservation(said="Guess a number from 1 to 9.", left=self.left)
+class Raising(Guess):
+    """One that an action can make fail."""
 
     def step(self, action: GuessAction) -> GuessObservation:  # type: ignore[override]
-        self._state.step_count += 1
-        self.left -= 1
         if action.guess == "raise":
             raise RuntimeError("no such guess")
-        right = action.guess == str(self.number)
-        known = action.guess.isdecimal() and action.guess.isascii() and len(action.guess) < 4
-        said = "What?" if not known else "Higher." if int(action.guess) < self.number else "Lower."
-        return GuessObservation(
-            said="Right." if right else said,
-            left=self.left,
-            reward=1.0 if right else 0.5,
-            done=right or self.left == 0,
-        )
-
-    @property
-    def state(self) -> State:
-        return self._state
+        return super().step(action)
 
 
 app = FastAPI()
 app.mount("/one", echo_of_one)
 app.mount("/echo", create_app(EchoEnvironment, EchoAction, EchoObservation, "echo", 64))
 app.mount(
-    "/guess", create_app(Guess, GuessAction, GuessObservation, "guess", max_concurrent_envs=64)
+    "/guess", create_app(Raising, GuessAction, GuessObservation, "guess", max_concurrent_envs=64)
 )
+app.mount("/example", example)

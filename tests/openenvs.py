@@ -39,12 +39,13 @@ def _make_echo(home: Path) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """The address of a server; below it /one and /echo (one session and 64), and /guess."""
+    """The address of a server; below it /one and /echo (one session and 64), /guess, /example."""
     port = own_environment.free_port()
     url = f"http://127.0.0.1:{port}"
     command = [install() / "uvicorn", "openenv_app:app", "--app-dir", folder]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
-    shutil.copy(ROOT / "tests/openenv_app.py", folder)
+    for file in ("tests/openenv_app.py", "examples/11-openenv-sidecar/guess.py"):
+        shutil.copy(ROOT / file, folder)
 
     def is_up() -> bool:
         with suppress(urllib3.exceptions.HTTPError):

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.processes import until
@@ -63,7 +63,8 @@ def running(
             assert process.poll() is None, (folder / "server.log").read_text()
             yield
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # its workers too
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its workers too
             process.wait()
 
 

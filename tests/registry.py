@@ -4,10 +4,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
+
+from tests.loopback import Handler, answering
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -62,8 +63,7 @@ class Registry(ThreadingHTTPServer):
         return {"CONTAINERS_REGISTRIES_CONF": str(file)}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     server: Registry
 
     def do_GET(self) -> None:
@@ -103,39 +103,9 @@ class _Handler(BaseHTTPRequestHandler):
     def upload(self) -> int:
         return int(self.path.partition("?")[0].rpartition("/")[2])
 
-    def body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        content = b""
-        while size := int(self.rfile.readline(), 16):
-            content += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return content
-
-    def answer(
-        self, code: int, content: bytes = b"", headers: dict[str, str] | None = None
-    ) -> None:
-        self.send_response(code)
-        for key, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def registry() -> Iterator[Registry]:
     """One that answers until the block ends."""
-    server = Registry()
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with answering(Registry()) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -147,4 +147,4 @@ class Agent:
         from hansa_client.endpoint.engine import Engine
 
         self._check_worlds()
-        yield Engine(self._assignment, endpoint, tensors or self.whole)
+        yield Engine(self._assignment, endpoint, tensors or self.whole, self._folder)

@@ -265,7 +265,7 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
     shown = endpoint_secret(spec, request.environment)
-    if shown and CONTAINERS[request.role] == CLIENT:
+    if shown:
         reference = {"secretKeyRef": {"name": shown.name, "key": shown.key}}
         variables.append({"name": ENV_API_KEY, "valueFrom": reference})
     variables += [each.variable() for each in files(request, federation.spec)]

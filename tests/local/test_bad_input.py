@@ -262,7 +262,7 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "endpoint of an unknown server": (
         setter("spec.environments.0.endpoint", {"url": "https://there", "server": "ollama"}),
         "spec.environments[0].endpoint.server: got 'ollama'",
-        "expected hansa or vllm or sglang or llama.cpp or other",
+        "expected hansa or vllm or sglang or llama.cpp or transformers or other",
     ),
     "unknown field of an endpoint": (
         setter("spec.environments.0.endpoint", {"url": "https://there", "apiKey": "abc"}),

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hansa_worlds import OptionError, World, WorldDown, contract, make
 from hansa_worlds.contract import CHECKS
 from hansa_worlds.openenv import server as sessions
 from tests import openenv_faulty, openenvs, small
 from tests.small import hansa
+from tests.sources import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +68,16 @@ def test_a_world_on_their_server_keeps_the_contract(
 ) -> None:
     monkeypatch.setattr(contract, "EPISODES", 3)
     check(lambda: guess(url, max_turns=6))
+
+
+def test_the_sidecar_of_the_example_is_played_by_the_options_of_its_manifest(url: str) -> None:
+    manifest = yaml.safe_load((ROOT / "examples/11-openenv-sidecar/federation.yaml").read_text())
+    silo, _ = manifest["spec"]["environments"]
+    world = make(silo["world"], {**silo["options"], "url": f"{url}/example"})
+    first = world.start(world.tasks("test")[0]).text
+    assert first.startswith("Guess the number.") and first.endswith("from 1 to 9.")
+    said = [world.step(str(guess)).text for guess in (1, 9, 5)]
+    assert said == ["Higher.", "Lower.", said[-1]] and said[-1] in ("Higher.", "Lower.", "Right.")
 
 
 def test_a_seed_is_a_task_and_success_is_enough_reward_at_the_end(url: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError, WorldBroken
-from hansa_client.endpoint.api import Api, Document, EndpointError
+from hansa_client.endpoint.api import CHAT, Api, Document, EndpointError
 
 DIGITS = 16
 """Of a digest, in names."""
@@ -27,6 +27,7 @@ OFFERED = "offered-"
 LOOK_SECONDS = 0.5
 """Between two looks whether a server serves an adapter by now."""
 LLAMA_CPP = "llama.cpp"
+TRANSFORMERS = "transformers"
 _SHOWN = 5
 
 
@@ -59,8 +60,8 @@ class Offer:
     silo: str
     """Whose it is."""
     digest: str
-    """sha256 of its adapter_model.safetensors."""
-    files: Callable[[], Mapping[str, bytes]]
+    """sha256 of its adapter_model.safetensors; with the base, where it is merged into that."""
+    files: Callable[[], Iterable[tuple[str, bytes]]]
     """Its files as the server reads them; a GGUF is one file."""
 
     @property
@@ -72,6 +73,11 @@ class Offer:
     def name(self) -> str:
         """What it is called at the server."""
         return f"{self.owner}{self.digest[:DIGITS]}"
+
+    def is_own(self, name: str) -> bool:
+        """Whether a name is of this silo's; `maze-2` has another than `maze`."""
+        whole = name.removeprefix(".")
+        return whole.startswith(self.owner) and "-" not in whole.removeprefix(self.owner)
 
 
 @dataclass(frozen=True)
@@ -87,15 +93,15 @@ class Served:
 @contextmanager
 def served(api: Api, endpoint: Endpoint, offer: Offer) -> Iterator[Served]:
     """Within, the endpoint serves the adapter; what it had to load, it forgets afterwards."""
-    place = _Place(api, endpoint, offer)
-    with _explained(api, "adapter"):
-        how = place.find()
-        is_offered = how is None and endpoint.adapter_folder is not None
-        if is_offered:
-            how = place.offer(Path(endpoint.adapter_folder or ""))
-        if how is None:
-            raise place.mismatch()
+    place, is_offered = _Place(api, endpoint, offer), False
     try:
+        with _explained(api, "adapter"):
+            how = place.find()
+            if how is None and endpoint.adapter_folder is not None:
+                is_offered = True
+                how = place.offer(Path(endpoint.adapter_folder))
+            if how is None:
+                raise place.mismatch()
         yield how
         with _explained(api, "adapter"):
             if place.find() != how:
@@ -135,6 +141,8 @@ class _Place:
         """How the server serves the adapter, if it does."""
         if self._server == LLAMA_CPP:
             return self._find_file()
+        if self._server == TRANSFORMERS:
+            return self._find_folder()
         listed = self._api.get_patiently("/v1/models")
         entries = _entries(listed.get("data") if isinstance(listed, dict) else None, "id")
         self._names = [_short(entry) for entry in entries]
@@ -159,12 +167,36 @@ class _Place:
                 return Served(self._offer.name, more)
         return None
 
+    def _find_folder(self) -> Served | None:
+        """transformers serve lists nothing of this: it loads the folder that a request names."""
+        folder = self._target
+        if folder is None or not folder.is_dir():
+            return None
+        asked = {"role": "user", "content": "Which model is this?"}
+        body = {"model": str(folder), "messages": [asked], "max_tokens": 1, "temperature": 0.0}
+        try:
+            answer = self._api.post(CHAT, body)
+        except EndpointError as error:
+            if not error.status:
+                raise
+            self._refused = error.said or str(error)
+            return None
+        said = answer.get("model") if isinstance(answer, dict) else None
+        self._names = [said[:100]] if isinstance(said, str) else []
+        is_it = isinstance(said, str) and said.partition("@")[0] == str(folder)
+        return Served(str(folder)) if is_it else None
+
+    @property
+    def _target(self) -> Path | None:
+        """Folder of the adapter in the one that is shared; None: none is."""
+        return Path(self._folder) / self._offer.name if self._folder else None
+
     def _is_named(self, name: str) -> bool:
         return self._offer.digest[:DIGITS] in name
 
     def _is_anothers(self, name: str) -> bool:
         """Whether another silo has loaded it, and may unload it any time."""
-        return name.startswith(OFFERED) and not name.startswith(self._offer.owner)
+        return name.startswith(OFFERED) and not self._offer.is_own(name)
 
     def offer(self, folder: Path) -> Served | None:
         """Put the adapter where the server reads it, have it loaded, and look until it is."""
@@ -190,7 +222,7 @@ class _Place:
     def _forget_older(self, calls: Calls) -> None:
         """What an attempt that was killed had loaded would stay there for ever."""
         for name in self._names:
-            if name.startswith(self._offer.owner) and name != self._offer.name:
+            if self._offer.is_own(name) and name != self._offer.name:
                 with contextlib.suppress(EndpointError):
                     self._post(calls.unload, {"lora_name": name})
 
@@ -200,11 +232,12 @@ class _Place:
         Files of a server that loads none by itself stay: it may read them any time.
         """
         calls = CALLS.get(self._server)
-        if not calls or not self._folder:
+        if self._target is None or not (calls or self._server == TRANSFORMERS):
             return
-        with contextlib.suppress(EndpointError, PermanentError):
-            self._post(calls.unload, {"lora_name": self._offer.name})
-        shutil.rmtree(Path(self._folder) / self._offer.name, ignore_errors=True)
+        if calls:
+            with contextlib.suppress(EndpointError, PermanentError):
+                self._post(calls.unload, {"lora_name": self._offer.name})
+        shutil.rmtree(self._target, ignore_errors=True)
 
     def _post(self, path: str, body: Document) -> None:
         """Ask; some servers answer a line of text."""
@@ -214,17 +247,16 @@ class _Place:
         target = folder / self._offer.name
         try:
             self._remove_older(folder)
-            files = self._offer.files()
-            with tempfile.TemporaryDirectory(prefix=".offer-", dir=folder) as scratch:
+            with tempfile.TemporaryDirectory(prefix=f".{self._offer.owner}", dir=folder) as scratch:
                 made = Path(scratch) / "made"
                 made.mkdir()
-                for name, data in files.items():
+                for name, data in self._offer.files():
                     (made / name).write_bytes(data)
                 for path in (made, *made.iterdir()):  # the server may be another user
                     path.chmod(0o755 if path.is_dir() else 0o644)
                 if self._server == LLAMA_CPP:
-                    (name,) = files
-                    (made / name).replace(target.with_name(f"{target.name}.gguf"))
+                    (file,) = made.iterdir()
+                    file.replace(target.with_name(f"{target.name}.gguf"))
                 elif not target.exists():
                     made.rename(target)
         except OSError as error:
@@ -234,8 +266,8 @@ class _Place:
             ) from None
 
     def _remove_older(self, folder: Path) -> None:
-        for path in sorted(folder.glob(f"{self._offer.owner}*")):
-            if self._offer.digest[:DIGITS] in path.name:
+        for path in sorted(folder.iterdir()):
+            if not self._offer.is_own(path.name) or self._is_named(path.name):
                 continue
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

@@ -22,6 +22,7 @@ from hansa.store.retry import Retry
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """What may be over soon."""
+CHAT = "/v1/chat/completions"
 DENIED = frozenset({401, 403})
 _LONGEST_ANSWER = 8 * 2**20
 _CHUNK = 2**16

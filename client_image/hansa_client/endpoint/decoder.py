@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from hansa_client.decoding.protocol import Decoding, TurnNote, TurnRequest
 from hansa_client.endpoint.adapters import Served
-from hansa_client.endpoint.api import Api, Document, EndpointError
+from hansa_client.endpoint.api import CHAT, Api, Document, EndpointError
 from hansa_client.models.chat_template import Chat
 
-_CHAT = "/v1/chat/completions"
 _REPLACED = "\ufffd"
 """What servers write for bytes that are no text."""
 
@@ -104,9 +103,9 @@ class EndpointDecoder:
             raise answer.error
         if answer.failure:
             return [], TurnNote(failure=answer.failure)
-        text, budget = answer.text, self._budgets[answer.row]
+        text, budget = _before(self._how.stop, answer.text), self._budgets[answer.row]
         tokens = self._chat.actions([text])[0]
-        if answer.is_cut:
+        if answer.is_cut and text == answer.text:
             tokens = tokens[:-1] or tokens
         is_exact = _REPLACED not in text and self._chat.written(tokens) == text
         if len(tokens) > budget:  # the server's tokens were longer, or it knows no budget
@@ -128,7 +127,7 @@ class EndpointDecoder:
             self._answers.put(answer)
 
     def _ask(self, order: _Order) -> _Answer:
-        document = self._api.post_patiently(_CHAT, order.body)
+        document = self._api.post_patiently(CHAT, order.body)
         try:
             (choice,) = document["choices"]
             text, reason = choice["message"]["content"] or "", choice.get("finish_reason")
@@ -139,3 +138,9 @@ class EndpointDecoder:
         # Half a surrogate pair is no text, and no tokenizer takes it.
         text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         return _Answer(order.row, text=text, is_cut=reason == "length")
+
+
+def _before(stops: Sequence[str], text: str) -> str:
+    """What comes before a stop text: some servers leave it in their answer."""
+    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
+    return text[: min(ends)] if ends else text

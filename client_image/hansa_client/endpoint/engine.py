@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hansa import adapter, keys, manifest
@@ -12,10 +13,11 @@ from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.endpoint import ENV_API_KEY, Endpoint
 from hansa_client.decoding.protocol import Decoding
-from hansa_client.endpoint import gguf
-from hansa_client.endpoint.adapters import LLAMA_CPP, Offer, served
+from hansa_client.endpoint import gguf, merged_model
+from hansa_client.endpoint.adapters import LLAMA_CPP, TRANSFORMERS, Offer, served
 from hansa_client.endpoint.api import Api
 from hansa_client.endpoint.decoder import EndpointDecoder
+from hansa_client.models import base_model
 
 if TYPE_CHECKING:
     from hansa_client.models.base_model import Base
@@ -24,10 +26,14 @@ if TYPE_CHECKING:
 class Engine:
     """Makes decoders that ask a silo's endpoint to play with one adapter."""
 
-    def __init__(self, assignment: Assignment, endpoint: Endpoint, tensors: Tensors) -> None:
+    def __init__(
+        self, assignment: Assignment, endpoint: Endpoint, tensors: Tensors, folder: Path
+    ) -> None:
+        """The folder is the base model's."""
         self._assignment = assignment
         self._endpoint = endpoint
         self._tensors = tensors
+        self._folder = folder
 
     @contextmanager
     def __call__(self, base: Base, rows: int, how: Decoding) -> Iterator[EndpointDecoder]:
@@ -46,19 +52,27 @@ class Engine:
         data = adapter.encode(self._tensors)
         return Offer(
             silo=f"{assignment.federation}-{assignment.environment}",
-            digest=manifest.sha256(data),
+            digest=manifest.sha256(data + self._merged_into()),
             files=lambda: self._files(base, data),
         )
 
-    def _files(self, base: Base, data: bytes) -> dict[str, bytes]:
+    def _merged_into(self) -> bytes:
+        """What else than the adapter decides what the server loads."""
+        is_merged = self._endpoint.server == TRANSFORMERS
+        return base_model.digest(self._folder).encode() if is_merged else b""
+
+    def _files(self, base: Base, data: bytes) -> Iterable[tuple[str, bytes]]:
         """The adapter as its server reads it."""
         shape, targets = self._assignment.adapter, adapter.target_names(self._tensors)
         frozen = adapter.frozen_rank(adapter.shapes(self._tensors), shape.rank)
         if self._endpoint.server == LLAMA_CPP:
             alpha = shape.alpha * (shape.rank + frozen) / shape.rank
-            return {"adapter.gguf": gguf.encode(self._tensors, alpha, base.model.config)}
+            return [("adapter.gguf", gguf.encode(self._tensors, alpha, base.model.config))]
+        if self._endpoint.server == TRANSFORMERS:
+            scale = shape.alpha / shape.rank
+            return merged_model.files(self._folder, self._tensors, scale, base.chat.stops)
         source = self._assignment.model.source
-        return {
-            keys.ADAPTER: data,
-            keys.CONFIG: adapter.config(shape, source, targets, frozen),
-        }
+        return [
+            (keys.ADAPTER, data),
+            (keys.CONFIG, adapter.config(shape, source, targets, frozen)),
+        ]

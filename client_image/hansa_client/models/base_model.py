@@ -85,7 +85,7 @@ def digest(folder: Path) -> str:
     """Identity of a base model: sha256 over the sorted names and digests of its files."""
     digests: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
-        if _is_model_file(path.name) and path.is_file():
+        if is_model_file(path.name) and path.is_file():
             with path.open("rb") as file:
                 digests[path.name] = file_digest(file, "sha256").hexdigest()
     return fingerprint(digests)
@@ -172,7 +172,8 @@ def _check(source: str, folder: Path) -> None:
         raise PermanentError(f"{where}, expected a model without code of its own ({code})")
 
 
-def _is_model_file(name: str) -> bool:
+def is_model_file(name: str) -> bool:
+    """Whether a file of that name decides what a base model does."""
     return any(fnmatch(name, pattern) for pattern in HASHED)
 
 
@@ -219,7 +220,7 @@ def _fetch(store: ObjectStore, folder: str, into: Path) -> None:
         keys = []
     for key in keys:
         name = key.removeprefix(folder)
-        if "/" not in name and _is_model_file(name):
+        if "/" not in name and is_model_file(name):
             with (into / name).open("wb") as file:
                 for start in range(0, max(store.size(key), 1), _CHUNK):
                     file.write(store.get_range(key, start, _CHUNK))

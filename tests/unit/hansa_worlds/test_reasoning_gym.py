@@ -1,8 +1,6 @@
 """World `reasoning-gym`: known answers count, hostile ones are never evaluated."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -104,16 +102,7 @@ def test_questions_are_the_same_in_every_process() -> None:
         "world = make('reasoning-gym', {})\n"
         "print([(world.start(t).text, world.expert()) for t in world.tasks('train')[:25]])\n"
     )
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "PYTHONPATH": foreign.path(), "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(said) == 1
+    assert foreign.says_the_same_in_every_process(script)
 
 
 @pytest.mark.parametrize(

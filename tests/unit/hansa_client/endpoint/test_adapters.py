@@ -15,28 +15,17 @@ from hansa.errors import PermanentError, WorldBroken
 from hansa_client.endpoint import adapters
 from hansa_client.endpoint.adapters import Offer, Served
 from hansa_client.endpoint.api import Api
-from hansa_client.endpoint.engine import Engine
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
-from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import EpisodeJob, Play
 from hansa_client.serving.catalogue import Entry
 from hansa_client.serving.life import Settings, serving
 from hansa_client.serving.server import Server
 from hansa_client.serving.sources import Source
 from hansa_worlds import DEMO_OPTIONS
+from tests.unit.hansa_client.endpoint.playing import HOW, engine, play
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
 
 Assign = Callable[..., Assignment]
-HOW = Play(
-    temperature=1.0,
-    max_length=512,
-    batch_episodes=4,
-    round=1,
-    source="exploration",
-    max_new_tokens=16,
-    max_broken=0.0,
-)
 OPTIONS = {**DEMO_OPTIONS["maze"], "max_turns": 3}
 
 
@@ -68,23 +57,6 @@ def server(folder: Path) -> Iterator[Server]:
     settings = Settings(port=0, slots=8, drain_seconds=5, adapter_folder=folder)
     with serving(source, settings) as running:
         yield running
-
-
-def play(
-    assignment: Assignment, base: Base, tensors: Tensors, engine: bool, how: Play = HOW
-) -> episodes.Played:
-    world = tasks.make_world(assignment)
-    jobs = [EpisodeJob(task, 0, seed) for seed, task in enumerate(world.tasks("train")[:6])]
-
-    def make() -> Any:
-        return tasks.make_world(assignment)
-
-    if not engine:
-        with lora.merged(base.model, assignment.adapter, tensors):
-            return episodes.play(base, make, jobs, how)
-    assert assignment.endpoint
-    decoders = Engine(assignment, assignment.endpoint, tensors)
-    return episodes.play(base, make, jobs, how, decoders=decoders)
 
 
 def given(assign: Assign, url: str, **fields: Any) -> Assignment:
@@ -124,13 +96,15 @@ def test_what_a_killed_attempt_has_loaded_is_forgotten(
 ) -> None:
     assignment = given(assign, server.url, adapterFolder=str(folder))
     assert assignment.endpoint
-    left = Engine(assignment, assignment.endpoint, other)._offer(base)
-    kept = Offer(silo="fed-babyai", digest=left.digest, files=left.files)
+    left = engine(assignment, other)._offer(base)
+    kept = Offer(silo="fed-maze-2", digest=left.digest, files=left.files)
+    (folder / f".{left.owner}a1b_c2d3").mkdir()  # half of one is written there
     for offer in (left, kept):
         place = adapters._Place(Api(assignment.endpoint, ""), assignment.endpoint, offer)
         assert place.offer(folder)
     play(assignment, base, start, True)
     assert server.completions.catalogue.names == [kept.name, "base"]
+    assert [path.name for path in folder.iterdir()] == [kept.name]
     # Nor is another silo's taken for one's own: it may be unloaded any time.
     play(assignment, base, other, True)
     server.completions.catalogue.remove(kept.name)

@@ -15,24 +15,16 @@ from hansa.endpoint import ENV_API_KEY
 from hansa.errors import PermanentError, WorldBroken
 from hansa.exits import Exit
 from hansa_client.endpoint import api
-from hansa_client.endpoint.engine import Engine
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import EpisodeJob, Play
 from hansa_client.trajectory import render
 from hansa_worlds import DEMO_OPTIONS
+from tests.unit.hansa_client.endpoint import playing
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
 
 Assign = Callable[..., Assignment]
-HOW = Play(
-    temperature=1.0,
-    max_length=512,
-    batch_episodes=4,
-    round=1,
-    source="exploration",
-    max_new_tokens=16,
-    max_broken=1.0,
-)
+HOW = replace(playing.HOW, max_broken=1.0)
 SECRET = "the-prompt-itself"
 MOVE = turn("move up")
 
@@ -60,7 +52,7 @@ def play(
             assert assignment.endpoint
             world = tasks.make_world(assignment)
             jobs = [EpisodeJob(t, 0, seed) for seed, t in enumerate(world.tasks("train")[:8])]
-            engine = Engine(assignment, assignment.endpoint, start)
+            engine = playing.engine(assignment, start)
             played = episodes.play(
                 base, lambda: tasks.make_world(assignment), jobs, how, decoders=engine
             )
@@ -174,6 +166,22 @@ def test_requests_carry_the_key_and_the_settings(
     assert len({body["seed"] for body in endpoint.asked}) == len(endpoint.asked)
     _, again = play(lambda *_: MOVE, how)
     assert sorted(b["seed"] for b in again.asked) == sorted(b["seed"] for b in endpoint.asked)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(turn("move up\nmove"), id="with it and more"),
+        pytest.param(turn("move up\n", "length"), id="cut behind it"),
+    ],
+)
+def test_a_stop_text_that_a_server_leaves_in_its_answer_ends_the_turn(
+    play: Run, base: Base, answer: Reply
+) -> None:
+    without, _ = play(lambda *_: MOVE)
+    played, _ = play(lambda *_: answer, replace(HOW, stop=("\n",)))
+    assert played.episodes == without.episodes
+    assert played.episodes[0].turns[1].tokens[-1] == base.chat.end
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,9 @@ from hansa.assignment import Assignment
 from hansa.errors import PermanentError
 from hansa.status import RoundSettings
 from hansa_client.agent import Agent
-from hansa_client.rollout.episodes import Play
 from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.endpoint.playing import HOW
 
-HOW = Play(
-    temperature=1.0,
-    max_length=512,
-    batch_episodes=4,
-    max_new_tokens=16,
-    round=1,
-    source="exploration",
-)
 PROXY = {"world": "proxy", "options": {"url": "http://127.0.0.1:9"}}
 MIXED = {"world": "mixed", "options": {"worlds": [{"name": "own", **PROXY}]}}
 
