@@ -110,11 +110,6 @@ class Aggregation(Model):
         return self.strategy not in PRODUCTS and self.half(round_) == "both"
 
     @property
-    def is_krum(self) -> bool:
-        """Whether it needs so many updates that some may be hostile."""
-        return self.strategy in KRUM
-
-    @property
     def needs_moments(self) -> bool:
         """Whether silos send moments of their inputs beside their updates."""
         return self.strategy == "regmean"
@@ -139,7 +134,7 @@ class Aggregation(Model):
     def check_members(self, environments: int) -> None:
         """Refuse a number of hostile members that the federation is too small to withstand."""
         needed = 2 * self.faulty + 3
-        if self.is_krum and environments < needed:
+        if self.strategy in KRUM and environments < needed:
             raise ValueError(
                 f"aggregation.faulty: got {self.faulty}, for which {self.strategy} needs {needed} "
                 f"environments (2 x faulty + 3), and spec.environments has {environments}"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hansa import contributions, keys
 from hansa.assignment import Assignment
 from hansa.contributions import Subset, Subsets
-from hansa.errors import PermanentError, StoreError
+from hansa.errors import StoreError
 from hansa.logs import Log
 from hansa.store.base import ObjectStore
 from hansa_server import folder as folder_
@@ -18,6 +18,10 @@ from hansa_server.folder import Workplace
 from hansa_server.merge import merge, result_shapes
 from hansa_server.step import fitted
 from hansa_server.task import Task
+
+
+class _NotMerged(Exception):
+    """Some updates that the strategy does not merge."""
 
 
 def write(
@@ -39,8 +43,8 @@ def write(
             _store(store, assignment, task, place, members, number)
             for number, members in enumerate(contributions.subsets(names, orders))
         ]
-    except PermanentError as error:
-        log.warning("contributions_not_measured", message=error.message)
+    except _NotMerged as error:
+        log.warning("contributions_not_measured", message=str(error))
         return None
     log.info("subsets_merged", method=method, subsets=len(adapters))
     return Subsets(method=method, orders=orders, adapters=adapters) if adapters else None
@@ -60,8 +64,11 @@ def _store(
         updates=[update for update in task.updates if update.environment in members],
         settings=assignment.settings.aggregation,
     )
-    part = fitted(chosen, assignment.settings.step_factor)
-    made = merge(part, place.subset, place.subset_state)
+    try:
+        part = fitted(chosen, assignment.settings.step_factor)
+        made = merge(part, place.subset, place.subset_state)
+    except Exception as error:  # a package's strategy may raise anything for too few updates
+        raise _NotMerged(f"{', '.join(members)}: {type(error).__name__}: {error}") from error
     shapes = result_shapes(part, made.frozen_rank)
     key = keys.subset(assignment.storage.prefix, assignment.round, number)
     entry = folder_.store_file(store, key, place.subset, shapes)
