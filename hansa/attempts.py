@@ -64,9 +64,9 @@ def _record(
         status = record_personal(status, environment.name, report)
     if not isinstance(report, ClientReport | EvaluateReport) or not report.evaluation:
         return status
-    found, of = report.evaluation, environment.name
-    status = record_evaluation(status, of, found)
-    return contributions.record(status, of, found.round, found.contributions, names)
+    evaluation, of = report.evaluation, environment.name
+    status = record_evaluation(status, of, evaluation)
+    return contributions.record(status, of, evaluation.round, evaluation.contributions, names)
 
 
 def _step(

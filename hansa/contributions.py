@@ -29,7 +29,7 @@ MOST = 32
 MOST_LEFT_OUT = 8
 """Silos up to which each is left out once; above, orders are sampled."""
 DIGITS = 4
-"""Decimals of what is told."""
+"""Decimals of what is reported."""
 
 Method = Literal["leave-one-out", "shapley"]
 Names = Annotated[list[Annotated[str, Field(max_length=30)]], Field(max_length=MOST)]
@@ -184,12 +184,12 @@ def subsets(members: Sequence[str], chosen: Sequence[Sequence[str]]) -> list[lis
     return [list(each) for each in sorted(wanted, key=lambda each: (len(each), each)) if each]
 
 
-def played_by(name: str, told: Subsets) -> list[Subset]:
+def played_by(name: str, made: Subsets) -> list[Subset]:
     """What a silo plays of them; by leave-one-out nobody measures itself."""
-    if told.method == "shapley":
-        return list(told.adapters)
-    every = {member for each in told.adapters for member in each.members}
-    return [each for each in told.adapters if every - set(each.members) != {name}]
+    if made.method == "shapley":
+        return list(made.adapters)
+    every = {member for each in made.adapters for member in each.members}
+    return [each for each in made.adapters if every - set(each.members) != {name}]
 
 
 # -- what follows from them -----------------------------------------------------------------------
@@ -251,14 +251,14 @@ def worth(tasks: Mapping[str, tuple[float, int]]) -> Worth | None:
 
 def to_others(name: str, measured: Mapping[str, Measured]) -> tuple[Interval, int] | None:
     """What a silo is worth to the others, with 95 % limits, and in how many rounds that showed."""
-    found = [
+    votes = [
         each.worth[name]
         for who, each in sorted(measured.items())
         if who != name and name in each.worth
     ]
-    if not found:
+    if not votes:
         return None
-    value = math.fsum(each.value for each in found) / len(found)
-    half = Z95 * math.sqrt(math.fsum(each.error**2 for each in found)) / len(found)
+    value = math.fsum(each.value for each in votes) / len(votes)
+    half = Z95 * math.sqrt(math.fsum(each.error**2 for each in votes)) / len(votes)
     limits = Interval(max(-1.0, value - half), value, min(1.0, value + half))
-    return limits, max(each.rounds for each in found)
+    return limits, max(each.rounds for each in votes)

@@ -41,31 +41,31 @@ def measure(silo: Silo, agent: Agent, played: Sequence[Episode]) -> dict[str, Wo
     made = find(silo)
     if made is None or made.subsets is None:
         return None
-    told = made.subsets
+    subsets = made.subsets
     stored = _find(silo, assignment.start.round)
     if stored is None:
-        rates = _play_all(silo, agent, made, told, played)
+        rates = _play_all(silo, agent, made, subsets, played)
         if rates is None:
             return None
-        found = values(told, rates, assignment.environment)
-        stored = _store(silo, told, contributions.add(_so_far(silo, told), found))
+        gained = values(subsets, rates, assignment.environment)
+        stored = _store(silo, subsets, contributions.add(_so_far(silo, subsets), gained))
     each = {name: contributions.worth(tasks) for name, tasks in stored.sums.items()}
-    silo.log.info("contributions_measured", method=told.method, silos=len(each))
+    silo.log.info("contributions_measured", method=subsets.method, silos=len(each))
     return {name: worth for name, worth in each.items() if worth}
 
 
 def _play_all(
-    silo: Silo, agent: Agent, made: GlobalManifest, told: Subsets, played: Sequence[Episode]
+    silo: Silo, agent: Agent, made: GlobalManifest, subsets: Subsets, played: Sequence[Episode]
 ) -> dict[frozenset[str], Rates] | None:
     """Success of every merge that this silo plays, by the updates in it."""
-    rates: dict[frozenset[str], Rates] = {frozenset(_every(told)): _rates(played)}
-    mine = contributions.played_by(silo.assignment.environment, told)
+    rates: dict[frozenset[str], Rates] = {frozenset(_every(subsets)): _rates(played)}
+    mine = contributions.played_by(silo.assignment.environment, subsets)
     try:
-        for number, subset in enumerate(told.adapters):
+        for number, subset in enumerate(subsets.adapters):
             if subset in mine:
                 tensors = _merge_of(silo, subset, number)
                 rates[frozenset(subset.members)] = _play(silo, agent, tensors)
-        if told.method == "shapley":
+        if subsets.method == "shapley":
             rates[frozenset()] = _play(silo, agent, _before(silo, agent, made))
     except NotFound as error:
         silo.log.warning("subsets_gone", message=error.message)
@@ -88,27 +88,27 @@ def find(silo: Silo) -> GlobalManifest | None:
 
 
 def values(
-    told: Subsets, rates: Mapping[frozenset[str], Rates], own: str
+    subsets: Subsets, rates: Mapping[frozenset[str], Rates], own: str
 ) -> dict[str, dict[str, float]]:
     """By task and silo, for the tasks that every merge has played; nobody measures itself."""
     known = set.intersection(*(set(each) for each in rates.values()))
-    every = _every(told)
-    found: dict[str, dict[str, float]] = {}
+    every = _every(subsets)
+    gained: dict[str, dict[str, float]] = {}
     for task in sorted(known):
 
         def utility(members: frozenset[str], task: str = task) -> float:
             return rates[members][task]
 
-        if told.method == "shapley":
-            of_task = contributions.shapley(told.orders, utility)
+        if subsets.method == "shapley":
+            of_task = contributions.shapley(subsets.orders, utility)
         else:
             of_task = contributions.leave_one_out(every, utility, own)
-        found[task] = {name: value for name, value in of_task.items() if name != own}
-    return found
+        gained[task] = {name: value for name, value in of_task.items() if name != own}
+    return gained
 
 
-def _every(told: Subsets) -> list[str]:
-    return sorted({name for each in told.adapters for name in each.members})
+def _every(subsets: Subsets) -> list[str]:
+    return sorted({name for each in subsets.adapters for name in each.members})
 
 
 def _rates(played: Sequence[Episode]) -> dict[str, float]:
@@ -146,7 +146,7 @@ def _checked(key: str, data: bytes, digest: str) -> Tensors:
 # -- the rounds so far ----------------------------------------------------------------------------
 
 
-def _so_far(silo: Silo, told: Subsets) -> Sums:
+def _so_far(silo: Silo, subsets: Subsets) -> Sums:
     """What earlier rounds have found, by the newest document of them; another method's is none."""
     assignment, prefix = silo.assignment, silo.assignment.private_storage.prefix
     root = keys.contribution_root(prefix, assignment.environment)
@@ -155,7 +155,7 @@ def _so_far(silo: Silo, told: Subsets) -> Sums:
     if not earlier:
         return {}
     before = _find(silo, max(earlier))
-    return before.sums if before and before.method == told.method else {}
+    return before.sums if before and before.method == subsets.method else {}
 
 
 def _find(silo: Silo, round_: int) -> TaskSums | None:
@@ -168,7 +168,7 @@ def _find(silo: Silo, round_: int) -> TaskSums | None:
         return None
 
 
-def _store(silo: Silo, told: Subsets, sums: Sums) -> TaskSums:
+def _store(silo: Silo, subsets: Subsets, sums: Sums) -> TaskSums:
     """The sums as they are stored, by this attempt or by one before it."""
     assignment, place = silo.assignment, silo.assignment.private_storage
     key = keys.contribution_tasks(place.prefix, assignment.environment, assignment.start.round)
@@ -177,7 +177,7 @@ def _store(silo: Silo, told: Subsets, sums: Sums) -> TaskSums:
         program=hansa.__version__,
         fingerprint=fingerprint(inputs),
         inputs=inputs,
-        method=told.method,
+        method=subsets.method,
         sums=sums,
     )
     return _parsed(assignment, key, put_once(silo.private, key, canonical(own.to_json())))

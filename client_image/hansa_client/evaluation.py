@@ -154,8 +154,8 @@ def _votes(document: EvaluationDocument, environments: Sequence[str]) -> list[Vo
     if document.contributions is None:
         return None
     places = {name: place for place, name in enumerate(environments)}
-    found = sorted(document.contributions.items())
-    return [worth.vote(places[name]) for name, worth in found if name in places]
+    measured = sorted(document.contributions.items())
+    return [worth.vote(places[name]) for name, worth in measured if name in places]
 
 
 def figures(document: EvaluationDocument) -> Figures:

@@ -35,10 +35,10 @@ def record(
 
 def sentence(name: str, measured: Mapping[str, Measured]) -> str:
     """What a silo brings the others, in points with 95 % limits; empty where nobody knows."""
-    found = to_others(name, measured)
-    if found is None:
+    worth = to_others(name, measured)
+    if worth is None:
         return ""
-    limits, rounds = found
+    limits, rounds = worth
     when = f"in {count(rounds, 'round')}"
     if limits.high < 0:
         between = f"{-100 * limits.high:.1f} to {-100 * limits.low:.1f}"

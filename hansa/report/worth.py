@@ -43,10 +43,10 @@ def show(data: ReportData) -> Section | None:
 
 
 def _row(name: str, measured: dict[str, Measured], judges: list[str]) -> list[Child]:
-    found = to_others(name, measured)
-    if found is None:
+    value = to_others(name, measured)
+    if value is None:
         return []
-    limits, rounds = found
+    limits, rounds = value
     return [
         name,
         change(limits),

@@ -176,8 +176,8 @@ class Recorder:
             ):
                 if ratio:
                     self._gauge(metric, *key, environment.name).set(float(ratio))
-            if found := to_others(environment.name, new.contributions or {}):
-                limits, rounds = found
+            if worth := to_others(environment.name, new.contributions or {}):
+                limits, rounds = worth
                 self._gauge(table.CONTRIBUTION, *key, environment.name).set(limits.value)
                 if rounds >= SURE_ROUNDS:
                     upper = self._gauge(table.CONTRIBUTION_UPPER, *key, environment.name)
