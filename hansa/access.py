@@ -19,7 +19,7 @@ from hansa.store.base import Credentials
 AGGREGATOR = "aggregator"
 """Identity of the aggregator; no environment can have this name."""
 
-Right = Literal["read", "write"]
+Right = Literal["read", "write", "remove"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,14 @@ def private_grants(private: S3, name: str) -> list[Grant]:
     return [Grant(s3=private, path=path, rights=("read", "write"))]
 
 
-def aggregator_grants(storage: S3, *, has_remote: bool = False) -> list[Grant]:
+def aggregator_grants(
+    storage: S3, *, has_remote: bool = False, removes: bool = False
+) -> list[Grant]:
     """What the aggregator needs; experience and evaluations are none of its business.
 
     Where environments are in clusters of their own, its identity is also the coordinator's, which
-    writes orders and reads answers.
+    writes orders and reads answers. Where contributions are measured it `removes` the adapters
+    that were made for that alone.
     """
     prefix = storage.prefix
     letters = [
@@ -91,7 +94,12 @@ def aggregator_grants(storage: S3, *, has_remote: bool = False) -> list[Grant]:
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
         *(letters if has_remote else []),
+        *(_removal(storage) if removes else []),
     ]
+
+
+def _removal(storage: S3) -> list[Grant]:
+    return [Grant(s3=storage, path=keys.subsets_root(storage.prefix), rights=("remove",))]
 
 
 def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> list[Grant]:
@@ -101,7 +109,8 @@ def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> li
         raise InputError("spec.storage: got nothing, expected storage.s3 to write a policy for")
     if identity == AGGREGATOR:
         has_remote = any(e.member for e in spec.environments)
-        return aggregator_grants(storage, has_remote=has_remote)
+        removes = spec.evaluation.contributions is not None
+        return aggregator_grants(storage, has_remote=has_remote, removes=removes)
     known = sorted(e.name for e in spec.environments)
     if identity not in known:
         raise InputError(f"identity: got '{identity}', expected aggregator, {', '.join(known)}")
@@ -160,6 +169,9 @@ def iam_policy(
         if write:
             once = {"Condition": conditional} if write_once else {}
             statements.append(_allow("s3:PutObject", [f"{arn}/{path}" for path in write], **once))
+        remove = sorted(rule.pattern() for rule in rules if "remove" in rule.rights)
+        if remove:
+            statements.append(_allow("s3:DeleteObject", [f"{arn}/{path}" for path in remove]))
     if minio:
         statements.append({"Effect": "Deny", "Action": ["admin:*"]})
     return {"Version": "2012-10-17", "Statement": statements}

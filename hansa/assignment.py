@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from hansa.aggregation import DEFAULT_RATIOS
 from hansa.base import Sha256OrEmpty
+from hansa.contributions import Votes
 from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
@@ -200,6 +201,8 @@ class EvaluationReport(Figures):
     """Independent episodes that these are worth, where tasks were played more than once."""
     validation: Figures | None = None
     """How it did on validation tasks, by which the best adapter is chosen."""
+    contributions: Votes | None = None
+    """What the updates of others are worth on those; absent: that was not measured."""
 
 
 class ClientReport(Model):
@@ -274,8 +277,18 @@ def _is_asked(assignment: Assignment, index: int, evaluation: EvaluationReport |
     """Another's index or another round's evaluation would rewrite what others have measured."""
     if index != assignment.environments.index(assignment.environment):
         return False
-    is_wanted = assignment.evaluate and evaluation and evaluation.round == assignment.start.round
-    return evaluation is None or bool(is_wanted)
+    if evaluation is None:
+        return True
+    is_wanted = assignment.evaluate and evaluation.round == assignment.start.round
+    return is_wanted and _is_vote(assignment, index, evaluation)
+
+
+def _is_vote(assignment: Assignment, index: int, evaluation: EvaluationReport) -> bool:
+    """Of others of the round, each once, and only where that is measured."""
+    voted = [vote[0] for vote in evaluation.contributions or ()]
+    others = {each for each in range(len(assignment.environments)) if each != index}
+    is_asked = assignment.settings.evaluation.contributions is not None
+    return not voted or (is_asked and len(set(voted)) == len(voted) and others >= set(voted))
 
 
 class AggregatorReport(Model):

@@ -12,7 +12,7 @@ from hansa.assignment import ClientReport, EvaluateReport, for_environment
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
-from hansa.policy import deadline, retry
+from hansa.policy import contributions, deadline, retry
 from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
 from hansa.summary import record_answer, record_evaluation, record_personal
 
@@ -38,7 +38,7 @@ def step_all(
             current = current.model_copy(update={"started_at": first})
         environment = with_block(_step(draft, current, environment, job), job)
         if job and job.report and environment.state in ANSWERED:
-            status = _record(status, environment, job)
+            status = _record(status, environment, job, [e.name for e in present])
         if environment.remote and environment.state == "Failed":
             status = remote.note_absence(draft, status, environment)
         stepped.append(environment)
@@ -55,7 +55,7 @@ def with_block(of: _OF, job: ObservedJob | None) -> _OF:
 
 
 def _record(
-    status: FederationStatus, environment: RoundEnvironment, job: ObservedJob
+    status: FederationStatus, environment: RoundEnvironment, job: ObservedJob, names: list[str]
 ) -> FederationStatus:
     report = job.report
     if isinstance(report, ClientReport):
@@ -64,7 +64,9 @@ def _record(
         status = record_personal(status, environment.name, report)
     if not isinstance(report, ClientReport | EvaluateReport) or not report.evaluation:
         return status
-    return record_evaluation(status, environment.name, report.evaluation)
+    evaluation, of = report.evaluation, environment.name
+    status = record_evaluation(status, of, evaluation)
+    return contributions.record(status, of, evaluation.round, evaluation.contributions, names)
 
 
 def _step(

@@ -4,6 +4,7 @@ Each has a sentence that names the field. A rule asks for every field: CEL knows
 """
 
 from hansa.aggregation import KRUM
+from hansa.contributions import FEWEST, MOST
 from hansa.schema import flat
 from hansa.spec import MAX_FEDERATION_NAME, RESERVED_ENVIRONMENT_NAMES, Metadata
 from hansa.training import COMPARING
@@ -55,6 +56,7 @@ def of_federation() -> list[Rule]:
         _exchange_rule(),
         _krum_rule(),
         _guard_rule(),
+        *_contribution_rules(),
         _engine_rule(),
         _tracking_rule(),
         *_learner_rules(),
@@ -94,6 +96,30 @@ def _guard_rule() -> Rule:
         "spec.guard: aggregation.strategy none has no global adapter to guard",
         ".guard",
     )
+
+
+def _contribution_rules() -> list[Rule]:
+    """Who is left out of a merge leaves others, and merges tell what nobody has hidden."""
+    ours = "self.evaluation.contributions"
+    asked = f"has(self.evaluation) && has({ours})"
+    size = f"size(self.environments) >= {FEWEST} && size(self.environments) <= {MOST}"
+    hidden = (
+        "has(self.privacy) || (has(self.aggregation) && has(self.aggregation.sealTo)) || "
+        "self.environments.exists(e, has(e.member))"
+    )
+    return [
+        _rule(
+            f"!({asked}) || ({size})",
+            f"spec.evaluation.contributions: expected {FEWEST} to {MOST} spec.environments",
+            ".evaluation.contributions",
+        ),
+        _rule(
+            f"!({asked}) || !({hidden})",
+            "spec.evaluation.contributions: expected none with privacy, aggregation.sealTo or a "
+            "silo that runs elsewhere",
+            ".evaluation.contributions",
+        ),
+    ]
 
 
 def _engine_rule() -> Rule:

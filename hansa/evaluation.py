@@ -7,6 +7,13 @@ from pydantic import Field
 from hansa.base import Model
 
 
+class Contributions(Model):
+    """Who brought what: the merge of each round is played with each silo's update and without."""
+
+    every_rounds: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Measures the merges of every n-th round, of those that are evaluated."""
+
+
 class Evaluation(Model):
     """How the global adapter is measured on held-out tasks."""
 
@@ -19,7 +26,8 @@ class Evaluation(Model):
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature; 0 plays greedily."""
     validation_tasks: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard."""
+    """Other held-out tasks, by which the best is chosen; absent: like `tasks` with a guard
+    or contributions."""
     own_update: bool = False
     """Whether each environment also measures its own update, before it is merged."""
     greedy: bool = False
@@ -27,14 +35,22 @@ class Evaluation(Model):
     alone: bool = False
     """Whether each silo also evolves alone after the last round, to say what joining brought it."""
 
+    contributions: Contributions | None = None
+    """Its presence asks what each silo's updates are worth to the others, on validation tasks."""
+
     def is_due(self, round_: int) -> bool:
         """Whether the adapter of a round is evaluated by the round that starts from it."""
         return round_ % self.every_rounds == 0
 
+    def measures_contributions(self, round_: int) -> bool:
+        """Whether the merge of a round is taken apart."""
+        asked = self.contributions
+        return asked is not None and self.is_due(round_) and round_ % asked.every_rounds == 0
+
     def chosen_by(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
         if self.validation_tasks is None:
-            return self.tasks if guarded else 0
+            return self.tasks if guarded or self.contributions else 0
         return self.validation_tasks
 
 

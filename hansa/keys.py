@@ -31,6 +31,16 @@ def global_folder(prefix: str, round_: int) -> str:
     return f"{global_root(prefix)}{round_:05d}/"
 
 
+def subsets_root(prefix: str) -> str:
+    """Where merges of some of a round's updates lie while silos play them; later they go."""
+    return f"{global_root(prefix)}subsets/"
+
+
+def subset(prefix: str, round_: int, number: int) -> str:
+    """One of them, by its place in the round's manifest."""
+    return f"{subsets_root(prefix)}{round_:05d}/{number:03d}.safetensors"
+
+
 def probe(prefix: str) -> str:
     """A small object that shows whether a store writes once; the aggregator may write it."""
     return f"{global_root(prefix)}.probe"
@@ -125,6 +135,16 @@ def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
 def evaluation_tasks(private_prefix: str, environment: str, adapter_round: int) -> str:
     """The same evaluation task by task, which is as private as the trajectories."""
     return f"{experience_root(private_prefix, environment)}evaluations/{adapter_round:05d}.json"
+
+
+def contribution_root(private_prefix: str, environment: str) -> str:
+    """What the others' updates were worth to the silo, task by task."""
+    return f"{experience_root(private_prefix, environment)}contributions/"
+
+
+def contribution_tasks(private_prefix: str, environment: str, adapter_round: int) -> str:
+    """That of all rounds up to one whose adapter was measured."""
+    return f"{contribution_root(private_prefix, environment)}{adapter_round:05d}.json"
 
 
 def own_evaluation_tasks(private_prefix: str, environment: str, round_: int) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hansa import intervals
 from hansa.base import Sha256 as Sha256
+from hansa.contributions import MOST, Subsets, Worth
 from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
 from hansa.privacy.settings import Statement
@@ -212,6 +213,8 @@ class GlobalManifest(Model):
     """Share of the Frobenius norm of B·A that compression to a smaller rank cost."""
     diagnostics: Diagnostics | None = None
     """How the updates relate; absent where the spec turns it off."""
+    subsets: Subsets | None = None
+    """Merges of some of the updates, where evaluation.contributions asks what each is worth."""
     made_with: MadeWith = Field(default_factory=dict)
     """What computed it; no part of the inputs."""
     updates: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -283,6 +286,8 @@ class EvaluationDocument(Figures):
     """As `tasks`."""
     validation: Figures | None = None
     """The same on validation tasks, by which adapters are chosen; absent: none were played."""
+    contributions: Annotated[dict[str, Worth], Field(max_length=MOST)] | None = None
+    """What each other silo's updates are worth here; absent: that was not measured."""
     seconds: float = 0.0
     """How long it took."""
 

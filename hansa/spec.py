@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from hansa import contributions
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
 from hansa.base import Sha256
@@ -264,6 +265,7 @@ class FederationSpec(Model):
             self.experience.filter,
         )
         private.check(self)
+        contributions.check(self)
         return self
 
     def _check_place(self, environment: Environment, where: str) -> None:

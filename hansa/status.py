@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 from hansa.accepted import OPTIONS
 from hansa.api import ConditionType, EnvironmentState, Phase, Reason
 from hansa.conditions import Observation, observed
+from hansa.contributions import Measured
 from hansa.manifest import AuditHead, Count, Member, StartAdapter
 from hansa.members import CourierStatus, MemberStatus
 from hansa.spec import (
@@ -250,6 +251,8 @@ class EnvironmentStatus(Model):
     """Success after evolving alone (spec.evaluation.alone), on the tasks of `success`."""
     joined: str = ""
     """What joining brought: what it serves less what it had alone, with 95 % limits."""
+    contribution: str = ""
+    """What its updates bring the others (spec.evaluation.contributions), with 95 % limits."""
     explored: Count = 0
     """Episodes played in its last finished round."""
     succeeded: Count = 0
@@ -333,6 +336,8 @@ class FederationStatus(Model):
     """How far the experiment tracker is; absent: there was never one."""
     audit: AuditHead | None = None
     """Newest entry of the audit log, as its aggregator reported it; orders to silos name it."""
+    contributions: dict[str, Measured] | None = None
+    """What each environment found the others' updates to be worth; absent: nobody measured it."""
     conditions: list[Condition] = Field(default_factory=list)
     """Observations: Accepted, Progressing, Degraded, Succeeded, and Tracked with spec.tracking."""
     environments: list[EnvironmentStatus] = Field(default_factory=list)

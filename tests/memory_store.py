@@ -66,6 +66,9 @@ class MemoryStore:
     def list(self, prefix: str) -> Iterator[str]:
         return iter(sorted(key for key in self.objects if key.startswith(prefix)))
 
+    def remove(self, key: str) -> None:
+        self.objects.pop(key, None)
+
     def _object(self, key: str) -> bytes:
         try:
             return self.objects[key]
@@ -103,3 +106,6 @@ class Replaced:
 
     def list(self, prefix: str) -> Iterator[str]:
         return iter(sorted({*self._store.list(prefix), *self._lie.list(prefix)}))
+
+    def remove(self, key: str) -> None:
+        self._store.remove(key)

@@ -52,7 +52,7 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
     private, settings = last.private_storage, last.settings
     prefix = keys.alone_prefix(private.prefix, last.environment, last.start.round)
     place = private.model_copy(update={"prefix": prefix})
-    measured = {"alone": False, "own_update": False, "validation_tasks": 0}
+    measured = {"alone": False, "own_update": False, "validation_tasks": 0, "contributions": None}
     rules = {
         "evaluation": settings.evaluation.model_copy(update=measured),
         "aggregation": settings.aggregation.model_copy(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 import hansa
 from hansa import keys
 from hansa.assignment import Assignment, EvaluationReport
+from hansa.contributions import Vote, Worth
 from hansa.errors import Corrupt, NotFound
 from hansa.manifest import (
     EvaluationDocument,
@@ -100,6 +101,7 @@ def commit(
     broken: int = 0,
     greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
+    contributions: dict[str, Worth] | None = None,
     veil: Veil | None = None,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if it drew other tokens.
@@ -118,6 +120,7 @@ def commit(
         temperature=assignment.settings.evaluation.temperature,
         broken=0 if veil else broken,
         validation=validation,
+        contributions=contributions,
         seconds=0.0 if veil else round(seconds, 3),
         **(_veiled(kept, len(episodes) + broken, veil) if veil else kept.counts()),
     )
@@ -133,8 +136,8 @@ def _veiled(kept: TaskTallies, planned: int, veil: Veil) -> dict[str, Any]:
     return {**noised.model_dump(), "task_count": tasks, "worth": worth}
 
 
-def report(document: EvaluationDocument) -> EvaluationReport:
-    """The figures that the operator reads."""
+def report(document: EvaluationDocument, environments: Sequence[str] = ()) -> EvaluationReport:
+    """The figures that the operator reads; environments are named by their place."""
     return EvaluationReport(
         round=document.adapter.round,
         episodes=document.episodes,
@@ -142,7 +145,17 @@ def report(document: EvaluationDocument) -> EvaluationReport:
         broken=document.broken,
         effective=document.effective(),
         validation=document.validation,
+        contributions=_votes(document, environments),
     )
+
+
+def _votes(document: EvaluationDocument, environments: Sequence[str]) -> list[Vote] | None:
+    """What is told of those that take part in the present round."""
+    if document.contributions is None:
+        return None
+    places = {name: place for place, name in enumerate(environments)}
+    measured = sorted(document.contributions.items())
+    return [worth.vote(places[name]) for name, worth in measured if name in places]
 
 
 def figures(document: EvaluationDocument) -> Figures:

@@ -31,7 +31,7 @@ def evaluate_only(silo: Silo) -> EvaluateReport:
         served = personalize.choose(silo, silo.load(owner), start, candidate)
     return EvaluateReport(
         environment=assignment.environments.index(assignment.environment),
-        evaluation=evaluations.report(start),
+        evaluation=evaluations.report(start, assignment.environments),
         personal=served.figures() if served else None,
         serves=served.choice if served else "",
         alone=evaluations.figures(without_others) if without_others else None,

@@ -10,8 +10,8 @@ from functools import partial
 from hansa import adapter, keys, program
 from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import EvaluationDocument, Figures, Learning
+from hansa_client import contributions, figures, personalize, send
 from hansa_client import evaluation as evaluations
-from hansa_client import figures, personalize, send
 from hansa_client.agent import Agent
 from hansa_client.experience import demonstrations, optimizer_state
 from hansa_client.experience.demonstrations import DemonstrationFile
@@ -102,7 +102,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
     """Play held-out tasks with the start adapter, and others by which the best is chosen."""
     played = silo.play_held_out(agent, "test")
     greedy = silo.play_greedily(agent)
-    validation = None
+    validation, brought = None, None
     veil = silo.ledger.veil() if silo.ledger else None
     wanted = silo.assignment.settings.evaluation.validation_tasks
     if wanted:
@@ -111,6 +111,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         if veil:
             planned = len(chosen.episodes) + len(chosen.broken)
             validation = veil.figures("validation", chosen.successes, planned)
+        brought = contributions.measure(silo, agent, chosen.episodes)
     seconds = silo.watch.lap("evaluate")
     counts = {"episodes": len(played.episodes), "successes": played.successes}
     silo.tell("evaluated", {**counts, "seconds": seconds}, adapter=silo.assignment.start.round)
@@ -123,6 +124,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         broken=len(played.broken),
         greedy=greedy,
         validation=validation,
+        contributions=brought,
         veil=veil,
     )
 
@@ -295,7 +297,7 @@ def report(
         manifest=committed.sha256,
         adapter=committed.adapter,
         counts=document.counts,
-        evaluation=evaluations.report(start) if start else None,
+        evaluation=evaluations.report(start, assignment.environments) if start else None,
         own=evaluations.figures(own) if own else None,
         solved=document.learning.solved,
         entropy=document.learning.entropy,

@@ -156,6 +156,8 @@ def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
         if line.joined:
             say(in_one_line(line))
+        if line.contribution:
+            say(f"{line.name} {line.contribution}")
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")

@@ -41,6 +41,8 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
             yield Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
         if line.joined:
             yield Text(f"  {in_one_line(line)}")
+        if line.contribution:
+            yield Text(f"  {line.name} {line.contribution}")
 
 
 def in_one_line(line: EnvironmentStatus) -> str:

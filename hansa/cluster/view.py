@@ -1,6 +1,6 @@
 """A Federation and what belongs to it as lines and rows, ready for any screen: pure functions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -55,7 +55,7 @@ class Screen:
     tables: list[Table]
     """Conditions, environments, history, events; those without rows are left out."""
     footer: list[str]
-    """What joining brought, the adapter, and what could not be read."""
+    """What joining brought, who brought what, the adapter, and what could not be read."""
 
 
 def listing(federations: Iterable[Data], now: datetime, *, wide: bool, spaces: bool) -> Table:
@@ -97,7 +97,11 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
         lines=waits(federation, now),
         warnings=[*warnings, *([CHECK] if warnings else [])],
         tables=[table for table in tables if table.rows],
-        footer=[*_joined(federation, wide=wide), *_footer(look)],
+        footer=[
+            *_said(federation, "joined", _joined_line, wide=wide),
+            *_said(federation, "contribution", _contribution_line, wide=wide),
+            *_footer(look),
+        ],
     )
 
 
@@ -291,12 +295,16 @@ def event_time(event: Data) -> datetime | None:
     return parse_time((event.get("metadata") or {}).get("creationTimestamp"))
 
 
-def _joined(federation: Data, *, wide: bool) -> list[str]:
-    """What joining brought each environment, where that was measured."""
-    lines = [line for line in status(federation).get("environments") or () if line.get("joined")]
+def _said(federation: Data, field: str, show: Callable[[Data], str], *, wide: bool) -> list[str]:
+    """What was measured for each environment, in sentences, where it was."""
+    lines = [line for line in status(federation).get("environments") or () if line.get(field)]
     shown = lines if wide else lines[:SHOWN_ENVIRONMENTS]
     more = [f"and {len(lines) - len(shown)} more: -o wide"] if len(lines) > len(shown) else []
-    return [*(_joined_line(line) for line in shown), *more]
+    return [*(show(line) for line in shown), *more]
+
+
+def _contribution_line(line: Data) -> str:
+    return f"{line['name']} {line['contribution']}"
 
 
 def _joined_line(line: Data) -> str:

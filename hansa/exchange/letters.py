@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 
 from hansa import keys
 from hansa.assignment import Assignment, ClientReport, EvaluateReport
+from hansa.evaluation import Contributions
 from hansa.exchange import envelope
 from hansa.exchange.envelope import SigningKey, Unverified
 from hansa.manifest import AuditHead, Count, Sha256, StartAdapter, canonical, sha256
@@ -70,6 +71,7 @@ PATHS = frozenset(
         *_paths(Adapter, "adapter"),
         *_paths(RoundSettings, "settings"),
         *_paths(Privacy, "settings.privacy"),
+        *_paths(Contributions, "settings.evaluation.contributions"),
     }
 )
 """What a veto can be about: a table, so that no text of one party reaches the other's screen."""

@@ -195,7 +195,7 @@ class LocalStore:
 
     def _granted(self, name: str) -> list[access.Grant]:
         if name == access.AGGREGATOR:
-            return access.aggregator_grants(self.s3)
+            return access.aggregator_grants(self.s3, removes=True)
         return access.environment_grants(self.s3, name)
 
     def _spawn(self, binary: Path) -> None:

@@ -18,6 +18,7 @@ from hansa.report import (
     settings,
     success,
     work,
+    worth,
 )
 from hansa.report.charts import marker_shapes
 from hansa.report.facts import Part, ReportData, Round, phases
@@ -78,6 +79,7 @@ def _body(data: ReportData) -> Html:
     offered = [
         success.show(data),
         *joining.sections(data),
+        worth.show(data),
         privacy.show(data),
         reference.adapter(data),
         *work.sections(data),

@@ -68,6 +68,10 @@ class ObjectStore(Protocol):
         """Keys below a prefix, sorted."""
         ...
 
+    def remove(self, key: str) -> None:
+        """Delete an object that nobody reads any more, or that is absent; results never are."""
+        ...
+
 
 def put_once(store: ObjectStore, key: str, data: bytes) -> bytes:
     """Write an object unless it exists; the stored bytes, which may be an earlier writer's.

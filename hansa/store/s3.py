@@ -167,7 +167,7 @@ class S3Store:
             self._call(lambda: self._client().create_bucket(Bucket=bucket), judge)
 
     def remove(self, key: str) -> None:
-        """Delete an object that is no part of a federation: those are written once."""
+        """Delete an object that no result follows from: those are written once, and stay."""
         self._call(
             lambda: self._client().delete_object(Bucket=self.s3.bucket, Key=key),
             lambda error: self._judge(error, key, "delete"),

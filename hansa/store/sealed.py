@@ -89,6 +89,10 @@ class OpenedStore:
         """Keys below a prefix, sorted."""
         return self._store.list(prefix)
 
+    def remove(self, key: str) -> None:
+        """Delete an object; updates never are."""
+        self._store.remove(key)
+
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write an object once, as it is: who reads updates writes none."""
         self._store.put_if_absent(key, data)
@@ -224,6 +228,10 @@ class SealingStore:
     def list(self, prefix: str) -> Iterator[str]:
         """Keys below a prefix, sorted."""
         return self._store.list(prefix)
+
+    def remove(self, key: str) -> None:
+        """Delete an object; updates never are."""
+        self._store.remove(key)
 
     def _own(self, key: str) -> str:
         """Where in the private store that is which a key of a sealed object stands for."""

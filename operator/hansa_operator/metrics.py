@@ -20,6 +20,7 @@ from prometheus_client import (
 from hansa import api, names
 from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
+from hansa.contributions import to_others
 from hansa.exchange.letters import FAULTS
 from hansa.exchange.tasks import CourierReport
 from hansa.exits import Exit
@@ -27,6 +28,7 @@ from hansa.jobs import ObservedJob, Plan
 from hansa.member.draft import SiloPlan
 from hansa.member.status import FederationMember, SiloPhase, SiloStatus
 from hansa.members import MemberState
+from hansa.policy.contributions import SURE_ROUNDS
 from hansa.reports import AnyReport
 from hansa.status import (
     CurrentRound,
@@ -45,6 +47,8 @@ PER_ENVIRONMENT = (
     table.OWN_SUCCESS,
     table.ALONE_SUCCESS,
     table.JOINING_GAIN,
+    table.CONTRIBUTION,
+    table.CONTRIBUTION_UPPER,
     table.PRIVACY_EPSILON,
     table.TASKS_SOLVED,
     table.POLICY_ENTROPY,
@@ -172,6 +176,12 @@ class Recorder:
             ):
                 if ratio:
                     self._gauge(metric, *key, environment.name).set(float(ratio))
+            if worth := to_others(environment.name, new.contributions or {}):
+                limits, rounds = worth
+                self._gauge(table.CONTRIBUTION, *key, environment.name).set(limits.value)
+                if rounds >= SURE_ROUNDS:
+                    upper = self._gauge(table.CONTRIBUTION_UPPER, *key, environment.name)
+                    upper.set(limits.high)
         labels = dict(zip(table.COMMON_LABELS, key, strict=True))
         for name in sorted(gone):
             for metric in PER_ENVIRONMENT:

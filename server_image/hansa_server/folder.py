@@ -40,6 +40,10 @@ class Workplace:
         """Its frozen part."""
         self.next_state = folder / "next_state.safetensors"
         """What the strategy will remember."""
+        self.subset = folder / "subset.safetensors"
+        """A merge of some of the updates."""
+        self.subset_state = folder / "subset_state.safetensors"
+        """What the strategy would remember of it."""
 
 
 def open_start(

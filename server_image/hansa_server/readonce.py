@@ -95,6 +95,10 @@ class ReadOnce:
         """Refused: an audit changes nothing."""
         raise PermanentError(f"{key}: got something to write, expected only reading")
 
+    def remove(self, key: str) -> None:
+        """Refused: an audit changes nothing."""
+        raise PermanentError(f"{key}: got something to remove, expected only reading")
+
     def forget(self, root: str) -> None:
         """Give the room of all files below a root back."""
         for key in [key for key in self._files if key.startswith(root)]:

@@ -29,7 +29,7 @@ from hansa.spec import Model
 from hansa.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.documents import parse
-from hansa_server import audit, strategies
+from hansa_server import audit, strategies, subsets
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
@@ -52,6 +52,7 @@ def aggregate(
     if committed:
         log.info("already_committed", round=assignment.round)
         written = audit.write_result(store, assignment, entry, committed)
+        subsets.remove_old(store, assignment, log)
         return report(assignment, committed, written)
 
     members = Members(store, assignment, log)
@@ -66,10 +67,13 @@ def aggregate(
         log.info("aggregated", members=len(members.offers), refused=len(members.refused))
         own_prefix(store, assignment, made.base_model)
         stored = write_folder(store, assignment, made.task, made.result, place)
+        parts = subsets.write(store, assignment, made.task, place, log)
         watch.lap("write")
         document = describe(assignment, members, made, stored, watch.seconds)
+        document = document.model_copy(update={"subsets": parts})
     committed = commit(store, assignment, document)
     written = audit.write_result(store, assignment, entry, committed)
+    subsets.remove_old(store, assignment, log)
     digest = document.files[keys.ADAPTER].sha256
     log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
     return report(assignment, committed, written)

@@ -69,6 +69,14 @@ REFUSED: dict[str, Case] = {
         {"aggregation": {"strategy": "none"}, "guard": {"maxDrop": 0.1}},
         "spec.guard: aggregation.strategy none has no global adapter to guard",
     ),
+    "contributions of one environment": (
+        {"evaluation": {"contributions": {}}},
+        "spec.evaluation.contributions: expected 3 to 32 spec.environments",
+    ),
+    "contributions of no round": (
+        {"evaluation": {"contributions": {"everyRounds": 0}}},
+        "spec.evaluation.contributions.everyRounds",
+    ),
     "a learner that compares, with nothing to compare": (
         {"training": {"learner": "grpo"}},
         "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",

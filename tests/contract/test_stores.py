@@ -46,6 +46,19 @@ def test_no_test_has_a_store_that_is_not_held_to_this() -> None:
     assert written == {"MemoryStore", "Replaced"}
 
 
+def test_what_is_removed_is_gone_and_may_be_removed_again(
+    any_store: ObjectStore, fresh_prefix: str
+) -> None:
+    key, other = f"{fresh_prefix}/object", f"{fresh_prefix}/other"
+    for each in (key, other):
+        any_store.put_if_absent(each, b"0123456789")
+    any_store.remove(key)
+    any_store.remove(key)
+    assert list(any_store.list(f"{fresh_prefix}/")) == [other]
+    with pytest.raises(NotFound):
+        any_store.get(key)
+
+
 def test_what_was_put_is_read_back_whole_and_in_part(
     any_store: ObjectStore, fresh_prefix: str
 ) -> None:

@@ -175,6 +175,16 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.evaluation.validationTasks: got 0",
         "expected at least 1",
     ),
+    "contributions of two": (
+        setter("spec.evaluation.contributions", {}),
+        "spec.evaluation.contributions: got a value with 2 environments",
+        "expected 3 to 32",
+    ),
+    "contributions of no round": (
+        setter("spec.evaluation.contributions", {"everyRounds": 0}),
+        "spec.evaluation.contributions.everyRounds: got 0",
+        "1 to 1000",
+    ),
     "privacy without a private store": (
         lambda document: document["spec"].update(privacy={"epsilon": 8, "delta": 1e-5}),
         "spec.environments[0].experienceStorage: got nothing",

@@ -312,3 +312,20 @@ def test_nothing_is_overwritten_where_the_store_knows_the_condition() -> None:
     [put] = [s for s in once["Statement"] if s["Action"] == ["s3:PutObject"]]
     assert put.pop("Condition") == {"Null": {"s3:if-none-match": "false"}}
     assert once == plain
+
+
+def test_where_contributions_are_measured_the_aggregator_removes_their_merges_alone() -> None:
+    document = spec().to_json()
+    more = [{"name": "wordle", "world": "wordle"}]
+    document["environments"] = [*document["environments"], *more]
+    document["evaluation"]["contributions"] = {}
+    measured = FederationSpec.model_validate(document)
+    policy = access.iam_policy(access.grants(measured, "aggregator"))
+    merge = keys.subset("five/worlds", 3, 0)
+    assert allows(policy, "s3:DeleteObject", merge)
+    for kept in (keys.global_folder("five/worlds", 3), keys.audit_entry("five/worlds", 3)):
+        assert not allows(policy, "s3:DeleteObject", kept + keys.ADAPTER)
+    for asked, identity in ((spec(), "aggregator"), (measured, "maze")):
+        others = access.iam_policy(access.grants(asked, identity))
+        assert "s3:DeleteObject" not in json.dumps(others)
+        assert allows(others, "s3:GetObject", merge)

@@ -58,6 +58,15 @@ PRIVATE: dict[str, Any] = {
     ],
 }
 """The same with privacy, which most other fields have to fit."""
+MEASURED: dict[str, Any] = {
+    **WHOLE,
+    "evaluation": {"contributions": {"everyRounds": 2}},
+    "environments": [
+        {"name": name, "world": name, "experienceStorage": {"s3": {**S3, "bucket": name}}}
+        for name in ("babyai", "maze", "wordle")
+    ],
+}
+"""The same with contributions, which take three silos."""
 OTHER = {
     "spec.privacy.noiseMultiplier": 2.0,
     "spec.model.source": "path:/model",
@@ -130,8 +139,9 @@ def other(entry: Entry, value: Any) -> Any:
 
 
 def opened(path: str = "") -> Federation:
-    is_private = path.startswith("spec.privacy")
-    federation = make_federation("maze", **(PRIVATE if is_private else WHOLE))
+    of = {"spec.privacy": PRIVATE, "spec.evaluation.contributions": MEASURED}
+    whole = next((given for start, given in of.items() if path.startswith(start)), WHOLE)
+    federation = make_federation("maze", **whole)
     return with_status(federation, plan(federation, [], NOW).status)
 
 

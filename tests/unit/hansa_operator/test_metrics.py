@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hansa import api
 from hansa.api import Phase
 from hansa.assignment import AggregatorReport
+from hansa.contributions import Measured, Worth
 from hansa.exchange.tasks import CourierReport, Faults
 from hansa.jobs import ObservedJob, Plan
 from hansa.plan import plan
@@ -167,6 +168,20 @@ def test_what_an_environment_would_have_had_alone_is_shown_where_it_was_measured
     for asked, expected in ((True, 0.1), (False, None)):
         run = Run("maze", rounds=1, evaluation={"alone": asked}).passes()
         assert run.value("hansa_alone_success_ratio", environment="maze") == expected
+
+
+def test_what_an_environment_brings_the_others_is_shown_and_its_limit_once_it_is_sure() -> None:
+    run = Run(rounds=1, evaluation={"contributions": {}}).passes()
+    assert run.value("hansa_contribution_ratio", environment="maze") is None
+    for rounds, upper in ((2, None), (3, pytest.approx(-0.0608, abs=1e-4))):
+        worth = {"maze": Worth(value=-0.1, error=0.02, rounds=rounds)}
+        said = {"wordle": Measured(round=1, worth=worth)}
+        status = run.federation.status.model_copy(update={"contributions": said})
+        run.federation = with_status(run.federation, status)
+        run.passes(1)
+        assert run.value("hansa_contribution_ratio", environment="maze") == -0.1
+        assert run.value("hansa_contribution_upper_ratio", environment="maze") == upper
+        assert run.value("hansa_contribution_ratio", environment="wordle") is None
 
 
 def test_with_privacy_epsilon_is_shown_and_what_is_not_told_is_not_zero() -> None:

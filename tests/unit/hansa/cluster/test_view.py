@@ -8,7 +8,8 @@ import pytest
 from hansa.cluster.state import closed_round, has_failed, has_succeeded
 from hansa.cluster.view import Screen, listing, news, pod_state, screen
 from hansa.cluster.words import span
-from tests.builders import later, make_federation, make_job
+from hansa.jobs import JobRequest, ObservedJob
+from tests.builders import later, make_federation, make_job, make_report
 from tests.unit.hansa.cluster.looks import job, look_at, open_round, run, stamp
 
 DONE = run(make_federation(), lambda request: make_job(request, "succeeded"), until=30)
@@ -103,6 +104,21 @@ def test_what_joining_brought_each_environment_is_said_below() -> None:
     assert shown.footer[-1].startswith("adapter of round 1")
     row = rows(shown, "ENVIRONMENT")["babyai"]
     assert (row["ALONE"], row["SUCCESS"], row["SERVED"]) == ("10.0%", "50.0%", "80.0%")
+
+
+def test_who_brought_what_is_said_below_where_silos_have_measured_it() -> None:
+    asked = make_federation(rounds=1, evaluation={"contributions": {}})
+
+    def answer(request: JobRequest) -> ObservedJob:
+        report = make_report(request)
+        if request.role == "evaluate" and request.environment == "maze":
+            told = report.evaluation.model_copy(update={"contributions": [(0, -500, 100, 1)]})
+            report = report.model_copy(update={"evaluation": told})
+        return make_job(request, "succeeded", report=report)
+
+    shown = screen(look_at(run(asked, answer, until=30)), later(60))
+    assert shown.footer[0] == "babyai costs the others 5.0 points (3.0 to 7.0) in 1 round"
+    assert shown.footer[1].startswith("adapter of round 1")
 
 
 def test_what_joining_brought_many_is_cut_to_a_screen() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from hansa import contributions
 from hansa.assignment import PHASES, REPORT_LIMIT, ClientReport, EvaluateReport
 from hansa.exchange.letters import FAULTS, PATHS, Reference
 from hansa.exchange.mailbox import MOST_SKIPPED
@@ -25,6 +26,7 @@ EVALUATION = {
     "broken": MOST,
     "effective": -1.2345678901234567e-300,
     "validation": FIGURES,
+    "contributions": [(99, -10000, 10000, 9999)] * contributions.MOST,
 }
 SECONDS = dict.fromkeys(sorted(PHASES), LONG)
 CLIENT = ClientReport.model_validate(

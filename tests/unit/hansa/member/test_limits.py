@@ -14,6 +14,7 @@ from tests.unit.hansa.member.members import AGREED, member, order
 
 FRESH = Usage()
 PRIVACY = ("settings", "privacy")
+CONTRIBUTIONS = ("settings", "evaluation", "contributions")
 
 
 def paths(document: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -78,7 +79,8 @@ def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path
     assert other is not None, "no other value was found for this field: teach others() one"
     refusal = judge(other, member(limits={"free": []}), FRESH)
     assert refusal is not None
-    differing = PRIVACY if path[:2] == PRIVACY else path  # nobody has agreed to any
+    wholes = (each for each in (PRIVACY, CONTRIBUTIONS) if path[: len(each)] == each)
+    differing = next(wholes, path)  # nobody has agreed to any
     assert (refusal.code, refusal.path) == ("differs", ".".join(differing))
     assert {refusal.path, ".".join(path)} <= PATHS, "a letter could not name it"
 

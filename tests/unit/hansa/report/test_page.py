@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa import keys
+from hansa.contributions import Measured, Worth
 from hansa.report import joining
 from hansa.report.data import collect
 from hansa.report.page import render
@@ -160,6 +161,36 @@ def test_what_joining_brought_is_told_where_silos_evolved_alone() -> None:
     percents = ["80.0\u202f%", "71.0\u202f%", "71.0\u202f%"]  # it serves what is shared
     assert cells[10:15] == [names[1], *percents, cost]
     assert "own update" not in section
+
+
+def test_who_brought_what_is_told_where_silos_have_measured_it() -> None:
+    given = sample.federation(2, 3)
+    assert "Who brought what?" not in page_of(given)
+    first, second, third = sample.names(3)
+
+    def word(**values: float) -> Measured:
+        names = {"first": first, "second": second, "third": third}
+        worth = {names[n]: Worth(value=v, error=0.02, rounds=2) for n, v in values.items()}
+        return Measured(round=2, worth=worth)
+
+    said = {first: word(second=0.01, third=-0.2), second: word(first=0.3, third=-0.1)}
+    given = given.model_copy(
+        update={"status": given.status.model_copy(update={"contributions": said})}
+    )
+    page = page_of(given)
+    begin = page.index('<h2 id="contributions"')
+    section = page[begin : page.index("</section>", begin)]
+    shown = re.findall(r"<t[hd]\b[^>]*>((?:(?!<t[hd]|<tr|</t).)*)", section)
+    cells = [re.sub(r"<[^>]+>", " ", cell).split() for cell in shown]
+    rows = [cells[place : place + 5] for place in range(5, len(cells), 5)]
+    assert [row[0] for row in rows] == [[first], [second], [third]]
+    assert rows[2][1] == ["−15.0", "[−17.8,", "−12.2]"]
+    assert [row[3:] for row in rows] == [
+        [["–"], ["+30.0"]],
+        [["+1.0"], ["–"]],
+        [["−20.0"], ["−10.0"]],
+    ]
+    assert section.count('class="down"') == 3 and section.count('class="up"') == 2
 
 
 def test_what_each_silo_serves_is_told_where_they_chose() -> None:
