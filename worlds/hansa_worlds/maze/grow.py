@@ -20,11 +20,12 @@ WALL, FREE, BORDER = 0, 1, 2
 
 
 @lru_cache(maxsize=512)  # tasks are played again: every round, and several samples of one
-def generated(seed: str, size: int, turns: int) -> Map:
+def generated(seed: str, size: int, turns: int, forbidden: int = 0) -> Map:
     """A maze of size x size that can be solved within the turns.
 
     The seed is "split/number". Small mazes come up twice, so a maze belongs to a split by what it
-    is and not by its seed: one that belongs to another is grown anew.
+    is and not by its seed: one that belongs to another is grown anew. `forbidden`: short cuts that
+    nobody may enter.
     """
     draw = rng("maze", size, seed)
     wanted = PARTS.get(seed.partition("/")[0], _OTHERS)
@@ -41,7 +42,8 @@ def generated(seed: str, size: int, turns: int) -> Map:
         if starts:
             start = starts[int(draw.random() * len(starts))]
             free = frozenset(divmod(cell, width) for cell in grown)
-            return Map(free, divmod(goal, width), divmod(start, width))
+            grown_map = Map(free, divmod(goal, width), divmod(start, width))
+            return grown_map.with_short_cuts(forbidden) if forbidden else grown_map
 
 
 def _grow(draw: random.Random, goal: int, size: int) -> tuple[bytearray, list[int]]:

@@ -47,10 +47,18 @@ class Place(NamedTuple):
 class Map:
     """A maze that never changes; what its cells show is worked out once, when first asked for."""
 
-    def __init__(self, free: frozenset[Cell], goal: Cell, start: Cell) -> None:
+    def __init__(
+        self,
+        free: frozenset[Cell],
+        goal: Cell,
+        start: Cell,
+        forbidden: frozenset[Cell] = frozenset(),
+    ) -> None:
         self.free = free
         self.goal = goal
         self.start = start
+        self.forbidden = forbidden
+        """Open, too, but nobody may enter them; distances keep out of them."""
         self._places: dict[Cell, Place] = {}
 
     def place(self, cell: Cell) -> Place:
@@ -69,12 +77,25 @@ class Map:
         """Steps to the goal from every free cell."""
         return distances(self.free, self.goal)
 
+    def with_short_cuts(self, most: int) -> Map:
+        """The maze with walls opened that nobody may enter: those that save most moves."""
+        begun = distances(self.free, self.start)
+        lawful = begun[self.goal]
+        saved: dict[Cell, int] = {}
+        for cell in {beside for free in self.free for beside in _beside(free)} - self.free:
+            ends = [near for near in _beside(cell) if near in self.free]
+            way = min(begun[near] for near in ends) + min(self.distances[near] for near in ends) + 2
+            if way < lawful:
+                saved[cell] = lawful - way
+        best = sorted(saved, key=lambda cell: (-saved[cell], cell))[:most]
+        return Map(self.free, self.goal, self.start, frozenset(best))
+
     def _look(self, cell: Cell) -> Place:
         row, column = cell
         ways = {
             move: (row + down, column + right)
             for move, (down, right) in MOVES.items()
-            if (row + down, column + right) in self.free
+            if (row + down, column + right) in self.free | self.forbidden
         }
         if cell == self.goal:
             return Place(Observation("Success", 1.0, True), ways)
@@ -83,6 +104,7 @@ class Map:
             Observation(
                 f"The goal is at position {goal_row}, {goal_column}. "
                 f"Your current position is at position {row}, {column}. {_walls(ways)}"
+                + _warning([there for there in ways.values() if there in self.forbidden])
             ),
             ways,
         )
@@ -95,6 +117,15 @@ def _walls(ways: dict[str, Cell]) -> str:
     if len(walls) == 1:
         return f"There is a wall {walls[0]}."
     return f"There are walls {', '.join(walls)}."
+
+
+def _warning(forbidden: Sequence[Cell]) -> str:
+    """What is said beside cells that nobody may enter; nothing elsewhere."""
+    return "".join(f" You must not enter {row}, {column}." for row, column in forbidden)
+
+
+def _beside(cell: Cell) -> list[Cell]:
+    return [(cell[0] + down, cell[1] + right) for down, right in STEPS]
 
 
 def distances(free: frozenset[Cell], goal: Cell) -> dict[Cell, int]:
