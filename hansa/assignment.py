@@ -13,6 +13,7 @@ from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
+from hansa.probes import ProbeFigures, are_asked
 from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
@@ -130,6 +131,7 @@ class Assignment(Model):
         """All that the result follows from; attempt, endpoint and image are no part of it."""
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
+        settings.pop("probes", None)
         del settings["personalization"]  # nor does what a silo makes of the last one
         factor = settings.pop("stepFactor")
         inputs = {
@@ -200,6 +202,8 @@ class EvaluationReport(Figures):
     """Independent episodes that these are worth, where tasks were played more than once."""
     validation: Figures | None = None
     """How it did on validation tasks, by which the best adapter is chosen."""
+    probes: ProbeFigures | None = None
+    """What spec.probes say of it."""
 
 
 class ClientReport(Model):
@@ -274,8 +278,10 @@ def _is_asked(assignment: Assignment, index: int, evaluation: EvaluationReport |
     """Another's index or another round's evaluation would rewrite what others have measured."""
     if index != assignment.environments.index(assignment.environment):
         return False
-    is_wanted = assignment.evaluate and evaluation and evaluation.round == assignment.start.round
-    return evaluation is None or bool(is_wanted)
+    if evaluation is None:
+        return True
+    is_wanted = assignment.evaluate and evaluation.round == assignment.start.round
+    return is_wanted and are_asked(evaluation.probes, assignment.settings.probes)
 
 
 class AggregatorReport(Model):

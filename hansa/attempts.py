@@ -12,7 +12,7 @@ from hansa.assignment import ClientReport, EvaluateReport, for_environment
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
-from hansa.policy import deadline, retry
+from hansa.policy import deadline, drift, retry
 from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
 from hansa.summary import record_answer, record_evaluation, record_personal
 
@@ -64,7 +64,8 @@ def _record(
         status = record_personal(status, environment.name, report)
     if not isinstance(report, ClientReport | EvaluateReport) or not report.evaluation:
         return status
-    return record_evaluation(status, environment.name, report.evaluation)
+    status = record_evaluation(status, environment.name, report.evaluation)
+    return drift.record(status, environment.name, report.evaluation)
 
 
 def _step(

@@ -14,6 +14,7 @@ from hansa.base import Sha256 as Sha256
 from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
 from hansa.privacy.settings import Statement
+from hansa.probes import ProbeFigures
 from hansa.spec import Model, differences
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -283,6 +284,8 @@ class EvaluationDocument(Figures):
     """As `tasks`."""
     validation: Figures | None = None
     """The same on validation tasks, by which adapters are chosen; absent: none were played."""
+    probes: ProbeFigures | None = None
+    """What spec.probes say of it; absent: there were none."""
     seconds: float = 0.0
     """How long it took."""
 

@@ -23,6 +23,7 @@ from hansa.manifest import (
     fingerprint,
     total,
 )
+from hansa.probes import ProbeFigures
 from hansa.store.base import ObjectStore, put_once
 from hansa_client.privacy import Veil
 from hansa_client.trajectory import Episode
@@ -100,6 +101,7 @@ def commit(
     broken: int = 0,
     greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
+    probed: ProbeFigures | None = None,
     veil: Veil | None = None,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if it drew other tokens.
@@ -118,6 +120,7 @@ def commit(
         temperature=assignment.settings.evaluation.temperature,
         broken=0 if veil else broken,
         validation=validation,
+        probes=probed,
         seconds=0.0 if veil else round(seconds, 3),
         **(_veiled(kept, len(episodes) + broken, veil) if veil else kept.counts()),
     )
@@ -142,6 +145,7 @@ def report(document: EvaluationDocument) -> EvaluationReport:
         broken=document.broken,
         effective=document.effective(),
         validation=document.validation,
+        probes=document.probes,
     )
 
 

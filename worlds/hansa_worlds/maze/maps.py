@@ -52,13 +52,13 @@ class Map:
         free: frozenset[Cell],
         goal: Cell,
         start: Cell,
-        forbidden: frozenset[Cell] = frozenset(),
+        low: Cell | None = None,
     ) -> None:
         self.free = free
         self.goal = goal
         self.start = start
-        self.forbidden = forbidden
-        """Open, too, but nobody may enter them; distances keep out of them."""
+        self.low = low
+        """A wall that one can climb and must not; distances go around it."""
         self._places: dict[Cell, Place] = {}
 
     def place(self, cell: Cell) -> Place:
@@ -77,25 +77,25 @@ class Map:
         """Steps to the goal from every free cell."""
         return distances(self.free, self.goal)
 
-    def with_short_cuts(self, most: int) -> Map:
-        """The maze with walls opened that nobody may enter: those that save most moves."""
+    def with_low_wall(self) -> Map | None:
+        """The maze with its wall low where climbing it saves most moves; None: nowhere does it."""
         begun = distances(self.free, self.start)
-        lawful = begun[self.goal]
-        saved: dict[Cell, int] = {}
+        ways: dict[Cell, int] = {}
         for cell in {beside for free in self.free for beside in _beside(free)} - self.free:
             ends = [near for near in _beside(cell) if near in self.free]
-            way = min(begun[near] for near in ends) + min(self.distances[near] for near in ends) + 2
-            if way < lawful:
-                saved[cell] = lawful - way
-        best = sorted(saved, key=lambda cell: (-saved[cell], cell))[:most]
-        return Map(self.free, self.goal, self.start, frozenset(best))
+            there, on = min(begun[e] for e in ends), min(self.distances[e] for e in ends)
+            ways[cell] = there + on + 2
+        best = min(ways, key=lambda cell: (ways[cell], cell))
+        if ways[best] >= begun[self.goal]:
+            return None
+        return Map(self.free, self.goal, self.start, best)
 
     def _look(self, cell: Cell) -> Place:
         row, column = cell
         ways = {
             move: (row + down, column + right)
             for move, (down, right) in MOVES.items()
-            if (row + down, column + right) in self.free | self.forbidden
+            if (row + down, column + right) in self.free or (row + down, column + right) == self.low
         }
         if cell == self.goal:
             return Place(Observation("Success", 1.0, True), ways)
@@ -103,11 +103,15 @@ class Map:
         return Place(
             Observation(
                 f"The goal is at position {goal_row}, {goal_column}. "
-                f"Your current position is at position {row}, {column}. {_walls(ways)}"
-                + _warning([there for there in ways.values() if there in self.forbidden])
+                f"Your current position is at position {row}, {column}. "
+                f"{self._low_walls(ways)}{_walls(ways)}"
             ),
             ways,
         )
+
+    def _low_walls(self, ways: dict[str, Cell]) -> str:
+        low = [side for side, move in _SIDES.items() if self.low and ways.get(move) == self.low]
+        return f"There is a low wall {low[0]}. " if low else ""
 
 
 def _walls(ways: dict[str, Cell]) -> str:
@@ -117,11 +121,6 @@ def _walls(ways: dict[str, Cell]) -> str:
     if len(walls) == 1:
         return f"There is a wall {walls[0]}."
     return f"There are walls {', '.join(walls)}."
-
-
-def _warning(forbidden: Sequence[Cell]) -> str:
-    """What is said beside cells that nobody may enter; nothing elsewhere."""
-    return "".join(f" You must not enter {row}, {column}." for row, column in forbidden)
 
 
 def _beside(cell: Cell) -> list[Cell]:
