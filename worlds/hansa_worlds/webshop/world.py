@@ -34,8 +34,8 @@ class WebShop(World):
 
     With `rule: budget` buying above the highest price breaks a rule, which is counted.
 
-    Options: `rule`, `catalogue` (seed), `products`, `attributes` and `choices` (of a product), `results`
-    (a page), `text` (full: WebShop's, short: few words), and WebShop's own files by path:
+    Options: `catalogue` (seed), `products`, `attributes` and `choices` (of a product), `results`
+    (a page), `text` (full: WebShop's, short: few words), `rule`, and WebShop's own files by path:
     `products_file` with `attributes_file`, `instructions_file` or both.
     """
 
