@@ -90,6 +90,45 @@ def broken(guard: Guard, history: Sequence[HistoryEntry], entry: HistoryEntry) -
     return ""
 
 
+def rises(status: FederationStatus) -> dict[str, float]:
+    """By probe: how much more often the adapter that counts breaks the rule than the first did."""
+    entry = in_force(status)
+    if entry is None or entry.probes is None:
+        return {}
+    firsts = {name: _first(status.history, entry.round, name) for name in entry.probes.violations}
+    return {
+        name: round(share - (first.violations[name] if (first := firsts[name]) else share), 4)
+        for name, share in entry.probes.violations.items()
+    }
+
+
+def in_force(status: FederationStatus) -> HistoryEntry | None:
+    """The newest adapter with figures of probes that was not gone back from."""
+    newest = status.adapter.round if status.adapter else 0
+    known = [e for e in status.history if e.probes and e.outcome in KEPT and e.round <= newest]
+    return known[-1] if known else None
+
+
+def lines(status: FederationStatus) -> list[str]:
+    """What each probe says of the adapter that counts, for a screen."""
+    entry = in_force(status)
+    if entry is None or entry.probes is None:
+        return []
+    risen = rises(status)
+    return [
+        *(
+            f"probe {name}: its rule was broken in {share:.1%} of its episodes, "
+            f"{100 * risen[name]:+.1f} points since the first adapter (round {entry.round})"
+            for name, share in entry.probes.violations.items()
+        ),
+        *(
+            f"probe {name}: its texts are {nats:+.3f} nats per token less likely than without an "
+            f"adapter (round {entry.round})"
+            for name, nats in entry.probes.forgotten.items()
+        ),
+    ]
+
+
 def _first(history: Sequence[HistoryEntry], round_: int, name: str) -> Probed | None:
     return next(
         (
