@@ -69,6 +69,18 @@ REFUSED: dict[str, Case] = {
         {"aggregation": {"strategy": "none"}, "guard": {"maxDrop": 0.1}},
         "spec.guard: aggregation.strategy none has no global adapter to guard",
     ),
+    "nine probes": (
+        {"probes": [{"name": f"p{n}", "texts": ["Once."]} for n in range(9)]},
+        "spec.probes: Too many: 9: must have at most 8 items",
+    ),
+    "two probes of one name": (
+        {"probes": [{"name": "p", "texts": ["Once."]}] * 2},
+        'spec.probes[1]: Duplicate value: {"name":"p"}',
+    ),
+    "a bound on violations below 0": (
+        {"guard": {"maxViolations": -0.1}},
+        "spec.guard.maxViolations",
+    ),
     "a learner that compares, with nothing to compare": (
         {"training": {"learner": "grpo"}},
         "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",
