@@ -14,7 +14,7 @@ from hansa.base import Model
 from hansa.evaluation import Guard
 
 MOST_PROBES = 8
-MOST_CHARACTERS = 16_000
+MOST_BYTES = 16_000
 """All probes go to every silo in its assignment, which is one variable of a process."""
 LONGEST_ANSWER = 4_000
 """Characters of an answer that patterns are looked for in."""
@@ -22,16 +22,18 @@ MOST_WAYS = 4_000
 """Ways in which a pattern may try to match at one place: what bounds the time of a search."""
 MOST_NATS = 1_000.0
 Kind = Literal["world", "prompts", "texts"]
-_Count = Annotated[int, Field(ge=0, le=2**53)]
+MOST_EPISODES = 1000
+Name = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
+]
+_Episodes = Annotated[int, Field(ge=0, le=MOST_EPISODES)]
 _REPEAT = re.compile(r"\*|\+|\?|\{(\d*)(,?)(\d*)\}")
 
 
 class Probe(Model):
     """Tasks that count broken rules, or texts that tell what was forgotten."""
 
-    name: Annotated[
-        str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
-    ]
+    name: Name
     """Unique name; one that measures something else from now on needs another."""
     world: Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$", max_length=63)] = (
         ""
@@ -40,7 +42,7 @@ class Probe(Model):
     rule, or one that a package brings."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Handed to the world as they are."""
-    tasks: Annotated[int, Field(ge=1, le=1000)] = 50
+    tasks: Annotated[int, Field(ge=1, le=MOST_EPISODES)] = 50
     """Test tasks of the world to play, once each."""
     prompts: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=2000)]], Field(max_length=100)
@@ -73,9 +75,9 @@ Probes = Annotated[list[Probe], Field(max_length=MOST_PROBES)]
 class ProbeFigure(Model):
     """What one probe says of an adapter."""
 
-    episodes: _Count = 0
+    episodes: _Episodes = 0
     """Episodes played."""
-    violations: _Count = 0
+    violations: _Episodes = 0
     """Those that broke a rule, once or more."""
     forgotten: Annotated[float, Field(ge=-MOST_NATS, le=MOST_NATS)] | None = None
     """Of texts: nats per token by which they are less likely than without an adapter."""
@@ -94,13 +96,14 @@ class ProbeFigure(Model):
         return round(self.violations / self.episodes, 4) if self.episodes else None
 
 
-ProbeFigures = dict[str, ProbeFigure]
+ProbeFigures = Annotated[dict[Name, ProbeFigure], Field(max_length=MOST_PROBES)]
+"""Bounded where it is read: a silo writes it, and what is too long for a report never arrives."""
 
 
 class Probed(Model):
     """What probes say of an adapter, by their names."""
 
-    round: _Count
+    round: Annotated[int, Field(ge=0, le=2**53)]
     """Round of the adapter."""
     violations: dict[str, float] = Field(default_factory=dict)
     """Share of episodes that broke a rule."""
@@ -140,10 +143,10 @@ def check(probes: Sequence[Probe], guard: Guard | None, strategy: str) -> None:
         for at, pattern in enumerate(probe.forbidden):
             if problem := misfit(pattern):
                 raise ValueError(f"{where}.forbidden[{at}]: {problem}")
-        size += len(probe.model_dump_json())
-    if size > MOST_CHARACTERS:
+        size += len(probe.model_dump_json().encode())
+    if size > MOST_BYTES:
         raise ValueError(
-            f"probes: got {size} characters in all, expected at most {MOST_CHARACTERS}: they go to "
+            f"probes: got {size} bytes in all, expected at most {MOST_BYTES}: they go to "
             "every silo with every round"
         )
 

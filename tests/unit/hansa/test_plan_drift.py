@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import REPORT_LIMIT, ClientReport
+from hansa.assignment import REPORT_LIMIT, ClientReport, EvaluationReport
 from hansa.probes import MOST_PROBES, ProbeFigure
 from hansa.reports import encode_report
 from tests.builders import make_report
@@ -149,6 +149,23 @@ def test_figures_that_were_not_asked_for_count_as_a_lost_report(
 def test_a_figure_that_cannot_be_is_refused(figure: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ProbeFigure.model_validate(figure)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {f"p{number}": {} for number in range(MOST_PROBES + 1)},
+        {"p" * 31: {}},
+        {"Said <b>": {}},
+    ],
+    ids=["too many", "too long a name", "text for a name"],
+)
+def test_figures_without_end_are_no_report(figures: dict[str, Any]) -> None:
+    given = {"round": 0, "episodes": 1, "successes": 1, "probes": figures}
+    with pytest.raises(ValueError):
+        EvaluationReport.model_validate(given)
+    small = {name: {} for name in list(figures)[:1] if name == "p0"}
+    assert EvaluationReport.model_validate({**given, "probes": small})
 
 
 def test_the_largest_report_of_probes_fits_into_a_termination_log() -> None:

@@ -12,6 +12,7 @@ from hansa.manifest import Counts
 from hansa.member.courier import LONGEST_MESSAGE
 from hansa.member.tasks import NewestOrder, SiloReport, SiloTask
 from hansa.members import Head, Order
+from hansa.probes import MOST_EPISODES, MOST_PROBES
 from hansa.reports import decode_report, encode_report
 
 MOST = 2**53
@@ -25,6 +26,10 @@ EVALUATION = {
     "broken": MOST,
     "effective": -1.2345678901234567e-300,
     "validation": FIGURES,
+    "probes": {
+        f"{'p' * 28}-{number}": {"episodes": MOST_EPISODES, "violations": MOST_EPISODES}
+        for number in range(MOST_PROBES)
+    },
 }
 SECONDS = dict.fromkeys(sorted(PHASES), LONG)
 CLIENT = ClientReport.model_validate(

@@ -75,7 +75,24 @@ BASE = entry(0, "base", 0.2, 0.0, wall=0.1)
             [BASE, entry(1, "rejected", wall=0.9), entry(2, success=0.9, wall=0.15)],
             {"maxViolations": 0.1},
             None,
+            id="a rejected adapter is not gone back to",
+        ),
+        pytest.param(
+            [
+                entry(0, "base", 0.2),
+                entry(1, "rejected", wall=0.9),
+                entry(2, wall=0.1),
+                entry(3, success=0.9, wall=0.5),
+            ],
+            {"maxViolations": 0.1},
+            2,
             id="a rejected adapter is no measure",
+        ),
+        pytest.param(
+            [entry(0, "base", 0.2, 900.0), entry(1, success=0.9, forgotten=900.0)],
+            {"maxForgetting": 0.5},
+            0,
+            id="the base is always gone back to, whatever is said of it",
         ),
         pytest.param(
             [entry(0, "base", 0.2, wall=0.0, other=0.5), entry(1, wall=0.0, other=0.7)],
