@@ -24,7 +24,7 @@ LAYERS = (
     ("agent",),
     ("evaluation", "figures", "send"),
     ("silo",),
-    ("personalize",),
+    ("personalize", "probes"),
     ("round",),
     ("alone", "audit"),
     ("last",),
