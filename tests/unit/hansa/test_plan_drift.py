@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import REPORT_LIMIT, ClientReport, EvaluationReport
+from hansa.assignment import REPORT_LIMIT, ClientReport, EvaluationReport, for_environment
+from hansa.exchange import letters
+from hansa.jobs import JobRequest
 from hansa.probes import MOST_PROBES, ProbeFigure
 from hansa.reports import encode_report
+from tests import mail
 from tests.builders import make_report
+from tests.unit.hansa.letters import opened
 from tests.unit.hansa.test_plan import Cluster
 from tests.unit.hansa.test_plan_guard import outcomes, start
 
@@ -178,3 +182,27 @@ def test_the_largest_report_of_probes_fits_into_a_termination_log() -> None:
     full = report.model_copy(update={"evaluation": evaluation})
     assert full.answers(request.assignment)
     assert len(encode_report(full)) < REPORT_LIMIT / 2
+
+
+def test_a_silo_elsewhere_gets_the_probes_with_its_order_and_answers_with_their_figures() -> None:
+    cluster = opened("clinic", probes=[WALL, MEMORY])
+    assert cluster.courier.template.settings.probes == cluster.federation.spec.probes
+    cluster.deliver()
+    cluster.hear("clinic", "taken")
+    told = for_environment(cluster.federation, cluster.status.current, "clinic")
+    request = JobRequest(
+        name="", role="client", round=1, environment="clinic", attempt=1, assignment=told
+    )
+    figures = {"wall": ProbeFigure(episodes=20, violations=5)}
+    report = make_report(request)
+    evaluation = report.evaluation.model_copy(update={"probes": figures})
+    cluster.hear("clinic", "answer", report=report.model_copy(update={"evaluation": evaluation}))
+    assert cluster.state("clinic") == "Updated"
+    assert cluster.status.history[0].probes.violations == {"wall": 0.25}
+
+
+def test_the_largest_probes_fit_into_an_order() -> None:
+    cluster = opened("clinic", probes=[{"name": "p", "texts": ["\U0001f642" * 1300] * 3}])
+    order = mail.work(settings=cluster.courier.template.settings.to_json())
+    sealed = letters.write(letters.ORDERS, order.placed(1, ""), mail.COORDINATOR)
+    assert 16_000 < len(sealed) < letters.ORDERS.limit / 2

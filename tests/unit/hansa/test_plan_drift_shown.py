@@ -41,7 +41,9 @@ def test_what_probes_say_of_the_adapter_that_counts() -> None:
     assert drift.rises(free.status) == {"wall": 0.4}
     assert drift.rises(held.status) == {"wall": 0.0}, "what was gone back from does not count"
     assert drift.lines(held.status)[0].endswith("+0.0 points since the first adapter (round 0)")
-    assert drift.lines(held.status.model_copy(update={"history": []})) == []
+    unplayed = held.status.model_copy(update={"history": []})
+    assert drift.lines(unplayed) == []
+    assert drift.rises(unplayed) == {}
 
 
 def test_both_screens_show_it() -> None:
