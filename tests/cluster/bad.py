@@ -186,6 +186,14 @@ REPORTED: dict[str, Case] = {
         {"training": {"options": {"size": 5}}},
         "spec.training.options: got size, expected none: learner success-sft is builtin",
     ),
+    "a probe with a pattern that would take for ever": (
+        {"probes": [{"name": "p", "prompts": ["Hello."], "forbidden": ["(a+)+b"]}]},
+        "spec.probes[0].forbidden[0]: got '(a+)+b' with a repeated group",
+    ),
+    "a bound on violations that nothing counts": (
+        {"guard": {"maxViolations": 0.1}},
+        "spec.guard.maxViolations: got 0.1, and no probe counts broken rules",
+    ),
     "a folder of the node": (volume(hostPath={"path": "/"}), f"{AT}.volumes[0].hostPath"),
     "a projected token": (
         volume(projected=TOKEN),
