@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hansa.assignment import Assignment
 from hansa.errors import PermanentError
 from hansa.probes import LONGEST_ANSWER, MOST_NATS, Probe, ProbeFigure
+from hansa.probes import check as fit_together
 from hansa_client import seeds
 from hansa_client.rollout import tasks
 from hansa_client.trajectory import Sequence as Tokens
@@ -63,8 +64,16 @@ def make_world(probe: Probe) -> World:
 
 
 def check(assignment: Assignment) -> None:
-    """Refuse, before torch is loaded, a probe that could count nothing."""
-    for probe in assignment.settings.probes or ():
+    """Refuse, before torch is loaded, a probe that could count nothing or would take for ever.
+
+    An order comes from elsewhere: nobody has checked its patterns here.
+    """
+    wanted = assignment.settings.probes or []
+    try:
+        fit_together(wanted, None, assignment.settings.aggregation.strategy)
+    except ValueError as error:
+        raise PermanentError(f"settings.{error}") from None
+    for probe in wanted:
         if probe.kind == "texts":
             continue
         where, world = f"spec.probes[{probe.name}].options", make_world(probe)

@@ -115,6 +115,11 @@ def test_texts_become_less_likely_with_an_adapter_that_knows_nothing(
         ({"world": "maze"}, PermanentError, r"probes\[p\].options: world maze counts no broken"),
         ({"world": "nowhere"}, PluginMissing, r"spec.probes\[p\].world: "),
         ({"world": "maze", "options": {"sise": 3}}, PermanentError, r"probes\[p\].options.sise"),
+        (
+            {"prompts": ["a"], "forbidden": ["(a+)+b"]},
+            PermanentError,
+            r"settings.probes\[0\].forbidden\[0\]: .* a repeated group",
+        ),
     ],
 )
 def test_a_probe_that_could_count_nothing_is_refused_before_anything_is_played(
