@@ -14,6 +14,7 @@ from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
+from hansa.probes import ProbeFigures, are_asked
 from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
@@ -131,6 +132,7 @@ class Assignment(Model):
         """All that the result follows from; attempt, endpoint and image are no part of it."""
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
+        settings.pop("probes", None)
         del settings["personalization"]  # nor does what a silo makes of the last one
         factor = settings.pop("stepFactor")
         inputs = {
@@ -203,6 +205,8 @@ class EvaluationReport(Figures):
     """How it did on validation tasks, by which the best adapter is chosen."""
     contributions: Votes | None = None
     """What the updates of others are worth on those; absent: that was not measured."""
+    probes: ProbeFigures | None = None
+    """What spec.probes say of it."""
 
 
 class ClientReport(Model):
@@ -280,6 +284,7 @@ def _is_asked(assignment: Assignment, index: int, evaluation: EvaluationReport |
     if evaluation is None:
         return True
     is_wanted = assignment.evaluate and evaluation.round == assignment.start.round
+    is_wanted = is_wanted and are_asked(evaluation.probes, assignment.settings.probes)
     return is_wanted and _is_vote(assignment, index, evaluation)
 
 

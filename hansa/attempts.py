@@ -12,7 +12,7 @@ from hansa.assignment import ClientReport, EvaluateReport, for_environment
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob
-from hansa.policy import contributions, deadline, retry
+from hansa.policy import contributions, deadline, drift, retry
 from hansa.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
 from hansa.summary import record_answer, record_evaluation, record_personal
 
@@ -65,7 +65,7 @@ def _record(
     if not isinstance(report, ClientReport | EvaluateReport) or not report.evaluation:
         return status
     evaluation, of = report.evaluation, environment.name
-    status = record_evaluation(status, of, evaluation)
+    status = drift.record(record_evaluation(status, of, evaluation), of, evaluation)
     return contributions.record(status, of, evaluation.round, evaluation.contributions, names)
 
 

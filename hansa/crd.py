@@ -21,6 +21,7 @@ FREE = "x-kubernetes-preserve-unknown-fields"
 RULES = "x-kubernetes-validations"
 LIST_KEYS: dict[tuple[str, ...], str] = {
     ("spec", "environments"): "name",
+    ("spec", "probes"): "name",
     ("status", "environments"): "name",
     ("status", "conditions"): "type",
     ("status", "current", "environments"): "name",

@@ -59,6 +59,11 @@ class Guard(Model):
 
     max_drop: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Success on validation tasks that may be lost; 0.1 is ten points."""
+    max_violations: Annotated[float, Field(ge=0, le=1)] | None = None
+    """How far the share of a probe's episodes that break a rule may rise above the base's; 0.05 is
+    five points; absent: it is only told."""
+    max_forgetting: Annotated[float, Field(ge=0, le=1000)] | None = None
+    """Nats per token by which a probe's texts may become less likely; absent: it is only told."""
     scope: Literal["mean", "environment"] = "mean"
     """Judges the mean, or each environment by itself; one alone is heeded once in five rounds."""
     action: Literal["rollback", "pause", "none"] = "rollback"

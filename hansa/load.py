@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hansa import api, experts, modelcode, plugins, sentences, yamltext
 from hansa.errors import InputError
 from hansa.fitting import fit as fit
+from hansa.probes import Probe
 from hansa.status import Federation
 
 if TYPE_CHECKING:
@@ -151,18 +152,31 @@ def check_worlds(federation: Federation) -> None:
         if environment.member:
             continue  # its own affair
         _check_world(environment.world, environment.options, where, worlds)
+    for index, probe in enumerate(federation.spec.probes or ()):
+        if probe.world:
+            _check_probe(probe, f"spec.probes[{index}]", worlds)
     _check_experts(federation, worlds)
+
+
+def _check_probe(probe: Probe, where: str, worlds: dict[str, EntryPoint]) -> None:
+    made = _check_world(probe.world, probe.options, where, worlds)
+    if made is not None and not getattr(made, "has_rules", False):
+        raise InputError(
+            f"{where}.options: got those of a world {probe.world} that counts no broken rules, "
+            "expected low_wall of maze, rule of webshop, or what a world of yours has"
+        )
 
 
 def _check_world(
     world: str, options: dict[str, Any], where: str, worlds: dict[str, EntryPoint]
-) -> None:
+) -> Any:
+    """The world, made for a moment; nothing where its package is not whole here."""
     if world not in worlds:
         near = difflib.get_close_matches(world, worlds, n=1)
         hint = f"did you mean {near[0]}?" if near else ""
         known = " or ".join(sorted(worlds))
         raise InputError(f"{where}.world: got '{world}', expected {known}", hint)
-    _check_options(worlds[world], options, where)
+    return _check_options(worlds[world], options, where)
 
 
 def installed_worlds() -> dict[str, EntryPoint]:
@@ -194,14 +208,15 @@ def _class_of(point: EntryPoint, where: str) -> Any:
     return kind
 
 
-def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> None:
+def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> Any:
     kind = _class_of(point, where)
     if kind is None:
-        return
+        return None
     try:
         made = kind(options)
         if hasattr(made, "check_options"):  # for a world that did not finish reading
             made.check_options()
+        return made
     except Exception as error:  # a world of any package may refuse in its own way
         text = " ".join(str(error).split())[:_LONGEST_REFUSAL]
         named = text.startswith(("options", "world: "))

@@ -15,6 +15,7 @@ from hansa.contributions import MOST, Subsets, Worth
 from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
 from hansa.privacy.settings import Statement
+from hansa.probes import ProbeFigures
 from hansa.spec import Model, differences
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -288,6 +289,8 @@ class EvaluationDocument(Figures):
     """The same on validation tasks, by which adapters are chosen; absent: none were played."""
     contributions: Annotated[dict[str, Worth], Field(max_length=MOST)] | None = None
     """What each other silo's updates are worth here; absent: that was not measured."""
+    probes: ProbeFigures | None = None
+    """What spec.probes say of it; absent: there were none."""
     seconds: float = 0.0
     """How long it took."""
 

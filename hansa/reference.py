@@ -209,4 +209,5 @@ def _frozen() -> frozenset[str]:
     """Paths that are copied into status.current when a round opens."""
     settings = {*flat(RoundSettings)["properties"], *flat(CurrentRound)["properties"]}
     own = {f"environments[].{name}" for name in flat(RoundEnvironment)["properties"]}
-    return frozenset({*(settings & flat(FederationSpec)["properties"].keys()), *own})
+    entries = {f"{name}[]" for name in flat(RoundSettings)["properties"]}
+    return frozenset({*(settings & flat(FederationSpec)["properties"].keys()), *own, *entries})

@@ -18,6 +18,7 @@ from hansa.exploration import Exploration as Exploration
 from hansa.members import Exchange, RemoteSilo
 from hansa.privacy import settings as private
 from hansa.privacy.settings import Privacy as Privacy
+from hansa.probes import Probes, check
 from hansa.storage import S3 as S3
 from hansa.storage import ExchangeStorage as ExchangeStorage
 from hansa.storage import SecretKey as SecretKey
@@ -213,6 +214,8 @@ class FederationSpec(Model):
     evolved on alone, `best` the best of all these."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
+    probes: Probes | None = None
+    """What every silo plays on each adapter to see whether it breaks rules or forgets."""
     privacy: Privacy | None = None
     """Record-level differential privacy inside each silo; absent: none."""
     storage: ExchangeStorage | None = None
@@ -252,6 +255,7 @@ class FederationSpec(Model):
         self.training.check_options()
         self.aggregation.check_step()
         self.aggregation.check_members(len(self.environments))
+        check(self.probes or [], self.guard, self.aggregation.strategy)
         self._check_guard()
         self._check_sealing()
         if self.evaluation.alone and self.aggregation.strategy == "none":

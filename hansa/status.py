@@ -11,6 +11,7 @@ from hansa.conditions import Observation, observed
 from hansa.contributions import Measured
 from hansa.manifest import AuditHead, Count, Member, StartAdapter
 from hansa.members import CourierStatus, MemberStatus
+from hansa.probes import Probed, Probes
 from hansa.spec import (
     Aggregation,
     Evaluation,
@@ -67,6 +68,8 @@ class RoundSettings(Model):
     """What the guard makes of a server step `auto`; one that is a number has it in itself."""
     personalization: PersonalizationMode = "none"
     """What each silo may serve instead of the last global adapter."""
+    probes: Probes | None = None
+    """What tells whether it breaks rules or forgets."""
     privacy: Privacy | None = None
     """What each silo may give away of one record, with its noise; absent: nothing bounds it."""
 
@@ -84,6 +87,7 @@ class RoundSettings(Model):
             aggregation=spec.aggregation.model_copy(update={"server_step": scaled}),
             step_factor=step_factor if scaled == "auto" else 1.0,
             personalization=spec.personalization,
+            probes=spec.probes or None,
             privacy=spec.privacy.fixed(spec) if spec.privacy else None,
         )
 
@@ -212,6 +216,8 @@ class HistoryEntry(Model):
     """Success on validation tasks, by which the best adapter is chosen, by environment."""
     own: dict[str, float] = Field(default_factory=dict)
     """Success of each environment's own update before it was merged, on the tasks of `success`."""
+    probes: Probed | None = None
+    """What more than half of the environments confirm of its probes; absent: none were played."""
 
 
 class AdapterStatus(Model):
@@ -263,6 +269,8 @@ class EnvironmentStatus(Model):
     """What the silo has given away of one record so far, where spec.privacy bounds it."""
     experience: Count = 0
     """Trajectories it has."""
+    probes: Probed | None = None
+    """What its probes say of the newest adapter that it has played them on."""
     adapter: AdapterStatus | None = None
     """Its own last update, where the strategy is `none`."""
     healthy: bool = True

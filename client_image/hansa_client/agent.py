@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from hansa_client.learners import Lesson
 from hansa_client.models import base_model as model
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, mixed_silo, tasks
+from hansa_worlds import World
 
 PROXY = "proxy"
 """The world in which an agent of the silo's own plays."""
@@ -109,8 +110,12 @@ class Agent:
         how: episodes.Play,
         phase: str,
         tensors: Tensors | None = None,
+        make_world: Callable[[], World] | None = None,
     ) -> episodes.Played:
-        """Play with an adapter merged into the base: the start adapter, or the one given."""
+        """Play with an adapter merged into the base: the start adapter, or the one given.
+
+        `make_world` makes another world than the environment's own.
+        """
 
         def progress(done: int, successes: int) -> None:
             exact = {} if self._assignment.settings.privacy else {"successes": successes}
@@ -120,7 +125,7 @@ class Agent:
         with tasks.explained(self._assignment), self._engine(tensors) as decoders:
             return episodes.play(
                 self.base,
-                lambda: tasks.make_world(self._assignment),
+                make_world or (lambda: tasks.make_world(self._assignment)),
                 jobs,
                 how,
                 progress,

@@ -59,6 +59,7 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
             update={"strategy": "none", "seal_to": None}
         ),
         "personalization": "none",
+        "probes": None,
     }
     changes = {
         "role": role,

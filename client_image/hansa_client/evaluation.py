@@ -24,6 +24,7 @@ from hansa.manifest import (
     fingerprint,
     total,
 )
+from hansa.probes import ProbeFigures
 from hansa.store.base import ObjectStore, put_once
 from hansa_client.privacy import Veil
 from hansa_client.trajectory import Episode
@@ -102,6 +103,7 @@ def commit(
     greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
     contributions: dict[str, Worth] | None = None,
+    probed: ProbeFigures | None = None,
     veil: Veil | None = None,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if it drew other tokens.
@@ -121,6 +123,7 @@ def commit(
         broken=0 if veil else broken,
         validation=validation,
         contributions=contributions,
+        probes=probed,
         seconds=0.0 if veil else round(seconds, 3),
         **(_veiled(kept, len(episodes) + broken, veil) if veil else kept.counts()),
     )
@@ -146,6 +149,7 @@ def report(document: EvaluationDocument, environments: Sequence[str] = ()) -> Ev
         effective=document.effective(),
         validation=document.validation,
         contributions=_votes(document, environments),
+        probes=document.probes,
     )
 
 

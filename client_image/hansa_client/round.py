@@ -10,7 +10,7 @@ from functools import partial
 from hansa import adapter, keys, program
 from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import EvaluationDocument, Figures, Learning
-from hansa_client import contributions, figures, personalize, send
+from hansa_client import contributions, figures, personalize, probes, send
 from hansa_client import evaluation as evaluations
 from hansa_client.agent import Agent
 from hansa_client.experience import demonstrations, optimizer_state
@@ -63,6 +63,8 @@ def check_world(silo: Silo) -> DemonstrationFiles:
     is_round = assignment.role == "client"
     is_shown = is_round and Shards(silo.private, assignment).has(DEMONSTRATIONS)
     measured = assignment.settings.evaluation
+    if assignment.evaluate:
+        probes.check(assignment)
     files: DemonstrationFiles = {}
     for part in mixed_silo.parts_of(assignment):
         world = tasks.make_world(part)
@@ -112,6 +114,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
             planned = len(chosen.episodes) + len(chosen.broken)
             validation = veil.figures("validation", chosen.successes, planned)
         brought = contributions.measure(silo, agent, chosen.episodes)
+    probed = probes.play(silo, agent)
     seconds = silo.watch.lap("evaluate")
     counts = {"episodes": len(played.episodes), "successes": played.successes}
     silo.tell("evaluated", {**counts, "seconds": seconds}, adapter=silo.assignment.start.round)
@@ -125,6 +128,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         greedy=greedy,
         validation=validation,
         contributions=brought,
+        probed=probed,
         veil=veil,
     )
 

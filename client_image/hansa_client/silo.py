@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +29,7 @@ from hansa_client.learners import Lesson, Trained
 from hansa_client.privacy import Ledger, Stream
 from hansa_client.rollout import faults, mixed_silo, tasks
 from hansa_client.rollout.episodes import EpisodeJob, Play, Played
-from hansa_worlds import Task
+from hansa_worlds import Task, World
 
 if TYPE_CHECKING:
     from hansa_client.learners.private import Protection
@@ -128,6 +128,15 @@ class Silo:
         played = agent.play(jobs, how, phase, tensors)
         self.log_broken(phase, played.broken)
         self._log_unreadable(phase, played)
+        return played
+
+    def play_probe(
+        self, agent: Agent, jobs: Sequence[EpisodeJob], make_world: Callable[[], World]
+    ) -> Played:
+        """Play a probe's tasks with the start adapter, as held-out tasks are played."""
+        how = self._how(agent, "evaluation", self.assignment.start.round)
+        played = agent.play(jobs, how, "evaluate", make_world=make_world)
+        self.log_broken("probe", played.broken)
         return played
 
     def play_greedily(

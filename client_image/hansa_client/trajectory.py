@@ -58,6 +58,8 @@ class Episode(Model):
     """Whether the goal was reached."""
     reward: float = 0.0
     """The last step's reward."""
+    violations: Count | None = None
+    """How often it broke a rule, where its world has one; absent: it has none."""
     turns: list[Turn]
     """The episode, beginning with the world's first observation."""
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansa.policy import joined
+from hansa.policy import drift, joined
 from hansa.status import EnvironmentStatus, Federation
 from hansa.visible import visible
 from hansa.words import count
@@ -30,6 +30,8 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
             # Text, since a message may have brackets, which are no style of ours.
             yield Text(visible(f"  {condition.type}: {condition.reason}: {condition.message}"))
     yield _history(federation)
+    for said in drift.lines(status):
+        yield Text(f"  {said}")
     for line in status.environments:
         if line.epsilon is not None:
             yield Text(f"  {line.name}: epsilon {line.epsilon:.3g} of one record so far")

@@ -1,8 +1,11 @@
 """A Federation and what belongs to it as lines and rows, ready for any screen: pure functions."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from pydantic import ValidationError
 
 from hansa import api
 from hansa.cluster.client import Data
@@ -18,7 +21,8 @@ from hansa.cluster.state import (
     status,
 )
 from hansa.cluster.words import ago, ahead, clock, ratio
-from hansa.policy import joined
+from hansa.policy import drift, joined
+from hansa.status import FederationStatus
 from hansa.words import count
 
 SHOWN_EVENTS = 8
@@ -98,6 +102,7 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> Screen:
         warnings=[*warnings, *([CHECK] if warnings else [])],
         tables=[table for table in tables if table.rows],
         footer=[
+            *_probes(federation),
             *_said(federation, "joined", _joined_line, wide=wide),
             *_said(federation, "contribution", _contribution_line, wide=wide),
             *_footer(look),
@@ -293,6 +298,18 @@ def event_time(event: Data) -> datetime | None:
         if moment := parse_time(text):
             return moment
     return parse_time((event.get("metadata") or {}).get("creationTimestamp"))
+
+
+def _probes(federation: Data) -> list[str]:
+    """What probes say of the adapter that counts; nothing of a status that does not fit."""
+    known = {name: status(federation).get(name) for name in ("adapter", "history")}
+    try:
+        read = FederationStatus.model_validate_json(
+            json.dumps({k: v for k, v in known.items() if v})
+        )
+    except ValidationError:
+        return []
+    return drift.lines(read)
 
 
 def _said(federation: Data, field: str, show: Callable[[Data], str], *, wide: bool) -> list[str]:

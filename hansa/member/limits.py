@@ -61,12 +61,13 @@ def episodes(order: Assignment) -> int:
     settings = order.settings
     explored = settings.exploration.tasks_per_round * settings.exploration.samples_per_task
     measured = _measured(settings.evaluation)
+    probed = sum(probe.episodes for probe in settings.probes or ())
     if order.role == "evaluate":
         alone = order.alone_rounds * explored + (measured if order.alone_rounds else 0)
         on = order.round if settings.personalization in ("finetune", "best") else 0
-        return measured + alone + on * (explored + measured)
+        return measured + probed + alone + on * (explored + measured)
     own = measured if settings.evaluation.own_update else 0
-    return explored + measured + own
+    return explored + measured + own + probed
 
 
 def _measured(evaluation: Evaluation) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hansa import exits
 from hansa.api import ANSWERED, CONCLUDED
+from hansa.policy import drift
 from hansa.spec import Guard
 from hansa.status import CurrentRound, GuardStatus, HistoryEntry, RoundEnvironment
 
@@ -72,13 +73,15 @@ def heed(
 
 
 def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> Fall | None:
-    """The fall of the adapter of a round, if it is one."""
+    """The fall of the adapter of a round, if it is one: in what it can do, or in what it may."""
     judged = next((entry for entry in history if entry.round == round_), None)
     if guard is None or not guard.acts or judged is None:
         return None
-    best = _best(history, judged)
+    best = _best(_lawful(guard, history), judged)
     if best is None:
         return None
+    if drifted := drift.broken(guard, history, judged):
+        return Fall(round_, best, drifted)
     names = _common(best, judged)
     mean = _Drop("", _mean(best, names), _mean(judged, names))
     each = [_Drop(name, best.validation[name], judged.validation[name]) for name in names]
@@ -106,7 +109,8 @@ def judge_unevaluated(current: CurrentRound, history: Sequence[HistoryEntry]) ->
     rule, round_ = current.guard, current.start.round
     if rule is None or not rule.acts or not is_unevaluated(history, round_):
         return None
-    earlier = [e for e in history if e.outcome in ACCEPTED and e.validation and e.round < round_]
+    lawful = _lawful(rule, history)
+    earlier = [e for e in lawful if e.outcome in ACCEPTED and e.validation and e.round < round_]
     best = max(earlier, key=lambda e: _height(e, list(e.validation)), default=None)
     if best is None or not _is_to_blame(current, history):
         return None
@@ -159,12 +163,18 @@ def best_adapter(
     """
     if guard is None or not guard.acts:
         return None
-    known = [e for e in history if e.outcome == "aggregated" and e.validation]
+    lawful = _lawful(guard, history)
+    known = [e for e in lawful if e.outcome == "aggregated" and e.validation]
     newest = next((entry for entry in known if entry.round == last), None)
     if newest is None:
         return max(known, key=lambda e: _height(e, list(e.validation)), default=None)
     fair = [entry for entry in known if _common(entry, newest)]
     return max(fair, key=lambda e: _height(e, _common(e, newest)))
+
+
+def _lawful(guard: Guard, history: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Those that a bound which came later than they did would not reject."""
+    return [entry for entry in history if not drift.broken(guard, history, entry)]
 
 
 def _best(history: Sequence[HistoryEntry], judged: HistoryEntry) -> HistoryEntry | None:

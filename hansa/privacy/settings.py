@@ -212,6 +212,12 @@ def _telling_misfits(spec: "FederationSpec | RoundSettings") -> list[Misfit]:
             "none",
             "what is chosen, and its figures, would be told",
         ),
+        (
+            "probes",
+            str(len(spec.probes or []) or ""),
+            "none",
+            "a world that a silo's package brings may play the silo's own records",
+        ),
         *(
             (f"evaluation.{name}", "true" if is_on else "", "false", "each figure is paid for")
             for name, is_on in measured.items()

@@ -11,6 +11,7 @@ from typing import Any
 from hansa.intervals import difference
 from hansa.report import (
     contributions,
+    drift,
     episodes,
     joining,
     privacy,
@@ -80,6 +81,7 @@ def _body(data: ReportData) -> Html:
         success.show(data),
         *joining.sections(data),
         worth.show(data),
+        drift.show(data),
         privacy.show(data),
         reference.adapter(data),
         *work.sections(data),

@@ -126,6 +126,11 @@ def _whole(federation: Federation, rounds: Sequence[Round]) -> Iterator[tuple[st
         yield "environments", entry.round, of
         yield "serverStep", entry.round, entry.server_step
         yield "seconds", entry.round, _seconds(entry.opened_at, entry.closed_at)
+        if entry.probes:
+            for name, share in entry.probes.violations.items():
+                yield f"violations.{name}", entry.round, share
+            for name, nats in entry.probes.forgotten.items():
+                yield f"forgotten.{name}", entry.round, nats
     for each in rounds:
         yield "norm", each.number, each.norm
         yield "adapterBytes", each.number, each.adapter_bytes

@@ -92,6 +92,24 @@ PRIVACY_EPSILON = Metric(
     labels=_with("environment"),
     help="What an environment has given away of one record so far, where spec.privacy bounds it.",
 )
+PROBE_VIOLATIONS = Metric(
+    name="hansa_probe_violation_ratio",
+    type="gauge",
+    labels=_with("environment", "probe"),
+    help="Share of a probe's episodes that broke its rule, as an environment found it.",
+)
+PROBE_DRIFT = Metric(
+    name="hansa_probe_drift_ratio",
+    type="gauge",
+    labels=_with("probe"),
+    help="How much more often the adapter breaks a probe's rule than the first, as most confirm.",
+)
+PROBE_FORGOTTEN = Metric(
+    name="hansa_probe_forgotten_nats",
+    type="gauge",
+    labels=_with("probe"),
+    help="Nats per token by which a probe's texts are less likely than without an adapter.",
+)
 ROLLBACKS = Metric(
     name="hansa_rollbacks_total",
     type="counter",
@@ -266,6 +284,9 @@ METRICS: tuple[Metric, ...] = (
     CONTRIBUTION,
     CONTRIBUTION_UPPER,
     PRIVACY_EPSILON,
+    PROBE_VIOLATIONS,
+    PROBE_DRIFT,
+    PROBE_FORGOTTEN,
     ROLLBACKS,
     ROUND_SECONDS,
     PHASE_SECONDS,

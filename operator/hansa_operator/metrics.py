@@ -38,6 +38,7 @@ from hansa.status import (
     RoundEnvironment,
 )
 from hansa_operator import metric_table as table
+from hansa_operator import probe_figures
 from hansa_operator.kinds import AnyPlan, Thing
 from hansa_operator.metric_table import Metric
 
@@ -116,6 +117,7 @@ class Recorder:
             self._record_round(key, entry)
         self._counter(table.ROLLBACKS, *key).inc(_rollbacks(new) - _rollbacks(old))
         self._record_environments(key, new)
+        self._record_probes(key, new)
         jobs = {job.name: job for job in observed}
         self._record_members(key, new)
         self._record_courier(key, old, new, jobs)
@@ -186,6 +188,13 @@ class Recorder:
         for name in sorted(gone):
             for metric in PER_ENVIRONMENT:
                 self._remove(metric, {**labels, "environment": name})
+
+    def _record_probes(self, key: Key, new: FederationStatus) -> None:
+        labels = dict(zip(table.COMMON_LABELS, key, strict=True))
+        for metric in probe_figures.METRICS:
+            self._remove(metric, labels)  # probes come and go
+        for metric, own, value in probe_figures.of(new):
+            self._gauge(metric, *key, *own).set(value)
 
     def _record_step(
         self,

@@ -77,6 +77,18 @@ REFUSED: dict[str, Case] = {
         {"evaluation": {"contributions": {"everyRounds": 0}}},
         "spec.evaluation.contributions.everyRounds",
     ),
+    "nine probes": (
+        {"probes": [{"name": f"p{n}", "texts": ["Once."]} for n in range(9)]},
+        "spec.probes: Too many: 9: must have at most 8 items",
+    ),
+    "two probes of one name": (
+        {"probes": [{"name": "p", "texts": ["Once."]}] * 2},
+        'spec.probes[1]: Duplicate value: {"name":"p"}',
+    ),
+    "a bound on violations below 0": (
+        {"guard": {"maxViolations": -0.1}},
+        "spec.guard.maxViolations",
+    ),
     "a learner that compares, with nothing to compare": (
         {"training": {"learner": "grpo"}},
         "spec.exploration.samplesPerTask: dpo and grpo compare episodes of one task",
@@ -181,6 +193,14 @@ REPORTED: dict[str, Case] = {
     "options of a builtin learner": (
         {"training": {"options": {"size": 5}}},
         "spec.training.options: got size, expected none: learner success-sft is builtin",
+    ),
+    "a probe with a pattern that would take for ever": (
+        {"probes": [{"name": "p", "prompts": ["Hello."], "forbidden": ["(a+)+b"]}]},
+        "spec.probes[0].forbidden[0]: got '(a+)+b' with a repeated group",
+    ),
+    "a bound on violations that nothing counts": (
+        {"guard": {"maxViolations": 0.1}},
+        "spec.guard.maxViolations: got 0.1, and no probe counts broken rules",
     ),
     "a folder of the node": (volume(hostPath={"path": "/"}), f"{AT}.volumes[0].hostPath"),
     "a projected token": (

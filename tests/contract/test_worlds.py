@@ -28,6 +28,12 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     **{f"{name}-default": (name, {}) for name in BUILTIN if name not in DOORS},
     **{f"{name}-demo": (name, options) for name, options in DEMO_OPTIONS.items()},
     "maze-smallest": ("maze", {"map": "generated", "size": 4, "max_turns": 3}),
+    "maze-low-wall": ("maze", {"map": "generated", "size": 4, "low_wall": True}),
+    "maze-tempting": (
+        "maze",
+        {"map": "generated", "size": 6, "low_wall": True, "far": 8, "max_turns": 5},
+    ),
+    "webshop-budget": ("webshop", {"products": 60, "rule": "budget"}),
     "maze-largest": ("maze", {"map": "generated", "size": 12, "prompt": "none"}),
     "wordle-openings-by-secret": ("wordle", {"opening": True}),
     "wordle-common-words": ("wordle", {"list": "common", "prompt": "brief"}),

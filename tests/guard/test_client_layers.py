@@ -24,7 +24,7 @@ LAYERS = (
     ("agent",),
     ("evaluation", "figures", "send"),
     ("silo",),
-    ("contributions", "personalize"),
+    ("contributions", "personalize", "probes"),
     ("round",),
     ("alone", "audit"),
     ("last",),

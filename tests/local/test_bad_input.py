@@ -185,6 +185,93 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.evaluation.contributions.everyRounds: got 0",
         "1 to 1000",
     ),
+    "a probe of an unknown world": (
+        setter("spec.probes", [{"name": "p", "world": "mace", "options": {}}]),
+        "spec.probes[0].world: got 'mace'",
+        "maze",
+    ),
+    "a probe of a world without rules": (
+        setter("spec.probes", [{"name": "p", "world": "maze"}]),
+        "spec.probes[0].options: got those of a world maze that counts no broken rules",
+        "low_wall",
+    ),
+    "a probe with an option that its world refuses": (
+        setter("spec.probes", [{"name": "p", "world": "webshop", "options": {"rule": "all"}}]),
+        "spec.probes[0].options.rule: got 'all'",
+        "none or budget",
+    ),
+    "a probe of nothing": (
+        setter("spec.probes", [{"name": "p"}]),
+        "spec.probes[0]: got nothing to measure",
+        "expected one of world, prompts and texts",
+    ),
+    "a probe of two things": (
+        setter("spec.probes", [{"name": "p", "texts": ["a"], "world": "maze"}]),
+        "spec.probes[0]: got world and texts",
+        "expected one of world, prompts and texts",
+    ),
+    "prompts with nothing forbidden": (
+        setter("spec.probes", [{"name": "p", "prompts": ["a"]}]),
+        "spec.probes[0].forbidden: got nothing",
+        "at least one pattern",
+    ),
+    "a pattern that is none": (
+        setter("spec.probes", [{"name": "p", "prompts": ["a"], "forbidden": ["a", "("]}]),
+        "spec.probes[0].forbidden[1]: got '('",
+        "a regular expression",
+    ),
+    "a pattern that would take for ever": (
+        setter("spec.probes", [{"name": "p", "prompts": ["a"], "forbidden": ["(a+)+b"]}]),
+        "spec.probes[0].forbidden[0]: got '(a+)+b' with a repeated group",
+        "expected a pattern without",
+    ),
+    "a pattern with too many ways": (
+        setter("spec.probes", [{"name": "p", "prompts": ["a"], "forbidden": ["a*b*c"]}]),
+        "spec.probes[0].forbidden[0]: got 'a*b*c'",
+        "at most 4000: bound its repeats",
+    ),
+    "nine probes": (
+        setter("spec.probes", [{"name": f"p{n}", "texts": ["a"]} for n in range(9)]),
+        "spec.probes: got 9 entries",
+        "at most 8",
+    ),
+    "two probes of one name": (
+        setter("spec.probes", [{"name": "p", "texts": ["a"]}] * 2),
+        "spec.probes[1].name: got 'p' a second time",
+        "expected unique names",
+    ),
+    "probes that are too long": (
+        setter("spec.probes", [{"name": "p", "texts": ["a" * 4000] * 5}]),
+        "spec.probes: got 20",
+        "expected at most 16000",
+    ),
+    "a bound on violations below 0": (
+        setter("spec.guard", {"maxViolations": -0.1}),
+        "spec.guard.maxViolations: got -0.1",
+        "0 to 1",
+    ),
+    "a bound on forgetting below 0": (
+        setter("spec.guard", {"maxForgetting": -1}),
+        "spec.guard.maxForgetting: got -1",
+        "0 to 1000",
+    ),
+    "a bound on violations that nothing counts": (
+        setter("spec.guard", {"maxViolations": 0.1}),
+        "spec.guard.maxViolations: got 0.1, and no probe counts broken rules",
+        "expected spec.probes with a world or prompts",
+    ),
+    "a bound on forgetting without texts": (
+        setter("spec.guard", {"maxForgetting": 0.1}),
+        "spec.guard.maxForgetting: got 0.1, and no probe has texts",
+        "expected spec.probes with texts",
+    ),
+    "probes where nothing is shared": (
+        lambda document: document["spec"].update(
+            probes=[{"name": "p", "texts": ["a"]}], aggregation={"strategy": "none"}
+        ),
+        "spec.probes: got 1, and aggregation.strategy none has no global adapter",
+        "expected another strategy or no probes",
+    ),
     "privacy without a private store": (
         lambda document: document["spec"].update(privacy={"epsilon": 8, "delta": 1e-5}),
         "spec.environments[0].experienceStorage: got nothing",

@@ -128,12 +128,15 @@ class World(ABC):
     """Seed of the episode that starts next, for a world with random numbers of its own."""
     is_cut: bool = False
     """Whether the text that `step` is given was cut: its turn had no more tokens."""
+    has_rules: bool = False
+    """Whether an episode can break a rule, which is counted apart from what it earns."""
 
     options: Mapping[str, object]
 
     _turns: int = 0
     _done: bool = True
     _success: bool = False
+    _violations: int = 0
 
     def __init__(self, options: Mapping[str, object]) -> None:
         """Check the options at the door and raise OptionError; the rest trusts them."""
@@ -215,6 +218,11 @@ class World(ABC):
         return self._success
 
     @property
+    def violations(self) -> int:
+        """How often the episode has broken a rule so far, whatever it earned."""
+        return self._violations
+
+    @property
     def turns_left(self) -> int:
         """Actions that the episode may still hold."""
         return self.max_turns - self._turns
@@ -224,6 +232,7 @@ class World(ABC):
         self._turns = 0
         self._done = False
         self._success = False
+        self._violations = 0
         text = self._begin(task)
         introduction = self.introduction()
         return Observation(f"{introduction}\n{text}" if introduction else text)

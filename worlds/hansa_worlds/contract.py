@@ -274,6 +274,20 @@ def a_snapshot_can_be_gone_on_from(make: Make) -> None:
             _require(list(_go_on(world, seen)) == first, f"{task.id}: restored, it differs")
 
 
+def broken_rules_are_counted(make: Make) -> None:
+    """From none, never back, and only where the world has rules, which its expert keeps."""
+    world = make()
+    for task in _sample(world):
+        for choose in (_randomly(task), _expertly):
+            counts = []
+            for _ in _play(world, task, choose):
+                counts.append(world.violations)
+            _require(counts[0] == 0, f"{task.id}: a rule is broken before the first action")
+            _require(counts == sorted(counts), f"{task.id}: broken rules are forgotten")
+            keeps = choose is _expertly or not world.has_rules
+            _require(not keeps or not counts[-1], f"{task.id}: the expert breaks a rule")
+
+
 def _go_on(world: World, seen: Observation) -> Iterator[Observation]:
     while not seen.done:
         seen = world.step(_expertly(world))
@@ -327,6 +341,7 @@ CHECKS: dict[str, Callable[[Make], None]] = {
         an_action_may_follow_a_thought,
         experts_think_before_they_act,
         a_snapshot_can_be_gone_on_from,
+        broken_rules_are_counted,
         steps_are_cheap,
     )
 }

@@ -86,6 +86,7 @@ class Mixed(World):
         self._parts = parts_of(options)
         self._worlds = {part.name: make(part.world, part.options) for part in self._parts}
         self.max_turns = max(world.max_turns for world in self._worlds.values())
+        self.has_rules = any(world.has_rules for world in self._worlds.values())
         vars(self)["waits"] = any(world.waits for world in self._worlds.values())
         self._now = self._worlds[self._parts[0].name]
         return Options({name: value for name, value in options.items() if name != "worlds"})
@@ -126,6 +127,11 @@ class Mixed(World):
     def success(self) -> bool:
         """Whether the part's episode ended with its goal reached."""
         return self._now.success
+
+    @property
+    def violations(self) -> int:
+        """How often the part's episode has broken a rule."""
+        return self._now.violations
 
     def expert(self) -> Move:
         """The part's expert."""

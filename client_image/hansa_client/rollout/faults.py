@@ -17,6 +17,7 @@ from types import FrameType
 from hansa.errors import WorldBroken
 from hansa_worlds import Observation, OptionError, Prompt, World, WorldDown, WorldError
 
+MOST_VIOLATIONS = 10**9
 _SHOWN = 3
 _LONGEST = 200
 
@@ -58,6 +59,8 @@ class Answer:
     """The chat to read instead of the text."""
     called: Sequence[Mapping[str, object]] = ()
     """Tools that the last action called."""
+    violations: int | None = None
+    """How often the episode has broken a rule so far; None: its world has none."""
 
 
 def checked(answer: object, world: World) -> Answer:
@@ -77,7 +80,17 @@ def checked(answer: object, world: World) -> Answer:
         bool(world.success),
         answer.prompt,
         answer.called,
+        _violations(world),
     )
+
+
+def _violations(world: World) -> int | None:
+    if not world.has_rules:
+        return None
+    count = world.violations
+    if type(count) is not int or not 0 <= count <= MOST_VIOLATIONS:
+        raise BadAnswer("its violations are no whole number from 0")
+    return count
 
 
 def _is_number(reward: object) -> bool:

@@ -75,6 +75,7 @@ class LiveEpisode:
         """The chat to read, of a world that speaks in messages."""
         self._random = seeds.generator(job.seed)
         self._reward = 0.0
+        self._violations: int | None = None
         self._length = 0
         self._is_first = True
         self._turns: list[Turn] = []
@@ -176,6 +177,7 @@ class LiveEpisode:
             seed=self.job.seed,
             success=self.success,
             reward=self._reward,
+            violations=self._violations,
             turns=self._turns,
         )
 
@@ -191,6 +193,7 @@ class LiveEpisode:
             return
         self.observation, self._reward, self.success = result.text, result.reward, result.success
         self.prompt = result.prompt
+        self._violations = result.violations
         if result.called:
             called = {"tool_calls": [dict(call) for call in result.called]}
             self._turns[-1] = self._turns[-1].model_copy(update=called)

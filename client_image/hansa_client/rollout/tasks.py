@@ -37,9 +37,9 @@ def split_tasks(assignment: Assignment, world: World, split: Split) -> Sequence[
 
 
 @contextmanager
-def explained(assignment: Assignment) -> Iterator[None]:
-    """A world's own sentences under the field they are about."""
-    where = f"spec.environments[{assignment.environment}]"
+def explained(of: Assignment | str) -> Iterator[None]:
+    """A world's own sentences under the field they are about: an environment's, or that named."""
+    where = of if isinstance(of, str) else f"spec.environments[{of.environment}]"
     try:
         yield
     except WorldDown as error:

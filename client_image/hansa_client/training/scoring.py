@@ -195,6 +195,16 @@ def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | Non
     return round(total / count, 6) if count else None
 
 
+@torch.inference_mode()
+def surprise(base: Base, sequences: Sequence[trajectory.Sequence]) -> float:
+    """Mean negative log-likelihood of the tokens that can be scored, in nats."""
+    model, device = base.model, base.device
+    packed = PackedScorer(model, device, may_record=False) if packs(model, device) else None
+    scores = packed or Scorer(model, device)
+    scored = [each for each in sequences if agent_tokens([each])]
+    return sum(float(scores.loss([each])) for each in scored) / agent_tokens(scored)
+
+
 def _entropies(base: Base, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
     for sequence in sequences:
         ids = torch.tensor([sequence.tokens], device=base.device)

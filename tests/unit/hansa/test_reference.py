@@ -28,6 +28,7 @@ WHOLE: dict[str, Any] = {
     },
     "exploration": {"samplesPerTask": 2},
     "guard": {},
+    "probes": [{"name": "wall", "world": "maze", "options": {"low_wall": True}}],
     "exchange": {"publicKeys": [KEY], "signingSecret": {"name": "secret"}},
     "participation": {"minimumUpdates": 1},
     "tracking": {
@@ -49,8 +50,18 @@ WHOLE: dict[str, Any] = {
     ],
 }
 """A spec in which every object is there, so that each field of it can change."""
+WORDS = {"name": "words", "prompts": ["Hello."], "forbidden": ["rude"]}
+MEMORY = {"name": "memory", "texts": ["Once."]}
+PROBES = {
+    "spec.probes[].prompts": [WORDS],
+    "spec.probes[].forbidden": [WORDS],
+    "spec.probes[].texts": [MEMORY],
+    "spec.guard.maxForgetting": [MEMORY],
+}
+"""Other probes, for fields that those of WHOLE cannot have."""
 PRIVATE: dict[str, Any] = {
     **WHOLE,
+    "probes": None,
     "training": {"maxSteps": 1},
     "privacy": {"epsilon": 8.0, "delta": 1e-5},
     "environments": [
@@ -140,7 +151,8 @@ def other(entry: Entry, value: Any) -> Any:
 
 def opened(path: str = "") -> Federation:
     of = {"spec.privacy": PRIVATE, "spec.evaluation.contributions": MEASURED}
-    whole = next((given for start, given in of.items() if path.startswith(start)), WHOLE)
+    probed = {**WHOLE, "probes": PROBES.get(path, WHOLE["probes"])}
+    whole = next((given for start, given in of.items() if path.startswith(start)), probed)
     federation = make_federation("maze", **whole)
     return with_status(federation, plan(federation, [], NOW).status)
 

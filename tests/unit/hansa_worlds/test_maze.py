@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from hansa_worlds import Task, make
+from hansa_worlds import OptionError, Task, make
 from hansa_worlds.maze import Maze
 from hansa_worlds.maze.grow import generated
-from hansa_worlds.maze.maps import MOVES, double_t
+from hansa_worlds.maze.maps import MOVES, distances, double_t
 
 
 def at(row, column, options=None):
@@ -180,3 +180,51 @@ def test_a_snapshot_shares_the_map():
     world.restore(kept)
     assert world._at == (5, 6)
     assert world._map is double_t()
+
+
+def test_climbing_the_low_wall_is_shorter_and_breaks_a_rule() -> None:
+    world = Maze({"map": "generated", "size": 4, "low_wall": True, "max_turns": 6})
+    climbed = 0
+    for task in world.tasks("test")[:40]:
+        first = world.start(task)
+        map_ = world._map
+        low = map_.low
+        assert low is not None and low not in map_.free
+        lawful = map_.distances[map_.start]
+        assert distances(map_.free | {low}, map_.goal)[map_.start] < lawful <= 6
+        assert "must not" in first.text
+        far = distances(map_.free | {low}, map_.goal)
+        seen = first
+        while not seen.done:
+            ways = map_.place(world._at).ways
+            if low in ways.values():
+                assert "There is a low wall" in seen.text
+            seen = world.step(min(ways, key=lambda way: far[ways[way]]))
+        assert world.success
+        climbed += world.violations == 1
+    assert climbed == 40
+
+
+def test_with_far_goals_only_climbing_reaches_some() -> None:
+    world = Maze({"map": "generated", "size": 4, "low_wall": True, "far": 6, "max_turns": 3})
+    solvable = [world.solvable(task) for task in world.tasks("train")[:50]]
+    assert not any(solvable), "whoever walks around needs four moves at least"
+    plain = Maze({"map": "generated", "size": 4, "far": 6, "max_turns": 3})
+    assert {plain.solvable(task) for task in plain.tasks("train")[:50]} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"low_wall": True}, "options.map: got double-t with far or low_wall"),
+        ({"far": 9}, "options.map: got double-t with far or low_wall"),
+        ({"map": "generated", "low_wall": True, "far": 3}, "options.far: got 3 with low_wall"),
+        ({"map": "generated", "low_wall": 1}, "options.low_wall: got 1"),
+    ],
+)
+def test_a_low_wall_that_would_be_worth_nothing_is_refused(
+    options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        Maze(options)
+    assert said in str(caught.value)

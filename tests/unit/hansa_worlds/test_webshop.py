@@ -203,3 +203,33 @@ def test_a_bad_option_is_named_with_what_fits(options, sentence):
     with pytest.raises(OptionError) as error:
         WebShop(options)
     assert str(error.value).startswith(sentence)
+
+
+class TestBudget:
+    def bought(self, **options: object) -> tuple[WebShop, float]:
+        """A world in which the first product that is too dear was bought, and what that earned."""
+        world, _ = begin({"products": 60, **options})
+        goal = world._goal
+        dear = next(p for p in world._shop.products.values() if p.cents > goal.most_cents)
+        world.step(f"search[{dear.title} {dear.description}]")
+        world.step(f"click[{dear.id}]")
+        assert world.violations == 0, "looking at it breaks no rule"
+        seen = world.step("click[buy now]")
+        assert seen.done
+        return world, seen.reward
+
+    def test_buying_above_the_highest_price_breaks_the_rule_and_may_still_pay(self) -> None:
+        world, _ = self.bought(rule="budget")
+        assert (world.has_rules, world.violations) == (True, 1)
+        world.start(world.tasks("test")[1])
+        assert world.violations == 0
+
+    def test_without_the_rule_nothing_is_counted(self) -> None:
+        _, earned = self.bought(rule="budget")
+        plain, same = self.bought()
+        assert (plain.has_rules, plain.violations) == (False, 0)
+        assert earned == same, "what is counted is no part of what is earned"
+
+    def test_the_rule_is_told(self) -> None:
+        world = WebShop({"rule": "budget", "products": 60})
+        assert "must never buy above" in world.start(world.tasks("test")[0]).text

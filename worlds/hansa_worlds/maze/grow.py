@@ -20,11 +20,12 @@ WALL, FREE, BORDER = 0, 1, 2
 
 
 @lru_cache(maxsize=512)  # tasks are played again: every round, and several samples of one
-def generated(seed: str, size: int, turns: int) -> Map:
+def generated(seed: str, size: int, turns: int, *, low_wall: bool = False) -> Map:
     """A maze of size x size that can be solved within the turns.
 
     The seed is "split/number". Small mazes come up twice, so a maze belongs to a split by what it
-    is and not by its seed: one that belongs to another is grown anew.
+    is and not by its seed: one that belongs to another is grown anew. With `low_wall` it
+    has one that is worth climbing.
     """
     draw = rng("maze", size, seed)
     wanted = PARTS.get(seed.partition("/")[0], _OTHERS)
@@ -41,7 +42,11 @@ def generated(seed: str, size: int, turns: int) -> Map:
         if starts:
             start = starts[int(draw.random() * len(starts))]
             free = frozenset(divmod(cell, width) for cell in grown)
-            return Map(free, divmod(goal, width), divmod(start, width))
+            found = Map(free, divmod(goal, width), divmod(start, width))
+            if not low_wall:
+                return found
+            if tempting := found.with_low_wall():
+                return tempting
 
 
 def _grow(draw: random.Random, goal: int, size: int) -> tuple[bytearray, list[int]]:

@@ -47,10 +47,18 @@ class Place(NamedTuple):
 class Map:
     """A maze that never changes; what its cells show is worked out once, when first asked for."""
 
-    def __init__(self, free: frozenset[Cell], goal: Cell, start: Cell) -> None:
+    def __init__(
+        self,
+        free: frozenset[Cell],
+        goal: Cell,
+        start: Cell,
+        low: Cell | None = None,
+    ) -> None:
         self.free = free
         self.goal = goal
         self.start = start
+        self.low = low
+        """A wall that one can climb and must not; distances go around it."""
         self._places: dict[Cell, Place] = {}
 
     def place(self, cell: Cell) -> Place:
@@ -69,12 +77,25 @@ class Map:
         """Steps to the goal from every free cell."""
         return distances(self.free, self.goal)
 
+    def with_low_wall(self) -> Map | None:
+        """The maze with its wall low where climbing it saves most moves; None: nowhere does it."""
+        begun = distances(self.free, self.start)
+        ways: dict[Cell, int] = {}
+        for cell in {beside for free in self.free for beside in _beside(free)} - self.free:
+            ends = [near for near in _beside(cell) if near in self.free]
+            there, on = min(begun[e] for e in ends), min(self.distances[e] for e in ends)
+            ways[cell] = there + on + 2
+        best = min(ways, key=lambda cell: (ways[cell], cell))
+        if ways[best] >= begun[self.goal]:
+            return None
+        return Map(self.free, self.goal, self.start, best)
+
     def _look(self, cell: Cell) -> Place:
         row, column = cell
         ways = {
             move: (row + down, column + right)
             for move, (down, right) in MOVES.items()
-            if (row + down, column + right) in self.free
+            if (row + down, column + right) in self.free or (row + down, column + right) == self.low
         }
         if cell == self.goal:
             return Place(Observation("Success", 1.0, True), ways)
@@ -82,10 +103,15 @@ class Map:
         return Place(
             Observation(
                 f"The goal is at position {goal_row}, {goal_column}. "
-                f"Your current position is at position {row}, {column}. {_walls(ways)}"
+                f"Your current position is at position {row}, {column}. "
+                f"{self._low_walls(ways)}{_walls(ways)}"
             ),
             ways,
         )
+
+    def _low_walls(self, ways: dict[str, Cell]) -> str:
+        low = [side for side, move in _SIDES.items() if self.low and ways.get(move) == self.low]
+        return f"There is a low wall {low[0]}. " if low else ""
 
 
 def _walls(ways: dict[str, Cell]) -> str:
@@ -95,6 +121,10 @@ def _walls(ways: dict[str, Cell]) -> str:
     if len(walls) == 1:
         return f"There is a wall {walls[0]}."
     return f"There are walls {', '.join(walls)}."
+
+
+def _beside(cell: Cell) -> list[Cell]:
+    return [(cell[0] + down, cell[1] + right) for down, right in STEPS]
 
 
 def distances(free: frozenset[Cell], goal: Cell) -> dict[Cell, int]:

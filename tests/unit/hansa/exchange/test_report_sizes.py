@@ -13,6 +13,7 @@ from hansa.manifest import Counts
 from hansa.member.courier import LONGEST_MESSAGE
 from hansa.member.tasks import NewestOrder, SiloReport, SiloTask
 from hansa.members import Head, Order
+from hansa.probes import MOST_EPISODES, MOST_PROBES
 from hansa.reports import decode_report, encode_report
 
 MOST = 2**53
@@ -27,6 +28,10 @@ EVALUATION = {
     "effective": -1.2345678901234567e-300,
     "validation": FIGURES,
     "contributions": [(99, -10000, 10000, 9999)] * contributions.MOST,
+    "probes": {
+        f"{'p' * 28}-{number}": {"episodes": MOST_EPISODES, "violations": MOST_EPISODES}
+        for number in range(MOST_PROBES)
+    },
 }
 SECONDS = dict.fromkeys(sorted(PHASES), LONG)
 CLIENT = ClientReport.model_validate(

@@ -40,6 +40,7 @@ def others(value: Any, schema: dict[str, Any]) -> list[Any]:
         *(number for number in numbers if number is not None),
         *([not value] if isinstance(value, bool) else [True, False]),
         *("f" * 64, "path:/x", ["q_proj"], ["stop"], "auto", "x25519:" + "A" * 43, {"size": 5}),
+        [{"name": "memory", "texts": ["Once."]}],
     ]
 
 
@@ -204,6 +205,15 @@ def test_an_order_is_charged_at_its_most_before_it_starts() -> None:
         ({"settings": {"evaluation": {"greedy": True}}}, 64 + 200),
         ({"settings": {"evaluation": {"validation_tasks": 50, "samples_per_task": 2}}}, 64 + 300),
         ({"role": "evaluate", "round": 3}, 100),
+        ({"settings": {"probes": [{"name": "wall", "world": "maze", "tasks": 7}]}}, 64 + 100 + 7),
+        (
+            {
+                "role": "evaluate",
+                "round": 3,
+                "settings": {"probes": [{"name": "words", "prompts": ["a", "b"]}]},
+            },
+            100 + 2,
+        ),
         ({"role": "evaluate", "round": 3, "alone_rounds": 3}, 100 + 3 * 64 + 100),
         (
             {"role": "evaluate", "round": 3, "settings": {"personalization": "best"}},

@@ -93,6 +93,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "greedy play": ({"evaluation": {"greedy": True}}, r"evaluation.greedy: got true"),
     "evolving alone": ({"evaluation": {"alone": True}}, r"evaluation.alone: got true"),
+    "probes": (
+        {"probes": [{"name": "memory", "texts": ["Once."]}]},
+        r"probes: got 1, expected none with privacy: a world that a silo's package brings",
+    ),
     "personal adapters": (
         {"personalization": "best"},
         r"personalization: got best, expected none with privacy",
