@@ -13,6 +13,7 @@ from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
+from hansa.secure import LEAST, Masking
 from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
@@ -90,6 +91,8 @@ class Assignment(Model):
     """Whether the client evaluates the start adapter first."""
     alone_rounds: Count = 0
     """Rounds that the silo also evolves alone, from the base, to compare; 0: it does not."""
+    masking: Masking | None = None
+    """Who masks against whom; absent: nobody does."""
     members: list[Member] = Field(default_factory=list)
     """Updates to aggregate."""
     minimum: Annotated[int, Field(ge=1)] = 1
@@ -299,6 +302,8 @@ class AggregatorReport(Model):
         default_factory=list
     )
     """Indexes and reason codes of those that the gate kept out."""
+    remaining: list[int] = Field(default_factory=list)
+    """With exit 52: indexes of those that mask again, since somebody dropped out."""
     server_step: Annotated[float, Field(gt=0, le=1000)] | None = None
     """Server step that was taken."""
     norm: float = 0.0
@@ -321,7 +326,7 @@ class AggregatorReport(Model):
 
     def speaks_of(self, round_: int, environments: int) -> bool:
         """Whether it is about this round and about environments that are in it."""
-        indexes = [*self.members, *(index for index, _ in self.refused)]
+        indexes = [*self.members, *self.remaining, *(index for index, _ in self.refused)]
         return self.round == round_ and all(0 <= index < environments for index in indexes)
 
 
@@ -347,6 +352,7 @@ def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
         "settings": current.settings,
         "storage": spec.storage.s3,
         "environments": [e.name for e in current.environments],
+        "masking": current.masking,
     }
 
 
@@ -355,6 +361,8 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
     start = frozen.start or current.start
+    is_again = current.masking is not None and current.masking.epoch > 0
+    is_due = current.kind == "evaluate" or current.settings.evaluation.is_due(start.round)
     is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
     return Assignment(
         **{**_common(federation, current), "start": start},
@@ -368,7 +376,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
         endpoint=federation.spec.environment(name).endpoint,
-        evaluate=current.kind == "evaluate" or current.settings.evaluation.is_due(start.round),
+        evaluate=is_due and not is_again,
         alone_rounds=federation.status.completed if is_compared else 0,
     )
 
@@ -381,5 +389,5 @@ def for_aggregator(federation: Federation, current: CurrentRound) -> Assignment:
         **_common(federation, current),
         role="aggregator",
         members=current.members or [],
-        minimum=max(1, minimum - answered),
+        minimum=max(LEAST if current.masking else 1, minimum - answered),
     )

@@ -16,7 +16,7 @@ from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob, Plan
 from hansa.manifest import Member, StartAdapter
-from hansa.policy import apart, deadline, encrypted, guard, options, orders, presence, quorum
+from hansa.policy import apart, deadline, encrypted, guard, masks, options, orders, presence, quorum
 from hansa.rollback import go_back
 from hansa.status import (
     CurrentRound,
@@ -129,7 +129,7 @@ def _open_round(draft: Draft, status: FederationStatus) -> FederationStatus:
 
 
 def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int) -> CurrentRound:
-    spec = draft.federation.spec
+    spec, there = draft.federation.spec, presence.there(draft.federation.spec, status)
     start = StartAdapter()
     if status.adapter:
         start = StartAdapter(round=status.adapter.round, sha256=status.adapter.sha256)
@@ -141,6 +141,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
         settings=RoundSettings.of(spec, status.step_factor),
         participation=deadline.rules(spec, status, start.round if kind == "evaluate" else 0),
         guard=spec.guard,
+        masking=masks.first(spec, there) if kind == "round" else None,
         environments=[
             RoundEnvironment(
                 name=e.name,
@@ -151,7 +152,7 @@ def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int
                 remote=e.member is not None,
                 start=apart.own_start(status, spec.aggregation.strategy, e.name),
             )
-            for e in presence.there(spec, status)
+            for e in there
         ],
     )
 
