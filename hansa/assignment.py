@@ -13,7 +13,7 @@ from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
-from hansa.secure import LEAST, Masking
+from hansa.secure import LEAST, Epoch, Masking
 from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
@@ -146,6 +146,8 @@ class Assignment(Model):
             for name, default in DEFAULT_RATIOS.items():  # as before there was one
                 if settings["aggregation"][name] == default:
                     del settings["aggregation"][name]
+            if self.masking:
+                inputs["masking"] = self.masking.to_json()
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
@@ -214,6 +216,8 @@ class ClientReport(Model):
     """Index into the assignment's environments."""
     round: Count
     """The round."""
+    epoch: Epoch | None = None
+    """Epoch that its update is masked for; absent: it is not masked."""
     trained: bool
     """False: no experience yet, so no member of the mean."""
     manifest: Sha256
@@ -241,7 +245,8 @@ class ClientReport(Model):
 
     def answers(self, assignment: Assignment) -> bool:
         """Whether it tells of that assignment, and of nothing that was not asked for."""
-        is_its_own = assignment.role == "client" and self.round == assignment.round
+        wanted = (assignment.round, assignment.masking.epoch if assignment.masking else None)
+        is_its_own = assignment.role == "client" and (self.round, self.epoch) == wanted
         return is_its_own and _is_asked(assignment, self.environment, self.evaluation)
 
 

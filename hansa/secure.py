@@ -29,6 +29,8 @@ UNREAD = {"max_norm_ratio": 10.0, "max_weight_ratio": 3.0, "max_update_norm": No
 
 MaskingKey = Annotated[str, Field(pattern=r"^x25519:[A-Za-z0-9_-]{43}$", max_length=60)]
 """The public half of a silo's masking key."""
+Epoch = Annotated[int, Field(ge=0, lt=EPOCHS)]
+"""How often silos dropped out of a round before."""
 
 
 class Secure(Model):
@@ -45,7 +47,7 @@ class Secure(Model):
 class Masking(Model):
     """Who masks against whom in a round."""
 
-    epoch: Annotated[int, Field(ge=0, lt=EPOCHS)] = 0
+    epoch: Epoch = 0
     """How often silos dropped out of the round so far."""
     peers: dict[str, MaskingKey]
     """Public keys of all that the sum is over, by environment, the silo's own among them."""
@@ -54,7 +56,7 @@ class Masking(Model):
 class Masked(Model):
     """What a manifest says of a masked update."""
 
-    epoch: Annotated[int, Field(ge=0, lt=EPOCHS)]
+    epoch: Epoch
     """Epoch whose masks are on it."""
     peers: Sha256
     """Digest of the peers and their keys."""
