@@ -19,11 +19,14 @@ from numpy.typing import NDArray
 
 from hansa import adapter
 from hansa.aggregation import Half
-from hansa.errors import InputError
-from hansa.manifest import canonical, sha256
+from hansa.assignment import Assignment
+from hansa.errors import InputError, PermanentError
+from hansa.manifest import Counts, canonical, sha256
 from hansa.publickeys import KEY_BYTES, raw
 from hansa.sealing import OpeningKey
-from hansa.tensorfile import Shapes
+from hansa.secure import Masked, Masking, Secure
+from hansa.status import RoundSettings
+from hansa.tensorfile import Shapes, arrange
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -50,6 +53,36 @@ def bits(silos: int, clip: float) -> int:
 def scale(norm: float, clip: float) -> float:
     """What a change of that norm is multiplied by, so that it has the clip's at most."""
     return min(1.0, clip / norm) if norm else 1.0
+
+
+def settings_of(assignment: Assignment) -> tuple[Secure, Masking]:
+    """How an assignment masks; a permanent error where it says only half of it."""
+    secure, masking = assignment.settings.aggregation.secure, assignment.masking
+    if secure is None or masking is None:
+        field = "masking" if masking is None else "settings.aggregation.secure"
+        raise PermanentError(f"{field}: got nothing, expected it where updates are masked")
+    return secure, masking
+
+
+def weight(settings: RoundSettings, counts: Counts) -> int:
+    """What a silo counts, in units; a mean counts all alike, and so does privacy, which tells of
+    no silo how much it has. Weights are public."""
+    aggregation = settings.aggregation
+    if aggregation.strategy != "weighted-mean" or settings.privacy:
+        return UNIT
+    by = counts.kept if aggregation.weight_by == "examples" else counts.succeeded
+    return max(1, min(UNIT, by))
+
+
+def described(assignment: Assignment, counts: Counts) -> Masked:
+    """What the manifest of a masked update must say of it."""
+    secure, masking = settings_of(assignment)
+    return Masked(
+        epoch=masking.epoch,
+        peers=digest(masking.peers),
+        bits=bits(len(masking.peers), secure.clip_norm),
+        weight=weight(assignment.settings, counts),
+    )
 
 
 def digest(peers: Mapping[str, str]) -> str:
@@ -137,6 +170,40 @@ def trained(shapes: Shapes, half: Half) -> list[str]:
 def count(shapes: Shapes, names: Sequence[str]) -> int:
     """Values of some tensors together."""
     return sum(math.prod(shapes[name]) for name in names)
+
+
+def context(assignment: Assignment) -> dict[str, Any]:
+    """What the masks of an epoch are for, alike for all silos: in another run, round or epoch, or
+    with other settings, they are others."""
+    _, masking = settings_of(assignment)
+    shared = {name: each for name, each in assignment.inputs().items() if name not in _OWN}
+    return {"run": assignment.storage.prefix, "epoch": masking.epoch, "inputs": shared}
+
+
+_OWN = {"environment", "world", "options", "demonstrations", "demonstrationsFrom"}
+"""Inputs that each silo has for itself."""
+
+
+def masked(
+    assignment: Assignment,
+    own_key: OpeningKey,
+    own: adapter.Tensors,
+    start: adapter.Tensors,
+    norm: float,
+    counts: Counts,
+) -> bytes:
+    """What a silo sends of its update, whose change has that norm: a head and masked numbers.
+
+    It follows from stored files and keys alone: to the bit, on any machine.
+    """
+    (secure, masking), said = settings_of(assignment), described(assignment, counts)
+    shapes = adapter.shapes(own)
+    names = trained(shapes, assignment.settings.aggregation.half(assignment.round))
+    factor = scale(norm, secure.clip_norm) * said.weight / UNIT
+    name = assignment.environment
+    keys = pair_keys(own_key, name, masking.peers, context(assignment))
+    head, _ = arrange(shapes)
+    return body(head, numbers(own, start, names, factor, said.bits), Masks(name, keys))
 
 
 def numbers(
