@@ -208,7 +208,7 @@ def test_no_pod_template_reads_another_silos_masking_key() -> None:
     own = MASKED.spec.environments[0].model_copy(update={"pod_template": template})
     spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
     ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(Refused, match="masks-of-b.*environment b"):
+    with pytest.raises(Refused, match=r"masks-of-b.*environment b"):
         build(request, ready, ADMIN)
 
 
