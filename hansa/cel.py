@@ -5,6 +5,7 @@ Each has a sentence that names the field. A rule asks for every field: CEL knows
 
 from hansa.aggregation import KRUM
 from hansa.schema import flat
+from hansa.secure import LEAST
 from hansa.spec import MAX_FEDERATION_NAME, RESERVED_ENVIRONMENT_NAMES, Metadata
 from hansa.training import COMPARING
 
@@ -15,7 +16,10 @@ FIXED_IN_MEMBER = (
 )
 """What a silo's letters, read and written, depend on; the bucket's address may change."""
 
-OWN_OF_A_MEMBER = ("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint")
+OWN_OF_A_MEMBER = (
+    *("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint"),
+    "maskingSecret",
+)
 """What an environment has no value for once it runs elsewhere, as far as CEL can tell."""
 
 
@@ -55,6 +59,7 @@ def of_federation() -> list[Rule]:
         _exchange_rule(),
         _krum_rule(),
         _guard_rule(),
+        _secure_rule(),
         _engine_rule(),
         _tracking_rule(),
         *_learner_rules(),
@@ -93,6 +98,17 @@ def _guard_rule() -> Rule:
         "self.aggregation.strategy != 'none'",
         "spec.guard: aggregation.strategy none has no global adapter to guard",
         ".guard",
+    )
+
+
+def _secure_rule() -> Rule:
+    """Masks are made for each pair of silos, and a sum of two shows both."""
+    return _rule(
+        "!has(self.aggregation) || !has(self.aggregation.secure) || "
+        f"(size(self.environments) >= {LEAST} && self.environments.all(e, has(e.maskingKey)))",
+        f"spec.aggregation.secure: expected at least {LEAST} spec.environments, each with its own "
+        "maskingKey",
+        ".aggregation.secure",
     )
 
 
@@ -169,6 +185,12 @@ def of_environment() -> list[Rule]:
             "self.world == oldSelf.world",
             "spec.environments.world: cannot change; give the new world a new name",
             ".world",
+        ),
+        _rule(
+            "!has(oldSelf.maskingKey) || (has(self.maskingKey) && "
+            "self.maskingKey == oldSelf.maskingKey)",
+            "spec.environments.maskingKey: cannot change; give the silo a new name",
+            ".maskingKey",
         ),
     ]
 

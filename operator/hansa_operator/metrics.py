@@ -202,7 +202,8 @@ class Recorder:
             self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
         if not isinstance(report, ClientReport):
             return
-        if report.epsilon is None:  # with privacy no count is told, which is not zero
+        # With privacy no count is told, which is not zero; who masks again has played nothing new.
+        if report.epsilon is None and not report.epoch:
             self._record_counts(key, environment, report)
         if report.entropy is not None:
             self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)

@@ -43,6 +43,8 @@ WHOLE: dict[str, Any] = {
             "name": "maze",
             "world": "maze",
             "experienceStorage": {"s3": {**S3, "caSecret": SECRET}},
+            "maskingKey": "x25519:" + "A" * 43,
+            "maskingSecret": {"name": "secret"},
             "credentialsSecret": {"name": "secret"},
             "endpoint": {"url": "http://turns", "server": "vllm", "apiKeySecret": SECRET},
         }
@@ -58,6 +60,20 @@ PRIVATE: dict[str, Any] = {
     ],
 }
 """The same with privacy, which most other fields have to fit."""
+SECURE: dict[str, Any] = {
+    **WHOLE,
+    "aggregation": {"secure": {}},
+    "participation": {"minimumUpdates": 3},
+    "environments": [
+        {
+            **PRIVATE["environments"][0],
+            "name": name,
+            "maskingKey": f"x25519:{name * 43}",
+        }
+        for name in "abc"
+    ],
+}
+"""The same with masks, which need three silos."""
 OTHER = {
     "spec.privacy.noiseMultiplier": 2.0,
     "spec.model.source": "path:/model",
@@ -68,6 +84,7 @@ OTHER = {
     "spec.aggregation.options": {},
     "spec.aggregation.serverStep": "auto",
     "spec.aggregation.sealTo": "x25519:" + "B" * 43,
+    "spec.environments[].maskingKey": "x25519:" + "B" * 43,
     "spec.training.options": {},
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
@@ -130,8 +147,9 @@ def other(entry: Entry, value: Any) -> Any:
 
 
 def opened(path: str = "") -> Federation:
-    is_private = path.startswith("spec.privacy")
-    federation = make_federation("maze", **(PRIVATE if is_private else WHOLE))
+    wholes = {"spec.privacy": PRIVATE, "spec.aggregation.secure": SECURE}
+    whole = next((each for start, each in wholes.items() if path.startswith(start)), WHOLE)
+    federation = make_federation("maze", **whole)
     return with_status(federation, plan(federation, [], NOW).status)
 
 
