@@ -26,7 +26,7 @@ def claims_of(made: MaskedRound) -> dict[str, bool]:
     for name in NAMES:
         data = made.store.objects.get(keys.claim(PREFIX, name, made.number, made.epoch))
         if data:
-            stored[name] = Claim.model_validate_json(data).tombstone
+            stored[name] = bool(Claim.model_validate_json(data).tombstone)
     return stored
 
 
