@@ -75,10 +75,10 @@ def _find(silo: Silo, plain: Committed) -> Committed | None:
         data = silo.outside.get(key)
     except NotFound:
         return None
-    found = send.checked(silo.assignment, data)
-    if found.manifest.masked != masking.described(silo.assignment, plain.manifest.counts):
+    stored = send.checked(silo.assignment, data)
+    if stored.manifest.masked != masking.described(silo.assignment, plain.manifest.counts):
         raise Corrupt(f"{key}: got an update that is masked otherwise than this silo would")
-    return found
+    return stored
 
 
 def _send(silo: Silo, plain: Committed) -> Committed:
