@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -72,22 +72,7 @@ class Agent:
     @cached_property
     def whole(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
-        assignment = self._assignment
-        if assignment.start.round == 0:
-            return adapter.start(self.shapes, assignment.adapter.rank, assignment.seed)
-        folder = keys.global_folder(assignment.storage.prefix, assignment.start.round)
-        if assignment.own_start:
-            folder = keys.update_folder(
-                assignment.storage.prefix, assignment.environment, assignment.start.round
-            )
-        key = folder + keys.ADAPTER
-        try:
-            data = self._store.get(key)
-        except NotFound:
-            raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
-        if manifest.sha256(data) != assignment.start.sha256:
-            raise Corrupt(f"{key}: got other bytes than the round was opened with")
-        return adapter.decode(data)
+        return read_whole(self._store, self._assignment, lambda: self.shapes)
 
     @contextmanager
     def playing(self, tensors: Tensors | None = None) -> Iterator[Base]:
@@ -148,3 +133,21 @@ class Agent:
 
         self._check_worlds()
         yield Engine(self._assignment, endpoint, tensors or self.whole)
+
+
+def read_whole(store: ObjectStore, assignment: Assignment, shapes: Callable[[], Shapes]) -> Tensors:
+    """The global adapter that the round starts from; round 0 makes it from the seed."""
+    start, prefix = assignment.start, assignment.storage.prefix
+    if start.round == 0:
+        return adapter.start(shapes(), assignment.adapter.rank, assignment.seed)
+    folder = keys.global_folder(prefix, start.round)
+    if assignment.own_start:
+        folder = keys.update_folder(prefix, assignment.environment, start.round)
+    key = folder + keys.ADAPTER
+    try:
+        data = store.get(key)
+    except NotFound:
+        raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
+    if manifest.sha256(data) != start.sha256:
+        raise Corrupt(f"{key}: got other bytes than the round was opened with")
+    return adapter.decode(data)

@@ -64,10 +64,10 @@ def settled(store: ObjectStore, assignment: Assignment) -> Assignment:
     """
     if assignment.masking is None:
         return assignment
-    found = _claims(store, assignment)
-    inside = [name for name, claim in found.items() if not claim.tombstone]
+    standing = _claims(store, assignment)
+    inside = [name for name, claim in standing.items() if not claim.tombstone]
     known = {m.environment: m for m in assignment.members if m.environment in inside}
-    if len(inside) == len(found):
+    if len(inside) == len(standing):
         known |= {n: _late(store, assignment, n) for n in inside if n not in known}
     elif not _why_not_again(assignment, inside):
         raise _left(assignment, inside)
