@@ -255,6 +255,7 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
     text, written, private = json.loads(ended.stdout)
     report = ClientReport.model_validate_json(text)
     assert (report.epoch, report.evaluation) == (1, None)
+    assert list(report.seconds) == ["send"]
     assert report.answers(now)
     assert written == [
         "run/claims/maze/00001-1.json",
