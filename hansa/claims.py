@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from hansa import keys
 from hansa.base import Model, Sha256
+from hansa.errors import Precondition
 from hansa.manifest import canonical
-from hansa.store.base import ObjectStore, put_once
+from hansa.store.base import ObjectStore
 
 
 class Claim(Model):
@@ -28,6 +29,8 @@ class Claim(Model):
 
 
 TOMBSTONE = Claim(tombstone=True)
+MOST_BYTES = 4096
+"""Of a claim that are read: a silo may write anything there."""
 
 
 def put(
@@ -39,6 +42,15 @@ def put(
     """
     key = keys.claim(prefix, environment, round_, epoch)
     try:
-        return Claim.model_validate_json(put_once(store, key, canonical(own.to_json())))
+        store.put_if_absent(key, canonical(own.to_json()))
+    except Precondition:
+        return read(store.get_range(key, 0, MOST_BYTES + 1))
+    return own
+
+
+def read(data: bytes) -> Claim:
+    """What a claim says; of one that cannot be read, nothing."""
+    try:
+        return Claim.model_validate_json(data[:MOST_BYTES])
     except ValidationError:
         return Claim()
