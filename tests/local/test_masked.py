@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hansa import claims, keys
-from hansa.claims import Claim
+from hansa.claims import TOMBSTONE, Claim
 from hansa.local.objectstore import LocalStore
 from tests import small
-from tests.local.masked import SILOS, WHERE, Place
+from tests.local.masked import EVERYBODY, FIFTH, SILOS, WHERE, Place
 from tests.processes import until
 
 pytestmark = pytest.mark.slow
@@ -23,8 +23,8 @@ GONE = {"demonstrationsFrom": "s3://nowhere/shown.jsonl"}
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     with (
-        LocalStore(tmp_path / "exchange", SILOS, prefix=small.NAME) as exchange,
-        LocalStore(tmp_path / "private", SILOS, prefix=WHERE) as private,
+        LocalStore(tmp_path / "exchange", EVERYBODY, prefix=small.NAME) as exchange,
+        LocalStore(tmp_path / "private", EVERYBODY, prefix=WHERE) as private,
     ):
         made = Place(tmp_path, exchange, private)
         made.make_keys()
@@ -79,6 +79,21 @@ def test_a_silo_that_drops_out_is_left_out_and_the_others_mask_again(place: Plac
         assert "sending_masked epoch=1" in log and "explored" not in log
     done = small.hansa("audit", "--out", out, "--credentials", place.credentials())
     assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+def test_one_that_is_shut_out_while_it_masks_again_sends_nothing_and_is_left_out_too(
+    place: Place,
+) -> None:
+    silos = [place.silo(name, **(GONE if name == "d" else {})) for name in EVERYBODY]
+    manifest, out = place.manifest(*silos), place.folder / "run"
+    claims.put(place.exchange.store(), small.NAME, "c", 1, 1, TOMBSTONE)
+    with small.Run(manifest, out, *place.options()) as run:
+        run.finish()
+    assert small.status(out)["history"][1]["updates"] == "3/5"
+    assert run.events.count("MaskAgain") == 2
+    assert "masked-1.bin" not in " ".join(place.updates("c"))
+    expected, merged = place.sum_without_masks(1, ("a", "b", FIFTH)), place.merged(1)
+    assert all(np.array_equal(expected[name], merged[name]) for name in expected)
 
 
 @pytest.mark.parametrize(
