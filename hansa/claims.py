@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from hansa import keys
-from hansa.base import Model, Sha256OrEmpty
+from hansa.base import Model, Sha256
 from hansa.manifest import canonical
 from hansa.store.base import ObjectStore, put_once
 
@@ -21,12 +21,10 @@ from hansa.store.base import ObjectStore, put_once
 class Claim(Model):
     """What is under the key of a claim."""
 
-    kind: Literal["claim"] = "claim"
-    """What the document is."""
-    sha256: Sha256OrEmpty = ""
-    """Digest of the body that the silo sends; empty in a tombstone."""
-    tombstone: bool = False
-    """Whether the silo was left out of the sum: it sends nothing."""
+    sha256: Sha256 | None = None
+    """Digest of the body that the silo sends; absent in a tombstone."""
+    tombstone: Literal[True] | None = None
+    """Its presence says that the silo was left out of the sum: it sends nothing."""
 
 
 TOMBSTONE = Claim(tombstone=True)

@@ -75,10 +75,10 @@ def _find(silo: Silo, plain: Committed) -> Committed | None:
         data = silo.outside.get(key)
     except NotFound:
         return None
-    found = send.checked(silo.assignment, data)
-    if found.manifest.masked != masking.described(silo.assignment, plain.manifest.counts):
+    stored = send.checked(silo.assignment, data)
+    if stored.manifest.masked != masking.described(silo.assignment, plain.manifest.counts):
         raise Corrupt(f"{key}: got an update that is masked otherwise than this silo would")
-    return found
+    return stored
 
 
 def _send(silo: Silo, plain: Committed) -> Committed:
@@ -102,7 +102,10 @@ def _send(silo: Silo, plain: Committed) -> Committed:
         "masked": masking.described(assignment, counts),
         "norm": 0.0,  # the length of one update is a part of it
     }
-    return _commit(silo, document.model_copy(update=offered), _manifest_name(assignment))
+    masked = document.model_copy(update=offered)
+    committed = _commit(silo, masked, _manifest_name(assignment))
+    silo.watch.lap("send")
+    return committed
 
 
 def _tensors(silo: Silo, plain: UpdateManifest) -> tuple[Tensors, Tensors]:

@@ -305,5 +305,13 @@ def report(
         epsilon=document.privacy.epsilon if document.privacy else None,
         norm=document.norm,
         bytes=sum(entry.size for entry in document.files.values()),
-        seconds=document.seconds,
+        seconds=_seconds(silo, committed),
     )
+
+
+def _seconds(silo: Silo, committed: Committed) -> dict[str, float]:
+    """Those of the round; a client that only masked again tells what that took."""
+    masks_ = silo.assignment.masking
+    if masks_ and masks_.epoch:
+        return {} if silo.is_private else silo.watch.seconds
+    return committed.manifest.seconds

@@ -24,7 +24,7 @@ LAYERS = (
     ("agent",),
     ("evaluation", "figures", "send"),
     ("silo",),
-    ("personalize",),
+    ("masks", "personalize"),
     ("round",),
     ("alone", "audit"),
     ("last",),

@@ -3,89 +3,44 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hansa import adapter, claims, keys, logs, masking, sealing
+from hansa import adapter, claims, keys, logs, masking
 from hansa.assignment import Assignment, ClientReport
+from hansa.audit import AuditEntry, CannotBe, Differs
 from hansa.claims import TOMBSTONE, Claim
 from hansa.errors import Corrupt, PermanentError
-from hansa.manifest import UpdateManifest, sha256
+from hansa.manifest import FileEntry, Member, UpdateManifest, canonical, fingerprint, sha256
 from hansa.publickeys import spell
 from hansa.secure import ENV_MASKING_KEY
-from hansa.store.aside import aside_store, masking_keys
+from hansa.spec import S3
+from hansa_client.audit import Retraining
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.masking import (
+    BODY,
+    CLAIM,
+    KEYS,
+    NAMES,
+    PRIVATE,
+    RECORD,
+    Assign,
+    Place,
+    again,
+    peers,
+    secured,
+)
 from tests.unit.hansa_client.rounds import UPDATE, Killed
-
-Assign = Callable[..., Assignment]
-NAMES = ("babyai", "maze", "webshop", "wordle")
-KEYS = {name: sealing.new_key() for name in NAMES}
-PRIVATE = "mine/experience/maze/masking/00001/"
-CLAIM = "run/claims/maze/00001-0.json"
-RECORD = PRIVATE + "epoch-0.json"
-BODY = UPDATE + "masked-0.bin"
-
-
-@dataclass
-class Place:
-    """The exchange and the silo's own store."""
-
-    exchange: MemoryStore = field(default_factory=MemoryStore)
-    private: MemoryStore = field(default_factory=MemoryStore)
-
-    def play(self, told: Assignment, *opening: sealing.OpeningKey) -> ClientReport:
-        store = aside_store(self.exchange, self.private, told)
-        given = list(opening or [KEYS["maze"]])
-        log = logs.get("client")
-        return play_round(Silo(told, store, self.private, log, masking_keys=lambda: given))
-
-    def copy(self) -> "Place":
-        made = Place()
-        made.exchange.objects = copy(self.exchange.objects)
-        made.private.objects = copy(self.private.objects)
-        return made
-
-    def manifest(self, name: str = keys.MANIFEST) -> UpdateManifest:
-        return UpdateManifest.model_validate_json(self.exchange.objects[UPDATE + name])
-
-    def before_put(self, act: Callable[[str], None]) -> None:
-        self.exchange.before_put = self.private.before_put = act
-
-
-def peers(*names: str) -> dict[str, str]:
-    return {name: KEYS[name].public for name in names or NAMES}
 
 
 @pytest.fixture
 def told(assign: Assign) -> Assignment:
     return secured(assign)
-
-
-def secured(assign: Assign, **changes: Any) -> Assignment:
-    fields = {
-        "aggregation": {"secure": {}},
-        "experience_storage": {"bucket": "own", "prefix": "mine"},
-        "environments": list(NAMES),
-        "environment": "maze",
-        "masking": {"peers": peers()},
-        **changes,
-    }
-    return assign(**fields)
-
-
-def again(told: Assignment, epoch: int, *names: str) -> Assignment:
-    """What the silo is told once others dropped out."""
-    masks = {"epoch": epoch, "peers": peers(*names)}
-    return Assignment.model_validate({**told.model_dump(), "evaluate": False, "masking": masks})
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +210,7 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
     text, written, private = json.loads(ended.stdout)
     report = ClientReport.model_validate_json(text)
     assert (report.epoch, report.evaluation) == (1, None)
+    assert list(report.seconds) == ["send"]
     assert report.answers(now)
     assert written == [
         "run/claims/maze/00001-1.json",
@@ -310,60 +266,6 @@ def test_a_plain_update_that_was_changed_is_not_masked(played: Place, told: Assi
         played.play(told)
 
 
-def test_one_with_nothing_to_learn_claims_no_place_and_says_so(assign: Assign) -> None:
-    place = Place()
-    told = secured(
-        assign, experience={"demonstrations": 0}, exploration={"tasksPerRound": 0}, evaluate=False
-    )
-    report = place.play(told)
-    assert (report.trained, report.epoch, report.adapter) == (False, 0, "")
-    assert list(place.exchange.objects) == [UPDATE + keys.MANIFEST]
-    assert place.manifest().masked is None
-    assert place.play(told) == report
-
-
-@pytest.mark.parametrize(
-    "changes, sentence",
-    [
-        pytest.param({"masking": None}, "masking: got nothing", id="no peers"),
-        pytest.param({"aggregation": {}}, "secure: got nothing", id="no settings"),
-        pytest.param(
-            {"masking": {"peers": peers("maze", "wordle")}}, "expected 3 silos or more", id="two"
-        ),
-        pytest.param(
-            {"masking": {"peers": peers("babyai", "webshop", "wordle")}},
-            "got no key of maze",
-            id="not among them",
-        ),
-        pytest.param(
-            {"masking": {"peers": {**peers(), "wordle": KEYS["babyai"].public}}},
-            "got 3 different keys of 4 silos",
-            id="a key twice",
-        ),
-        pytest.param(
-            {"masking": {"peers": {**peers(), "maze": sealing.new_key().public}}},
-            "expected the public key of its masking key",
-            id="another key",
-        ),
-        pytest.param(
-            {
-                "masking": {"epoch": 1, "peers": peers()},
-                "aggregation": {"secure": {"onDropout": "fail"}},
-            },
-            "this silo masks once in a round",
-            id="fail means once",
-        ),
-    ],
-)
-def test_what_would_hide_nothing_is_refused_before_anything_is_played(
-    assign: Assign, changes: dict[str, Any], sentence: str
-) -> None:
-    place = Place()
-    with pytest.raises(PermanentError, match=sentence):
-        place.play(secured(assign, **changes))
-    assert place.exchange.written == place.private.written == []
-
-
 def test_a_peers_key_that_hides_nothing_ends_it_before_its_claim(
     played: Place, told: Assignment
 ) -> None:
@@ -375,25 +277,33 @@ def test_a_peers_key_that_hides_nothing_ends_it_before_its_claim(
     assert played.exchange.written == []
 
 
-def test_without_a_store_of_its_own_nothing_is_masked(assign: Assign) -> None:
-    told = secured(assign, experience_storage=None)
-    with pytest.raises(PermanentError, match="this silo has no experienceStorage"):
-        aside_store(MemoryStore(), MemoryStore(), told)
-
-
-def test_the_key_is_read_from_the_file_that_the_variable_names(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match=r"HANSA_MASKING_KEY: got nothing.*maskingSecret"):
-        masking_keys({})
-    file = tmp_path / "masking.key"
-    with pytest.raises(PermanentError, match="HANSA_MASKING_KEY: "):
-        masking_keys({ENV_MASKING_KEY: str(file)})
-    file.write_bytes(KEYS["wordle"].pem() + KEYS["maze"].pem())
-    found = partial(masking_keys, {ENV_MASKING_KEY: str(file)})()
-    assert [key.public for key in found] == [KEYS["wordle"].public, KEYS["maze"].public]
-
-
-def test_its_own_update_is_measured_from_the_private_copy(assign: Assign) -> None:
-    place = Place()
-    report = place.play(secured(assign, evaluation={"tasks": 4, "ownUpdate": True}))
-    assert report.own is not None and report.own.episodes == 4
-    assert UPDATE + keys.ADAPTER not in place.exchange.objects
+def test_a_silo_trains_a_masked_update_again_from_its_own_store(
+    played: Place, told: Assignment
+) -> None:
+    inputs = told.model_copy(update={"role": "aggregator"}).inputs()
+    entry = AuditEntry(
+        program="0",
+        round=1,
+        fingerprint=fingerprint(inputs),
+        inputs=inputs,
+        settings={},
+        minimum=3,
+        members=[Member(environment="maze", manifest="a" * 64)],
+    )
+    place = S3(bucket="own", prefix="mine")
+    again_ = Retraining(played.exchange, told.storage, played.private, place, "maze")
+    again_(entry)
+    key = PRIVATE + keys.MANIFEST
+    plain = UpdateManifest.model_validate_json(played.private.objects[key])
+    files = {**plain.files, keys.ADAPTER: FileEntry(sha256="b" * 64, size=1)}
+    changed = plain.model_copy(update={"files": files})
+    played.private.objects[key] = canonical(changed.to_json())
+    with pytest.raises(Differs, match="its tensors are equal"):
+        again_(entry)
+    other = plain.model_copy(update={"base_model": "c" * 64})
+    played.private.objects[key] = canonical(other.to_json())
+    with pytest.raises(Differs, match="is not what the masked update's manifest was made of"):
+        again_(entry)
+    del played.private.objects[key]
+    with pytest.raises(CannotBe, match="the update before it was masked is gone"):
+        again_(entry)
