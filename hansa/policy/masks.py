@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable
 
 from hansa.assignment import AggregatorReport
-from hansa.secure import LEAST, Masking
+from hansa.secure import EPOCHS, LEAST, Masking
 from hansa.spec import Environment, FederationSpec
 from hansa.status import CurrentRound
 
@@ -41,6 +41,12 @@ def answers(current: CurrentRound) -> tuple[int, int]:
     states = [e.state for e in current.environments]
     updated, empty = states.count("Updated"), states.count("Empty")
     return (0, updated + empty) if _is_too_little(current, updated) else (updated, empty)
+
+
+def stage(current: CurrentRound) -> str:
+    """What a round that is open does beside waiting, as words before that."""
+    again = current.masking is not None and current.masking.epoch
+    return f"masks its updates again ({again} of {EPOCHS - 1}) and " if again else ""
 
 
 def too_little(current: CurrentRound) -> str:

@@ -198,12 +198,13 @@ class Recorder:
     def _record_answer(self, key: Key, environment: str, report: AnyReport) -> None:
         if not isinstance(report, ClientReport | EvaluateReport):
             return
+        if isinstance(report, ClientReport) and report.epoch:
+            return  # it masked again what it has told of
         for phase, seconds in sorted(report.seconds.items()):
             self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
         if not isinstance(report, ClientReport):
             return
-        # With privacy no count is told, which is not zero; who masks again has played nothing new.
-        if report.epsilon is None and not report.epoch:
+        if report.epsilon is None:  # with privacy no count is told, which is not zero
             self._record_counts(key, environment, report)
         if report.entropy is not None:
             self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)

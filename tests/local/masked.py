@@ -14,6 +14,9 @@ from hansa.store.private import KEY, SECRET
 from tests import small
 
 SILOS = ("a", "b", "c", "d")
+FIFTH = "e"
+"""One more, for rounds that two drop out of."""
+EVERYBODY = (*SILOS, FIFTH)
 WHERE = "mine"
 """Prefix of the private stores."""
 CLIP = 0.5
@@ -33,7 +36,7 @@ class Place:
 
     def make_keys(self) -> None:
         self.keys.mkdir()
-        for name in SILOS:
+        for name in EVERYBODY:
             (self.keys / f"{name}.key").write_bytes(sealing.new_key().pem())
 
     def silo(self, name: str, **changes: Any) -> dict[str, Any]:
@@ -63,7 +66,7 @@ class Place:
 
     def credentials(self) -> Path:
         given = {}
-        for name in (*SILOS, "aggregator"):
+        for name in (*EVERYBODY, "aggregator"):
             shared, own = self.exchange.credentials[name], self.private.credentials[name]
             given[name] = {
                 "AWS_ACCESS_KEY_ID": shared.access_key,
@@ -121,7 +124,7 @@ class Place:
     def stretches(self) -> list[bytes]:
         """Long stretches of every silo's unmasked weights, but of what all have in common."""
         store, found = self.private.store(), []
-        for name in SILOS:
+        for name in EVERYBODY:
             for key in store.list(keys.masking_updates(WHERE, name)):
                 if key.endswith(keys.ADAPTER):
                     tensors = adapter.decode(store.get(key)).items()

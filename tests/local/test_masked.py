@@ -1,6 +1,5 @@
 """Masked updates in whole runs: nobody reads one, and who drops out is left out of the sum."""
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,23 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hansa import keys
+from hansa import claims, keys
+from hansa.claims import TOMBSTONE, Claim
 from hansa.local.objectstore import LocalStore
 from tests import small
-from tests.local.masked import SILOS, WHERE, Place
+from tests.local.masked import EVERYBODY, FIFTH, SILOS, WHERE, Place
 from tests.processes import until
 
 pytestmark = pytest.mark.slow
 
-GONE = {"demonstrationsFrom": "/nowhere/shown.jsonl"}
+GONE = {"demonstrationsFrom": "s3://nowhere/shown.jsonl"}
 """What a silo cannot do its round with."""
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     with (
-        LocalStore(tmp_path / "exchange", SILOS, prefix=small.NAME) as exchange,
-        LocalStore(tmp_path / "private", SILOS, prefix=WHERE) as private,
+        LocalStore(tmp_path / "exchange", EVERYBODY, prefix=small.NAME) as exchange,
+        LocalStore(tmp_path / "private", EVERYBODY, prefix=WHERE) as private,
     ):
         made = Place(tmp_path, exchange, private)
         made.make_keys()
@@ -62,23 +62,38 @@ def test_a_silo_that_drops_out_is_left_out_and_the_others_mask_again(place: Plac
     silos = [place.silo(name, **(GONE if name == "d" else {})) for name in SILOS]
     manifest, out = place.manifest(*silos), place.folder / "run"
     with small.Run(manifest, out, *place.options()) as run:
-        until(lambda: "MaskAgain" in run.events, "the others to mask again")
+        until(lambda: "MaskAgain" in run.events or run.process.poll(), "the others to mask again")
         run.kill(signal.SIGKILL)
     with small.Run(manifest, out, *place.options()) as run:
         run.finish()
     assert small.status(out)["history"][1]["updates"] == "3/4"
     assert "d dropped out; the other 3 silos mask their updates again" in run.events
-    assert place.document(keys.claim(small.NAME, "d", 1, 0)) == {"tombstone": True}
+    assert place.document(keys.claim(small.NAME, "d", 1, 0))["tombstone"] is True
     assert place.updates("d") == []
     expected, found = place.sum_without_masks(1, SILOS[:3]), place.merged(1)
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
     files = ["manifest-1.json", "manifest.json", "masked-0.bin", "masked-1.bin"]
     for name in SILOS[:3]:
         assert place.updates(name) == [f"00001/{file}" for file in files]
-        again = json.loads((out / f"jobs/{small.NAME}-r1-{name}-a2/report.json").read_text())
-        assert "explore" not in again["seconds"] and "train" not in again["seconds"]
+        log = (out / f"jobs/{small.NAME}-r1-{name}-a2/log.txt").read_text()
+        assert "sending_masked epoch=1" in log and "explored" not in log
     done = small.hansa("audit", "--out", out, "--credentials", place.credentials())
     assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+def test_one_that_is_shut_out_while_it_masks_again_sends_nothing_and_is_left_out_too(
+    place: Place,
+) -> None:
+    silos = [place.silo(name, **(GONE if name == "d" else {})) for name in EVERYBODY]
+    manifest, out = place.manifest(*silos), place.folder / "run"
+    claims.put(place.exchange.store(), small.NAME, "c", 1, 1, TOMBSTONE)
+    with small.Run(manifest, out, *place.options()) as run:
+        run.finish()
+    assert small.status(out)["history"][1]["updates"] == "3/5"
+    assert run.events.count("MaskAgain") == 2
+    assert "masked-1.bin" not in " ".join(place.updates("c"))
+    expected, merged = place.sum_without_masks(1, ("a", "b", FIFTH)), place.merged(1)
+    assert all(np.array_equal(expected[name], merged[name]) for name in expected)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +108,7 @@ def test_a_silo_that_may_not_be_left_out_fails_the_round(place: Place, case: str
     secure = {"strategy": "ffa", "secure": {"onDropout": "fail" if case == "fail" else "remask"}}
     manifest, out = place.manifest(*silos, aggregation=secure), place.folder / "run"
     if case == "claimed":
-        key = keys.claim(small.NAME, "d", 1, 0)
-        place.exchange.store().put_if_absent(key, b'{"sha256":"%s"}\n' % (b"a" * 64))
+        claims.put(place.exchange.store(), small.NAME, "d", 1, 0, Claim(sha256="a" * 64))
     with small.Run(manifest, out, *place.options()) as run:
         assert run.wait() == 1
     assert why in run.said

@@ -72,6 +72,8 @@ def test_who_remains_masks_again_without_who_dropped_out_and_evaluates_nothing()
         assert list(assignment.masking.peers) == list("abcd")
         assert assignment.role == "client"
         assert not assignment.evaluate
+    waits = cluster.condition("Progressing").message
+    assert waits.startswith("round 1 masks its updates again (1 of 2) and waits for a Starting, b")
     told = [e.message for e in cluster.events if e.reason == "MaskAgain"]
     assert told == ["round 1: e dropped out; the other 4 silos mask their updates again"]
 

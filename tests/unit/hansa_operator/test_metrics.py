@@ -194,6 +194,7 @@ def test_who_masks_again_has_played_nothing_new() -> None:
     run.passes(30, fed_r1_aggregator_a1=end)
     assert run.federation.status.history[1].updates == "4/5"
     assert run.value("hansa_trajectories_total", environment="a", outcome="success") == 4
+    assert run.value("hansa_phase_seconds_count", environment="a", phase="explore") == 2
     assert run.value("hansa_jobs_failed_total", reason="MASK_AGAIN") == 1
 
 
