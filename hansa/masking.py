@@ -175,9 +175,13 @@ def count(shapes: Shapes, names: Sequence[str]) -> int:
 def context(assignment: Assignment) -> dict[str, Any]:
     """What the masks of an epoch are for, alike for all silos: in another run, round or epoch, or
     with other settings, they are others."""
-    _, masking = settings_of(assignment)
-    shared = {name: each for name, each in assignment.inputs().items() if name not in _OWN}
-    return {"run": assignment.storage.prefix, "epoch": masking.epoch, "inputs": shared}
+    secure, masking = settings_of(assignment)
+    return {
+        "run": assignment.storage.prefix,
+        "epoch": masking.epoch,
+        "clip": secure.clip_norm,
+        "inputs": {name: each for name, each in assignment.inputs().items() if name not in _OWN},
+    }
 
 
 _OWN = {"environment", "world", "options", "demonstrations", "demonstrationsFrom"}

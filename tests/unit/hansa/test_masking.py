@@ -1,5 +1,6 @@
 """Masks: they cancel to the bit in a sum over all silos, and hide everything in any other."""
 
+import json
 import math
 from typing import Any
 
@@ -9,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa import adapter, masking, sealing
+from hansa.assignment import Assignment
 from hansa.errors import InputError
+from hansa.manifest import Counts
+from hansa.privacy.settings import Privacy
 from hansa.publickeys import spell
 from hansa.tensorfile import arrange
 
@@ -174,3 +178,84 @@ def test_a_body_has_the_adapters_head_and_numbers_of_the_trained_half(
         total += np.frombuffer(body, masking.WORD, offset=len(head))
     assert masking.count(SHAPES, names) == numbers
     assert masking.decode(total, 3 * masking.UNIT, bits) == pytest.approx(0.125, abs=1e-7)
+
+
+def assignment(**changes: Any) -> Assignment:
+    document = {
+        "role": "client",
+        "federation": "fed",
+        "seed": 7,
+        "model": {},
+        "adapter": {},
+        "round": 1,
+        "start": {},
+        "settings": {"aggregation": {"secure": {}}},
+        "storage": {"bucket": "bucket", "prefix": "run"},
+        "environments": sorted(KEYS)[:3],
+        "environment": "silo0",
+        "world": "maze",
+        "masking": {"peers": public(sorted(KEYS)[:3])},
+        **changes,
+    }
+    return Assignment.model_validate_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"environment": "silo1"},
+        {"world": "wordle"},
+        {"options": {"size": 5}},
+        {"demonstrations": 3},
+        {"demonstrationsFrom": "/a/file"},
+        {"experienceStorage": {"bucket": "own"}},
+        {"evaluate": False},
+    ],
+    ids=lambda change: min(change),
+)
+def test_what_is_a_silos_own_does_not_change_its_masks(change: dict[str, Any]) -> None:
+    assert masking.context(assignment(**change)) == masking.context(assignment())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"round": 2},
+        {"seed": 8},
+        {"start": {"round": 1, "sha256": "a" * 64}},
+        {"storage": {"bucket": "bucket", "prefix": "other"}},
+        {"masking": {"epoch": 1, "peers": public(sorted(KEYS)[:3])}},
+        {"settings": {"aggregation": {"secure": {}}, "training": {"epochs": 3}}},
+        {"settings": {"aggregation": {"secure": {"clipNorm": 0.9}}}},
+    ],
+    ids=["round", "seed", "start", "prefix", "epoch", "training", "clip"],
+)
+def test_another_run_or_round_means_other_masks(change: dict[str, Any]) -> None:
+    assert masking.context(assignment(**change)) != masking.context(assignment())
+
+
+PRIVACY = {
+    "epsilon": 8,
+    "delta": 1e-5,
+    "clipNorm": 0.5,
+    "noiseMultiplier": 1.0,
+    "samplingRate": 0.1,
+}
+
+
+@pytest.mark.parametrize(
+    "settings_, weight",
+    [
+        pytest.param({}, 1024, id="a mean counts all alike"),
+        pytest.param({"strategy": "weighted-mean"}, 100, id="by examples"),
+        pytest.param({"strategy": "weighted-mean", "weightBy": "successes"}, 7, id="by successes"),
+    ],
+)
+def test_a_weight_is_what_the_silo_has(settings_: dict[str, Any], weight: int) -> None:
+    told = assignment(settings={"aggregation": {"secure": {}, **settings_}}).settings
+    assert masking.weight(told, Counts(kept=100, succeeded=7)) == weight
+    least, most = Counts(kept=0, succeeded=0), Counts(kept=5000, succeeded=5000)
+    assert masking.weight(told, least) == (1 if weight < 1024 else 1024)
+    assert masking.weight(told, most) == 1024
+    private = told.model_copy(update={"privacy": Privacy.model_validate(PRIVACY)})
+    assert masking.weight(private, Counts(explored=4)) == 1024

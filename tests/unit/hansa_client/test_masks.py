@@ -14,10 +14,20 @@ from hansa.assignment import Assignment, ClientReport
 from hansa.audit import AuditEntry, CannotBe, Differs
 from hansa.claims import TOMBSTONE, Claim
 from hansa.errors import Corrupt, PermanentError
-from hansa.manifest import FileEntry, Member, UpdateManifest, canonical, fingerprint, sha256
+from hansa.manifest import (
+    FileEntry,
+    Member,
+    StartAdapter,
+    UpdateManifest,
+    canonical,
+    fingerprint,
+    sha256,
+)
 from hansa.publickeys import spell
 from hansa.secure import ENV_MASKING_KEY
 from hansa.spec import S3
+from hansa.store.aside import aside_store
+from hansa_client import personalize
 from hansa_client.audit import Retraining
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
@@ -307,3 +317,20 @@ def test_a_silo_trains_a_masked_update_again_from_its_own_store(
     del played.private.objects[key]
     with pytest.raises(CannotBe, match="the update before it was masked is gone"):
         again_(entry)
+
+
+def test_a_silo_finds_its_last_update_aside_when_it_chooses_what_to_serve(
+    played: Place, told: Assignment
+) -> None:
+    last = told.model_copy(
+        update={
+            "role": "evaluate",
+            "masking": None,
+            "start": StartAdapter(round=1, sha256="a" * 64),
+            "own_manifest": sha256(played.exchange.objects[UPDATE + keys.MANIFEST]),
+        }
+    )
+    store = aside_store(played.exchange, played.private, last)
+    own = personalize._own(Silo(last, store, played.private, logs.get("client")))
+    assert own is not None
+    assert adapter.encode(own) == played.private.objects[PRIVATE + keys.ADAPTER]
