@@ -1,10 +1,13 @@
 """Masked rounds with silos that run elsewhere: orders say who masks against whom, and again."""
 
+from hansa import masking
 from hansa.exits import Exit
+from hansa.member.order import complete
 from hansa.members import Order
 from tests.builders import later
 from tests.unit.hansa.letters import REMOTE, opened
 from tests.unit.hansa.masked import dropped_out, key, masked
+from tests.unit.hansa.member.members import member
 
 CLINICS = ("bank", "clinic", "school")
 
@@ -56,3 +59,17 @@ def test_who_dropped_out_elsewhere_is_left_out_and_the_others_get_an_order_to_ma
         cluster.answered(each)
     cluster.aggregate()
     assert cluster.status.history[1].updates == "3/4"
+
+
+def test_a_silo_elsewhere_makes_the_same_masks_as_one_of_here() -> None:
+    cluster = masked_letters()
+    here = cluster.requests["fed-r1-maze-a1"].assignment
+    order = cluster.courier.template.model_copy(update={"environment": "clinic"})
+    place = {"s3": {"endpoint": "https://ours", "bucket": "bucket", "prefix": "run"}}
+    own = {"s3": {"bucket": "own"}}
+    silo = member(storage=place, experienceStorage=own, demonstrationsFrom="/own.jsonl")
+    there = complete(order, silo)
+    assert there.experience_storage and there.world == "maze"
+    assert masking.context(there) == masking.context(here)
+    digests = [masking.digest(each.masking.peers) for each in (here, there)]
+    assert digests[0] == digests[1]
