@@ -18,6 +18,7 @@ def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str
         e.name: {
             "world": e.world,
             "experienceStorage": _private_place(e.experience_storage),
+            **({"maskingKey": e.masking_key} if e.masking_key else {}),
         }
         for e in spec.environments
     }
@@ -69,5 +70,6 @@ def _said(value: Any) -> Any:
 
 
 def _is_unknown(path: str, accepted: Any) -> bool:
-    """An address that a status of an older version does not remember."""
-    return path.endswith(".experienceStorage.s3.endpoint") and accepted is None
+    """An address that a status of an older version does not remember; a silo's first key."""
+    ends = (".experienceStorage.s3.endpoint", ".maskingKey")
+    return path.endswith(ends) and accepted is None

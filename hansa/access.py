@@ -1,7 +1,8 @@
 """Who may do what in the bucket: one list of grants, printed as an S3 policy or given to a server.
 
 An environment reads what is shared and writes only below its own name; the aggregator sees every
-update and no experience. Folders end in a slash, so that `maze` says nothing about `maze2`.
+update and no experience. Folders end in a slash, so that `maze` says nothing about `maze2`. With
+secure aggregation both may write the same claims, and whoever is first decides.
 
 Limits: a policy guards the bucket, not the machines that hold the credentials.
 """
@@ -38,12 +39,18 @@ class Grant:
         return f"{self.path}*" if self.path.endswith("/") else self.path
 
 
-def environment_grants(storage: S3, name: str, private: S3 | None = None) -> list[Grant]:
-    """What one environment needs; `private` is its experienceStorage, where it has one."""
-    return [*_shared_grants(storage, name), *private_grants(private or storage, name)]
+def environment_grants(
+    storage: S3, name: str, private: S3 | None = None, *, claims: bool = False
+) -> list[Grant]:
+    """What one environment needs; `private` is its experienceStorage, where it has one.
+
+    `claims`: it masks its updates.
+    """
+    shared = _shared_grants(storage, name, claims=claims)
+    return [*shared, *private_grants(private or storage, name)]
 
 
-def remote_grants(storage: S3, name: str) -> list[Grant]:
+def remote_grants(storage: S3, name: str, *, claims: bool = False) -> list[Grant]:
     """What a silo in a cluster of its own needs of the exchange: its letters, too.
 
     Its experience is in a store of its own, with other credentials (`private_grants`).
@@ -51,20 +58,22 @@ def remote_grants(storage: S3, name: str) -> list[Grant]:
     orders = keys.order_root(storage.prefix, name)
     answers = keys.answer_root(storage.prefix, name)
     return [
-        *_shared_grants(storage, name),
+        *_shared_grants(storage, name, claims=claims),
         Grant(s3=storage, path=orders, rights=("read",)),
         Grant(s3=storage, path=answers, rights=("read", "write")),
     ]
 
 
-def _shared_grants(storage: S3, name: str) -> list[Grant]:
+def _shared_grants(storage: S3, name: str, *, claims: bool) -> list[Grant]:
     prefix = storage.prefix
+    own = Grant(s3=storage, path=keys.claim_root(prefix, name), rights=("read", "write"))
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.audit_root(prefix), rights=("read",)),
         Grant(s3=storage, path=keys.update_root(prefix, name), rights=("read", "write")),
         Grant(s3=storage, path=keys.evaluation_root(prefix, name), rights=("read", "write")),
+        *([own] if claims else []),
     ]
 
 
@@ -75,7 +84,7 @@ def private_grants(private: S3, name: str) -> list[Grant]:
 
 
 def aggregator_grants(
-    storage: S3, *, has_remote: bool = False, removes: bool = False
+    storage: S3, *, has_remote: bool = False, removes: bool = False, claims: bool = False
 ) -> list[Grant]:
     """What the aggregator needs; experience and evaluations are none of its business.
 
@@ -88,6 +97,7 @@ def aggregator_grants(
         Grant(s3=storage, path=keys.orders_root(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.answers_root(prefix), rights=("read",)),
     ]
+    places = Grant(s3=storage, path=keys.claims_root(prefix), rights=("read", "write"))
     return [
         Grant(s3=storage, path=keys.federation(prefix), rights=("read", "write")),
         Grant(s3=storage, path=keys.global_root(prefix), rights=("read", "write")),
@@ -95,6 +105,7 @@ def aggregator_grants(
         Grant(s3=storage, path=keys.updates_root(prefix), rights=("read",)),
         *(letters if has_remote else []),
         *(_removal(storage) if removes else []),
+        *([places] if claims else []),
     ]
 
 
@@ -107,20 +118,21 @@ def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> li
     storage = storage or (spec.storage.s3 if spec.storage else None)
     if storage is None:
         raise InputError("spec.storage: got nothing, expected storage.s3 to write a policy for")
+    claims = spec.aggregation.secure is not None
     if identity == AGGREGATOR:
         has_remote = any(e.member for e in spec.environments)
         removes = spec.evaluation.contributions is not None
-        return aggregator_grants(storage, has_remote=has_remote, removes=removes)
+        return aggregator_grants(storage, has_remote=has_remote, removes=removes, claims=claims)
     known = sorted(e.name for e in spec.environments)
     if identity not in known:
         raise InputError(f"identity: got '{identity}', expected aggregator, {', '.join(known)}")
     environment = spec.environment(identity)
     if environment.member:
-        return remote_grants(storage, identity)
+        return remote_grants(storage, identity, claims=claims)
     private = environment.experience_storage.s3 if environment.experience_storage else None
     file = environment.demonstrations_from or spec.experience.demonstrations_from
     return [
-        *environment_grants(storage, identity, private),
+        *environment_grants(storage, identity, private, claims=claims),
         *_demonstrations_grants(private or storage, file or ""),
     ]
 

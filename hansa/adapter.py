@@ -83,6 +83,12 @@ def layout(head: bytes, size: int) -> Layout:
     return tensorfile.parse(head, size, check=check_layout)
 
 
+def head_shapes(head: bytes) -> Shapes:
+    """Shapes of the adapter whose file would have this head."""
+    entries = tensorfile.parse(head, None, check=check_layout)
+    return {name: entry.shape for name, entry in entries.items()}
+
+
 def check_layout(layout: Layout) -> None:
     """Refuse tensors that are no LoRA adapter: other names, one of a pair, no matrix."""
     for entry in layout.values():

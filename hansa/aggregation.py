@@ -6,6 +6,7 @@ from pydantic import Field
 
 from hansa.base import Model
 from hansa.pluginfields import PluginName, PluginOptions, check_options
+from hansa.secure import Secure as Secure
 
 Strategy = Literal[
     "mean",
@@ -96,6 +97,9 @@ class Aggregation(Model):
     seal_to: SealingKey | None = None
     """Public key of the aggregator that updates are encrypted to, so that whoever else reads the
     bucket learns nothing from them; absent: they are not. Every silo needs experienceStorage."""
+    secure: Secure | None = None
+    """Secure aggregation: silos mask their updates, so that only the sum is readable, for the
+    aggregator as well; absent: they do not. Every silo needs maskingKey and experienceStorage."""
 
     def half(self, round_: int) -> Half:
         """Which matrices a round trains: `ffa` never A, `rolora` B in odd rounds, A in even."""

@@ -119,6 +119,7 @@ EventReason = Literal[
     "JobRetried",
     "JobFailed",
     "MembersFrozen",
+    "MaskAgain",
     "RoundAggregated",
     "RoundFailed",
     "RoundEmpty",

@@ -15,6 +15,7 @@ from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.policy import quorum
 from hansa.probes import ProbeFigures, are_asked
+from hansa.secure import LEAST, Epoch, Masking
 from hansa.sentences import first_misfit
 from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
 from hansa.status import CurrentRound, Federation, RoundSettings
@@ -92,6 +93,8 @@ class Assignment(Model):
     """Whether the client evaluates the start adapter first."""
     alone_rounds: Count = 0
     """Rounds that the silo also evolves alone, from the base, to compare; 0: it does not."""
+    masking: Masking | None = None
+    """Who masks against whom; absent: nobody does."""
     members: list[Member] = Field(default_factory=list)
     """Updates to aggregate."""
     minimum: Annotated[int, Field(ge=1)] = 1
@@ -146,6 +149,8 @@ class Assignment(Model):
             for name, default in DEFAULT_RATIOS.items():  # as before there was one
                 if settings["aggregation"][name] == default:
                     del settings["aggregation"][name]
+            if self.masking:
+                inputs["masking"] = self.masking.to_json()
             return {**inputs, "aggregation": settings["aggregation"]}
         del settings["aggregation"]
         settings["experience"].pop("demonstrationsFrom", None)  # an environment may have its own
@@ -218,6 +223,8 @@ class ClientReport(Model):
     """Index into the assignment's environments."""
     round: Count
     """The round."""
+    epoch: Epoch | None = None
+    """Epoch that its update is masked for; absent: it is not masked."""
     trained: bool
     """False: no experience yet, so no member of the mean."""
     manifest: Sha256
@@ -245,7 +252,8 @@ class ClientReport(Model):
 
     def answers(self, assignment: Assignment) -> bool:
         """Whether it tells of that assignment, and of nothing that was not asked for."""
-        is_its_own = assignment.role == "client" and self.round == assignment.round
+        wanted = (assignment.round, assignment.masking.epoch if assignment.masking else None)
+        is_its_own = assignment.role == "client" and (self.round, self.epoch) == wanted
         return is_its_own and _is_asked(assignment, self.environment, self.evaluation)
 
 
@@ -317,6 +325,8 @@ class AggregatorReport(Model):
         default_factory=list
     )
     """Indexes and reason codes of those that the gate kept out."""
+    remaining: list[int] = Field(default_factory=list)
+    """With exit 52: indexes of those that mask again, since somebody dropped out."""
     server_step: Annotated[float, Field(gt=0, le=1000)] | None = None
     """Server step that was taken."""
     norm: float = 0.0
@@ -339,7 +349,7 @@ class AggregatorReport(Model):
 
     def speaks_of(self, round_: int, environments: int) -> bool:
         """Whether it is about this round and about environments that are in it."""
-        indexes = [*self.members, *(index for index, _ in self.refused)]
+        indexes = [*self.members, *self.remaining, *(index for index, _ in self.refused)]
         return self.round == round_ and all(0 <= index < environments for index in indexes)
 
 
@@ -365,6 +375,7 @@ def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
         "settings": current.settings,
         "storage": spec.storage.s3,
         "environments": [e.name for e in current.environments],
+        "masking": current.masking,
     }
 
 
@@ -373,6 +384,8 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
     start = frozen.start or current.start
+    is_again = current.masking is not None and current.masking.epoch > 0
+    is_due = current.kind == "evaluate" or current.settings.evaluation.is_due(start.round)
     is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
     return Assignment(
         **{**_common(federation, current), "start": start},
@@ -386,7 +399,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
         or current.settings.experience.demonstrations_from,
         experience_storage=private.s3 if private else None,
         endpoint=federation.spec.environment(name).endpoint,
-        evaluate=current.kind == "evaluate" or current.settings.evaluation.is_due(start.round),
+        evaluate=is_due and not is_again,
         alone_rounds=federation.status.completed if is_compared else 0,
     )
 
@@ -399,5 +412,5 @@ def for_aggregator(federation: Federation, current: CurrentRound) -> Assignment:
         **_common(federation, current),
         role="aggregator",
         members=current.members or [],
-        minimum=max(1, minimum - answered),
+        minimum=max(LEAST if current.masking else 1, minimum - answered),
     )

@@ -108,7 +108,7 @@ def _answered(
     if isinstance(report, ClientReport) and report.answers(assignment):
         state = "Updated" if report.trained else "Empty"
         done = {"state": state, "manifest": report.manifest, "message": ""}
-        own = report.own.ratio if report.own else None
+        own = report.own.ratio if report.own else environment.own  # known, where it masks again
         return environment.model_copy(update={**done, "adapter": report.adapter, "own": own})
     lost = next_attempt(draft, environment, counted=False)
     return environment.model_copy(update={**lost, "state": "Retrying", "message": "report lost"})

@@ -24,6 +24,7 @@ from hansa.assignment import ENV_IMAGE, Assignment
 from hansa.errors import HansaError
 from hansa.logs import Level, Log
 from hansa.manifest import AuditHead, Count, MadeWith, Member, Refusal, Sha256
+from hansa.secure import EPOCHS
 from hansa.sentences import first_misfit
 from hansa.spec import Model
 from hansa.store.base import ObjectStore
@@ -70,6 +71,13 @@ class AuditEntry(Model):
     """Digest of all other fields but the signature."""
     signature: Literal[""] = ""
     """Always empty: the aggregator holds no key, and signed orders name the entry."""
+
+    @property
+    def epoch(self) -> int:
+        """How often silos dropped out of the round's sum, where its updates were masked."""
+        masking = self.inputs.get("masking")
+        epoch = masking.get("epoch") if isinstance(masking, dict) else 0
+        return epoch if isinstance(epoch, int) and 0 <= epoch < EPOCHS else 0
 
     def digest(self) -> str:
         """What `sha256` must be."""

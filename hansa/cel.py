@@ -6,6 +6,7 @@ Each has a sentence that names the field. A rule asks for every field: CEL knows
 from hansa.aggregation import KRUM
 from hansa.contributions import FEWEST, MOST
 from hansa.schema import flat
+from hansa.secure import LEAST
 from hansa.spec import MAX_FEDERATION_NAME, RESERVED_ENVIRONMENT_NAMES, Metadata
 from hansa.training import COMPARING
 
@@ -16,7 +17,10 @@ FIXED_IN_MEMBER = (
 )
 """What a silo's letters, read and written, depend on; the bucket's address may change."""
 
-OWN_OF_A_MEMBER = ("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint")
+OWN_OF_A_MEMBER = (
+    *("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint"),
+    "maskingSecret",
+)
 """What an environment has no value for once it runs elsewhere, as far as CEL can tell."""
 
 
@@ -57,6 +61,7 @@ def of_federation() -> list[Rule]:
         _krum_rule(),
         _guard_rule(),
         *_contribution_rules(),
+        _secure_rule(),
         _engine_rule(),
         _tracking_rule(),
         *_learner_rules(),
@@ -103,9 +108,10 @@ def _contribution_rules() -> list[Rule]:
     ours = "self.evaluation.contributions"
     asked = f"has(self.evaluation) && has({ours})"
     size = f"size(self.environments) >= {FEWEST} && size(self.environments) <= {MOST}"
+    merged = "has(self.aggregation) && "
     hidden = (
-        "has(self.privacy) || (has(self.aggregation) && has(self.aggregation.sealTo)) || "
-        "self.environments.exists(e, has(e.member))"
+        f"has(self.privacy) || ({merged}has(self.aggregation.sealTo)) || "
+        f"({merged}has(self.aggregation.secure)) || self.environments.exists(e, has(e.member))"
     )
     return [
         _rule(
@@ -115,11 +121,22 @@ def _contribution_rules() -> list[Rule]:
         ),
         _rule(
             f"!({asked}) || !({hidden})",
-            "spec.evaluation.contributions: expected none with privacy, aggregation.sealTo or a "
-            "silo that runs elsewhere",
+            "spec.evaluation.contributions: expected none with privacy, aggregation.sealTo, "
+            "aggregation.secure or a silo that runs elsewhere",
             ".evaluation.contributions",
         ),
     ]
+
+
+def _secure_rule() -> Rule:
+    """Masks are made for each pair of silos, and a sum of two shows both."""
+    return _rule(
+        "!has(self.aggregation) || !has(self.aggregation.secure) || "
+        f"(size(self.environments) >= {LEAST} && self.environments.all(e, has(e.maskingKey)))",
+        f"spec.aggregation.secure: expected at least {LEAST} spec.environments, each with its own "
+        "maskingKey",
+        ".aggregation.secure",
+    )
 
 
 def _engine_rule() -> Rule:
@@ -195,6 +212,12 @@ def of_environment() -> list[Rule]:
             "self.world == oldSelf.world",
             "spec.environments.world: cannot change; give the new world a new name",
             ".world",
+        ),
+        _rule(
+            "!has(oldSelf.maskingKey) || (has(self.maskingKey) && "
+            "self.maskingKey == oldSelf.maskingKey)",
+            "spec.environments.maskingKey: cannot change; give the silo a new name",
+            ".maskingKey",
         ),
     ]
 

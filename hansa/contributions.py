@@ -144,6 +144,8 @@ def _check_protected(spec: "FederationSpec") -> None:
         "spec.privacy no silo may tell more figures than its budget pays for": spec.privacy,
         "aggregation.sealTo nobody but the aggregator may learn an update, which the merges with "
         "and without it give away": spec.aggregation.seal_to,
+        "aggregation.secure nobody may learn an update, which the merges with and without it give "
+        "away": spec.aggregation.secure,
         f"environments[{remote}].member the silo's owner has not agreed that the others learn its "
         "update, which the merges with and without it give away": remote,
     }

@@ -10,6 +10,8 @@ HansaError
 │   ├── PluginMissing   no package here offers what the spec names (exit 49)
 │   └── BudgetSpent     the silo would give away more of a record than it may (exit 51)
 ├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
+├── MaskAgain           a silo dropped out of a masked sum: the others mask again (exit 52)
+├── BodyAway            a silo claimed its place in a masked sum, and sent nothing yet (exit 1)
 ├── WorldBroken         the world or the endpoint failed in too many episodes (exit 45)
 ├── Diverged            the training's loss is no number any more (exit 46)
 ├── TrackerAway         an experiment tracker did not answer (exit 1)
@@ -91,6 +93,19 @@ class TooFewUpdates(HansaError):
     """The gate left fewer updates than the round needs."""
 
     exit = Exit.TOO_FEW_UPDATES
+
+
+class MaskAgain(HansaError):
+    """A silo dropped out of a masked sum: those that are left mask again without it."""
+
+    exit = Exit.MASK_AGAIN
+
+
+class BodyAway(HansaError):
+    """A silo has claimed its place in a masked sum, and what it sends is not there yet.
+
+    It may be on its way: only a claim that comes too late can be shut out.
+    """
 
 
 class WorldBroken(HansaError):

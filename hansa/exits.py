@@ -23,6 +23,7 @@ class Exit(IntEnum):
     PLUGIN_MISSING = 49
     TRACKER_FAILED = 50
     BUDGET_SPENT = 51
+    MASK_AGAIN = 52
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,11 @@ FACTS: dict[Exit, ExitFacts] = {
         retriable=False,  # what was given away stays given away
         counted=True,
         help="the silo's privacy budget is spent: nothing was sent, and the others go on",
+    ),
+    Exit.MASK_AGAIN: ExitFacts(
+        retriable=False,  # by itself; the plan lets the others mask again, then the next one runs
+        counted=False,
+        help="a silo dropped out of the round: the others mask their updates again without it",
     ),
 }
 

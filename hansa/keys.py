@@ -77,6 +77,31 @@ def update_folder(prefix: str, environment: str, round_: int) -> str:
     return f"{update_root(prefix, environment)}{round_:05d}/"
 
 
+def masked_body(epoch: int) -> str:
+    """Name of the masked update in its folder; each epoch of a round has its own."""
+    return f"masked-{epoch}.bin"
+
+
+def masked_manifest(epoch: int) -> str:
+    """Name of the manifest that commits a masked update; that of epoch 0 is any update's."""
+    return f"manifest-{epoch}.json" if epoch else MANIFEST
+
+
+def claims_root(prefix: str) -> str:
+    """Where silos claim their places in masked sums; the aggregator may write there, too."""
+    return _under(prefix, "claims/")
+
+
+def claim_root(prefix: str, environment: str) -> str:
+    """Claims of one environment."""
+    return f"{claims_root(prefix)}{environment}/"
+
+
+def claim(prefix: str, environment: str, round_: int, epoch: int) -> str:
+    """Whether an environment is in one sum: written once, by it or, as a tombstone, against it."""
+    return f"{claim_root(prefix, environment)}{round_:05d}-{epoch}.json"
+
+
 def evaluation_root(prefix: str, environment: str) -> str:
     """Where one environment's evaluations live."""
     return _under(prefix, f"evaluations/{environment}/")
@@ -176,6 +201,16 @@ def scores_root(prefix: str, name: str) -> str:
 def sealed_updates(private_prefix: str, environment: str) -> str:
     """What is in the silo's sealed updates, folder by folder: it cannot open them itself."""
     return f"{experience_root(private_prefix, environment)}updates/"
+
+
+def masking_updates(private_prefix: str, environment: str) -> str:
+    """The silo's updates before they were masked, folder by folder; nobody else may read them."""
+    return f"{experience_root(private_prefix, environment)}masking/"
+
+
+def masking_record(private_prefix: str, environment: str, round_: int, epoch: int) -> str:
+    """Whom a silo has masked for in an epoch: it does so once."""
+    return f"{masking_updates(private_prefix, environment)}{round_:05d}/epoch-{epoch}.json"
 
 
 def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:

@@ -16,6 +16,7 @@ from hansa.diagnostics import Diagnostics as Diagnostics
 from hansa.errors import AnotherRun
 from hansa.privacy.settings import Statement
 from hansa.probes import ProbeFigures
+from hansa.secure import Masked
 from hansa.spec import Model, differences
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -145,6 +146,8 @@ class UpdateManifest(Model):
     """What computed it; no part of the inputs."""
     sealed_to: str | None = None
     """Public key that its files are sealed to; `files` describes what is in them."""
+    masked: Masked | None = None
+    """Masks that are on it; `files` describes what was sent."""
     trained: bool
     """False when there was no experience to train on: such an update is no member of the mean."""
     files: dict[str, FileEntry] = Field(default_factory=dict)

@@ -58,6 +58,8 @@ class Order(Model):
     """As what."""
     round: Annotated[int, Field(ge=0)] = 0
     """In which round; of an evaluation, the adapter's."""
+    epoch: Annotated[int, Field(ge=0)] = 0
+    """Which masking of the round's updates it is for, where they are masked."""
     why: Literal["", "suspended", "finished", "removed", "missed"] = ""
     """Why it rests."""
 

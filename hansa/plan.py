@@ -6,17 +6,17 @@ A round goes: open -> clients answer -> members are frozen -> aggregator commits
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
 
-from hansa import attempts, remote
+from hansa import attempts, remasking, remote
 from hansa.accepted import OPTIONS, immutable_changes, immutable_fields
 from hansa.api import ANNOTATION_RETRY, CONCLUDED, Reason
 from hansa.assignment import AggregatorReport
 from hansa.draft import Draft
-from hansa.exits import facts
+from hansa.exits import Exit, facts
 from hansa.jobs import ObservedJob, Plan
-from hansa.manifest import Member, StartAdapter
-from hansa.policy import advice, apart, deadline, guard, options, orders, presence, quorum
+from hansa.manifest import Member
+from hansa.opening import new_current
+from hansa.policy import advice, apart, deadline, guard, masks, options, orders, presence, quorum
 from hansa.rollback import go_back
 from hansa.status import (
     CurrentRound,
@@ -24,8 +24,6 @@ from hansa.status import (
     Federation,
     FederationStatus,
     HistoryEntry,
-    RoundEnvironment,
-    RoundSettings,
 )
 from hansa.summary import (
     adapter_uri,
@@ -38,8 +36,6 @@ from hansa.summary import (
 )
 from hansa.tracking import step as tracking
 from hansa.words import count
-
-Kind = Literal["round", "evaluate"]
 
 
 def plan(federation: Federation, observed: Sequence[ObservedJob], now: datetime) -> Plan:
@@ -112,7 +108,7 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
         return status if presence.waits_for(spec, status) else _open_round(draft, status)
     newest = apart.newest(status, spec.aggregation.strategy)
     if status.evaluated < newest:
-        current = _new_current(draft, status, "evaluate", newest)
+        current = new_current(draft, status, "evaluate", newest)
         draft.wake(draft.now)
         return forget_personal(status).model_copy(update={"current": current})
     return status
@@ -120,40 +116,12 @@ def _open(draft: Draft, status: FederationStatus) -> FederationStatus:
 
 def _open_round(draft: Draft, status: FederationStatus) -> FederationStatus:
     round_ = status.round + 1
-    current = _new_current(draft, status, "round", round_)
+    current = new_current(draft, status, "round", round_)
     history = status.history or [HistoryEntry(round=0, outcome="base")]
     who = count(len(current.environments), "environment")
     draft.tell("RoundOpened", f"round {round_} opened for {who}")
     draft.wake(draft.now)
     return status.model_copy(update={"round": round_, "current": current, "history": history})
-
-
-def _new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int) -> CurrentRound:
-    spec = draft.federation.spec
-    start = StartAdapter()
-    if status.adapter:
-        start = StartAdapter(round=status.adapter.round, sha256=status.adapter.sha256)
-    return CurrentRound(
-        kind=kind,
-        round=round_,
-        opened_at=draft.now,
-        start=start,
-        settings=RoundSettings.of(spec, status.step_factor),
-        participation=deadline.rules(spec, status, start.round if kind == "evaluate" else 0),
-        guard=spec.guard,
-        environments=[
-            RoundEnvironment(
-                name=e.name,
-                world=e.world,
-                options=e.options,
-                demonstrations=e.demonstrations,
-                demonstrations_from=e.demonstrations_from,
-                remote=e.member is not None,
-                start=apart.own_start(status, spec.aggregation.strategy, e.name),
-            )
-            for e in presence.there(spec, status)
-        ],
-    )
 
 
 def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
@@ -162,12 +130,13 @@ def _gather(draft: Draft, status: FederationStatus, current: CurrentRound) -> Fe
     if not current.environments:
         return _abandon(draft, status, current)
     states = [e.state for e in current.environments]
+    updated, empty = masks.answers(current)
     end = deadline.ends_at(current.started_at, current.participation.round_timeout_seconds)
     minimum = quorum.minimum(current)
     timed_out = deadline.is_over(end, draft.now)
     decision = quorum.decide(
-        updated=states.count("Updated"),
-        empty=states.count("Empty"),
+        updated=updated,
+        empty=empty,
         pending=sum(state not in CONCLUDED for state in states),
         minimum=minimum,
         timed_out=timed_out,
@@ -241,6 +210,11 @@ def _aggregate(draft: Draft, status: FederationStatus, current: CurrentRound) ->
         ):
             return _close(draft, status, current, report)
         update = attempts.next_attempt(draft, current.aggregator, counted=False)
+    elif job.exit_code == Exit.MASK_AGAIN:
+        masked = remasking.step(draft, current, job.report)
+        if isinstance(masked, CurrentRound):
+            return status.model_copy(update={"current": masked})
+        return _fail(draft, status, current, "AggregationFailed", masked)
     else:
         verdict = attempts.verdict(current, current.aggregator, job)
         if not verdict.again:
@@ -284,7 +258,7 @@ def _close_apart(draft: Draft, status: FederationStatus, current: CurrentRound) 
 
 def _close_empty(draft: Draft, status: FederationStatus, current: CurrentRound) -> FederationStatus:
     """Nobody had anything to learn from: the round counts, and the adapter stays as it was."""
-    draft.tell("RoundEmpty", f"round {current.round}: no successful trajectory yet", warning=True)
+    draft.tell("RoundEmpty", f"round {current.round}: {masks.too_little(current)}", warning=True)
     draft.wake(draft.now)
     status = record_round(status, current, draft.now, None)
     return status.model_copy(update={"current": None, "completed": status.completed + 1})

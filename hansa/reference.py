@@ -37,7 +37,12 @@ _SAMPLE: dict[str, Any] = {
     "training": {"maxSteps": 1},
     "privacy": {"epsilon": 8.0, "delta": 1e-5},
     "environments": [
-        {"name": "any", "world": "maze", "experienceStorage": {"s3": {"bucket": "private"}}}
+        {
+            "name": "any",
+            "world": "maze",
+            "experienceStorage": {"s3": {"bucket": "private"}},
+            "maskingKey": "x25519:" + "A" * 43,
+        }
     ],
 }
 """A spec with every part whose place is remembered; its only environment stands for all."""

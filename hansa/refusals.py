@@ -71,6 +71,7 @@ def of_spec(spec: FederationSpec, allowed: Allowed) -> list[Refusal]:
             continue  # its Jobs are made elsewhere
         refusals += _own_keys(spec, environment, path)
         refusals += _private_certificate(environment, path)
+        refusals += _masking_key(spec, environment, path)
         mine = _permit(spec, environment, permit)
         refusals += check(environment.pod_template, mine, f"{path}.podTemplate")
     return refusals
@@ -125,6 +126,24 @@ def _sealing_key(spec: FederationSpec) -> list[Refusal]:
 def sealing_secret(spec: FederationSpec) -> str:
     """Secret with the key that opens updates; empty: there is none."""
     secret = spec.storage.sealing_secret if spec.storage else None
+    return secret.name if secret else ""
+
+
+def _masking_key(spec: FederationSpec, environment: Environment, path: str) -> list[Refusal]:
+    """A silo's masks follow from a key in a Secret, which only its own clients get."""
+    if spec.aggregation.secure is None or environment.masking_secret:
+        return []
+    fits = (
+        "a Secret with the silo's masking key, as `hansa keys show FILE --masking -o secret` "
+        "prints it"
+    )
+    where = f"{path}.maskingSecret"
+    return [Refusal(path=where, got="nothing", expected=fits, environment=environment.name)]
+
+
+def masking_secret(spec: FederationSpec, environment: str) -> str:
+    """Secret with the key that a silo's masks follow from; empty: there is none."""
+    secret = spec.environment(environment).masking_secret if environment else None
     return secret.name if secret else ""
 
 
@@ -190,6 +209,7 @@ def _secrets(environment: Environment) -> set[str]:
     private = environment.experience_storage.s3 if environment.experience_storage else None
     named = [environment.credentials_secret, private.credentials_secret if private else None]
     named.append(environment.endpoint.api_key_secret if environment.endpoint else None)
+    named.append(environment.masking_secret)
     return {secret.name for secret in named if secret}
 
 

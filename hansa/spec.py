@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from hansa import contributions
+from hansa import contributions, secure
 from hansa.aggregation import Aggregation as Aggregation
 from hansa.base import Model as Model
 from hansa.base import Sha256
@@ -19,6 +19,7 @@ from hansa.members import Exchange, RemoteSilo
 from hansa.privacy import settings as private
 from hansa.privacy.settings import Privacy as Privacy
 from hansa.probes import Probes, check
+from hansa.secure import MaskingKey
 from hansa.storage import S3 as S3
 from hansa.storage import ExchangeStorage as ExchangeStorage
 from hansa.storage import SecretKey as SecretKey
@@ -168,6 +169,11 @@ class Environment(Model):
     """The silo's private store for trajectories, whose endpoint cannot change, either; its own
     credentialsSecret and caSecret open it and nothing else; absent: a private prefix of
     spec.storage."""
+    masking_key: MaskingKey | None = None
+    """Public half of the silo's masking key, for aggregation.secure; cannot change."""
+    masking_secret: SecretName | None = None
+    """Secret with the private half as `masking.key`; only this silo's clients get it. `hansa run`
+    takes files instead (--masking-keys)."""
     endpoint: Endpoint | None = None
     """The silo's own server for the agent's turns; absent: the client writes them itself."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
@@ -178,7 +184,7 @@ class Environment(Model):
 
 OWN_AFFAIRS = (
     *("world", "options", "demonstrations_from", "credentials_secret"),
-    *("experience_storage", "endpoint", "pod_template", "queue_name"),
+    *("experience_storage", "masking_secret", "endpoint", "pod_template", "queue_name"),
 )
 """Fields of an environment that only its owner sets once it runs elsewhere."""
 
@@ -257,7 +263,7 @@ class FederationSpec(Model):
         self.aggregation.check_members(len(self.environments))
         check(self.probes or [], self.guard, self.aggregation.strategy)
         self._check_guard()
-        self._check_sealing()
+        secure.check(self)
         if self.evaluation.alone and self.aggregation.strategy == "none":
             raise ValueError(
                 "evaluation.alone: got true, and with aggregation.strategy none every silo is "
@@ -329,23 +335,6 @@ class FederationSpec(Model):
                 "evaluation.validationTasks: got 0, by which a guard can judge nothing, "
                 "expected at least 1 or none given"
             )
-
-    def _check_sealing(self) -> None:
-        """Sealed updates are worth nothing where their silo's experience lies open beside them."""
-        if not self.aggregation.seal_to:
-            return
-        if self.aggregation.strategy == "none":
-            raise ValueError(
-                "aggregation.sealTo: got a key, and with aggregation.strategy none nobody merges "
-                "updates, expected another strategy or no key"
-            )
-        for index, environment in enumerate(self.environments):
-            if not environment.member and not environment.experience_storage:
-                raise ValueError(
-                    f"environments[{index}].experienceStorage: got nothing, expected a store of "
-                    "the silo's own, since aggregation.sealTo hides its update from those who read "
-                    "the shared one"
-                )
 
     @property
     def guarded(self) -> bool:

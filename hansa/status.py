@@ -12,6 +12,7 @@ from hansa.contributions import Measured
 from hansa.manifest import AuditHead, Count, Member, StartAdapter
 from hansa.members import CourierStatus, MemberStatus
 from hansa.probes import Probed, Probes
+from hansa.secure import Masking
 from hansa.spec import (
     Aggregation,
     Evaluation,
@@ -159,6 +160,8 @@ class CurrentRound(Model):
     """What happens when the adapter it starts from is worse than the best, frozen as well."""
     environments: list[RoundEnvironment]
     """Who takes part, sorted by name."""
+    masking: Masking | None = None
+    """Who masks against whom, frozen at its opening and with every epoch; absent: nobody does."""
     members: list[Member] | None = None
     """Updates to aggregate, frozen before the aggregator starts."""
     aggregator: Attempts = Field(default_factory=Attempts)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hansa import keys, names
 from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
-from hansa.policy import apart, guard, joined, orders, presence
+from hansa.policy import apart, guard, joined, masks, orders, presence
 from hansa.status import (
     AdapterStatus,
     BestAdapter,
@@ -358,8 +358,9 @@ def _progress(
         return "Running", "True", "Evaluating", f"evaluates the adapter of round {current.round}"
     if current.members is not None:
         return "Running", "True", "Aggregating", f"round {current.round} is being aggregated"
-    waiting = [f"{e.name} {e.state}" for e in current.environments if e.state != "Updated"]
-    return "Running", "True", "RoundOpen", f"round {current.round} waits for " + ", ".join(waiting)
+    waiting = ", ".join(f"{e.name} {e.state}" for e in current.environments if e.state != "Updated")
+    message = f"round {current.round} {masks.stage(current)}waits for {waiting}"
+    return "Running", "True", "RoundOpen", message
 
 
 def _blocked(current: CurrentRound | None) -> list[str]:

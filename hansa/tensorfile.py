@@ -83,9 +83,11 @@ def head_size(first: bytes, most: int = MAX_HEADER) -> int:
 
 
 def parse(
-    head: bytes, size: int, dtypes: Sequence[str] = FLOAT32, check: Check | None = None
+    head: bytes, size: int | None, dtypes: Sequence[str] = FLOAT32, check: Check | None = None
 ) -> Layout:
     """The tensors of a file of `size` bytes that begins with `head`; not to be changed.
+
+    Without a size, they are those of the file that such a head belongs to.
 
     The members of a round have equal heads, as a rule, and reading one takes longer than a mean:
     equal heads are read, and checked by `check`, only once. Heads are read one at a time, however
@@ -97,7 +99,7 @@ def parse(
         return _parse_once(head, size, tuple(dtypes), check)
 
 
-def _parse(head: bytes, size: int, dtypes: tuple[str, ...], check: Check | None) -> Layout:
+def _parse(head: bytes, size: int | None, dtypes: tuple[str, ...], check: Check | None) -> Layout:
     begin = head_size(head)
     header = _header(head, begin)
     named = {name: value for name, value in header.items() if name != _METADATA}
@@ -366,7 +368,7 @@ def _numbers(name: str, value: Any) -> list[int]:
     return value
 
 
-def _check_cover(entries: Sequence[Entry], begin: int, size: int) -> None:
+def _check_cover(entries: Sequence[Entry], begin: int, size: int | None) -> None:
     """Tensors lie side by side and fill the file: no gap hides bytes, no overlap shares them."""
     at = begin
     for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
@@ -374,6 +376,8 @@ def _check_cover(entries: Sequence[Entry], begin: int, size: int) -> None:
             where = f"begins at {entry.begin - begin}, expected {at - begin}"
             raise AdapterError("offsets", f"{short(entry.name)}: {where}")
         at = entry.end
+    if size is None:
+        return
     if at > size:
         raise AdapterError("truncated", f"got {size} bytes, expected {at}")
     if at < size:

@@ -10,11 +10,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hansa import logs, program
 from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateReport
 from hansa.errors import PermanentError
+from hansa.store.aside import aside_store, masking_keys
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store, preload
 from hansa.store.sealed import sealing_store
@@ -56,8 +58,9 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     private = exchange
     if assignment.experience_storage:
         private = open_private(assignment.experience_storage, assignment.environment, os.environ)
-    shared = sealing_store(exchange, private, assignment)
-    silo = Silo(assignment, shared, private, logs.get(PROGRAM))
+    shared = aside_store(sealing_store(exchange, private, assignment), private, assignment)
+    keys = partial(masking_keys, os.environ)
+    silo = Silo(assignment, shared, private, logs.get(PROGRAM), masking_keys=keys)
     play = round.play_round if assignment.role == "client" else last.evaluate_only
     return play(silo)
 

@@ -73,22 +73,7 @@ class Agent:
     @cached_property
     def whole(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
-        assignment = self._assignment
-        if assignment.start.round == 0:
-            return adapter.start(self.shapes, assignment.adapter.rank, assignment.seed)
-        folder = keys.global_folder(assignment.storage.prefix, assignment.start.round)
-        if assignment.own_start:
-            folder = keys.update_folder(
-                assignment.storage.prefix, assignment.environment, assignment.start.round
-            )
-        key = folder + keys.ADAPTER
-        try:
-            data = self._store.get(key)
-        except NotFound:
-            raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
-        if manifest.sha256(data) != assignment.start.sha256:
-            raise Corrupt(f"{key}: got other bytes than the round was opened with")
-        return adapter.decode(data)
+        return read_whole(self._store, self._assignment, lambda: self.shapes)
 
     @contextmanager
     def playing(self, tensors: Tensors | None = None) -> Iterator[Base]:
@@ -153,3 +138,21 @@ class Agent:
 
         self._check_worlds()
         yield Engine(self._assignment, endpoint, tensors or self.whole, self._folder)
+
+
+def read_whole(store: ObjectStore, assignment: Assignment, shapes: Callable[[], Shapes]) -> Tensors:
+    """The global adapter that the round starts from; round 0 makes it from the seed."""
+    start, prefix = assignment.start, assignment.storage.prefix
+    if start.round == 0:
+        return adapter.start(shapes(), assignment.adapter.rank, assignment.seed)
+    folder = keys.global_folder(prefix, start.round)
+    if assignment.own_start:
+        folder = keys.update_folder(prefix, assignment.environment, start.round)
+    key = folder + keys.ADAPTER
+    try:
+        data = store.get(key)
+    except NotFound:
+        raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
+    if manifest.sha256(data) != start.sha256:
+        raise Corrupt(f"{key}: got other bytes than the round was opened with")
+    return adapter.decode(data)

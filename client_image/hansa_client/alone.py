@@ -56,7 +56,7 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
     rules = {
         "evaluation": settings.evaluation.model_copy(update=measured),
         "aggregation": settings.aggregation.model_copy(
-            update={"strategy": "none", "seal_to": None}
+            update={"strategy": "none", "seal_to": None, "secure": None}
         ),
         "personalization": "none",
         "probes": None,
@@ -71,6 +71,7 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
         "experience_storage": place if last.experience_storage else None,
         "evaluate": role == "evaluate",
         "alone_rounds": 0,
+        "masking": None,
     }
     return last.model_copy(update=changes)
 

@@ -46,8 +46,12 @@ class Retraining:
         if self._name not in [member.environment for member in entry.members]:
             return
         folder = keys.update_folder(self._storage.prefix, self._name, entry.round)
-        key = folder + keys.MANIFEST
+        key = folder + keys.masked_manifest(entry.epoch)
         sent = parse(UpdateManifest, key, self._exchange.get(key))
+        stored = self._exchange
+        if sent.masked:
+            stored = self._private
+            folder, sent = self._unmasked(entry, sent)
         if not sent.trained:
             return
         if sent.made_with.get("device", "cpu") != "cpu":
@@ -55,8 +59,22 @@ class Retraining:
         assignment = self._assignment(entry, sent)
         for name, data in self._train(assignment, sent).items():
             if name in sent.files and sha256(data) != sent.files[name].sha256:
-                what = f"{folder}{name}: {self._compare(folder + name, data)}"
+                what = f"{folder}{name}: {_compare(stored.get(folder + name), data)}"
                 blame(what, sent.made_with, send.made_with(), SAME)
+
+    def _unmasked(self, entry: AuditEntry, sent: UpdateManifest) -> tuple[str, UpdateManifest]:
+        """Where the update is before it was masked, and what it says: only the silo has it."""
+        root = keys.masking_updates(self._place.prefix if self._place else "", self._name)
+        folder = f"{root}{entry.round:05d}/"
+        key = folder + keys.MANIFEST
+        try:
+            plain = parse(UpdateManifest, key, self._private.get(key))
+        except NotFound:
+            raise CannotBe(f"{key}: the update before it was masked is gone") from None
+        said = {"masked": sent.masked, "files": sent.files, "norm": sent.norm}
+        if plain.model_copy(update=said) != sent:
+            raise Differs(f"{key}: is not what the masked update's manifest was made of")
+        return folder, plain
 
     def _assignment(self, entry: AuditEntry, sent: UpdateManifest) -> Assignment:
         """What the client was given, as far as its update follows from it."""
@@ -106,12 +124,13 @@ class Retraining:
         self._loaded = threads, agent
         return agent
 
-    def _compare(self, key: str, data: bytes) -> str:
-        with TemporaryDirectory(prefix="hansa-") as folder:
-            mine, theirs = Path(folder) / "mine", Path(folder) / "theirs"
-            mine.write_bytes(data)
-            theirs.write_bytes(self._exchange.get(key))
-            return first_difference(mine, theirs)
+
+def _compare(stored: bytes, data: bytes) -> str:
+    with TemporaryDirectory(prefix="hansa-") as folder:
+        mine, theirs = Path(folder) / "mine", Path(folder) / "theirs"
+        mine.write_bytes(data)
+        theirs.write_bytes(stored)
+        return first_difference(mine, theirs)
 
 
 def _shards(silo: Silo) -> list[Shard]:

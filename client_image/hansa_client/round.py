@@ -10,7 +10,7 @@ from functools import partial
 from hansa import adapter, keys, program
 from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import EvaluationDocument, Figures, Learning
-from hansa_client import contributions, figures, personalize, probes, send
+from hansa_client import contributions, figures, masks, personalize, probes, send
 from hansa_client import evaluation as evaluations
 from hansa_client.agent import Agent
 from hansa_client.experience import demonstrations, optimizer_state
@@ -30,6 +30,7 @@ DemonstrationFiles = dict[str, DemonstrationFile | None]
 def play_round(silo: Silo) -> ClientReport:
     """Offer this round's update, or find it offered already, and report it."""
     assignment, ledger = silo.assignment, silo.ledger
+    masks.check(silo)
     owner = silo.owner()
     committed = send.find_committed(silo.exchange, assignment)
     start = find_evaluation(silo) if assignment.evaluate else None
@@ -37,7 +38,7 @@ def play_round(silo: Silo) -> ClientReport:
     is_measured = start is not None or not assignment.evaluate
     if committed and is_measured and (own or not is_own_wanted(silo, committed)):
         silo.log.info("already_committed", round=assignment.round)
-        return report(silo, committed, start, own)
+        return report(silo, masks.sent(silo, committed), start, own)
 
     if ledger:
         ledger.check_budget(trains=not committed, evaluates=not is_measured)
@@ -49,9 +50,10 @@ def play_round(silo: Silo) -> ClientReport:
         shards = explore(silo, agent, files)
         lesson = choose(silo, agent, shards)
         committed = train_and_send(silo, agent, shards, lesson)
+    sent = masks.sent(silo, committed)
     if not own and is_own_wanted(silo, committed):
         own = evaluate_own(silo, agent, committed)
-    return report(silo, committed, start, own)
+    return report(silo, sent, start, own)
 
 
 def check_world(silo: Silo) -> DemonstrationFiles:
@@ -297,6 +299,7 @@ def report(
     return ClientReport(
         environment=assignment.environments.index(assignment.environment),
         round=assignment.round,
+        epoch=assignment.masking.epoch if assignment.masking else None,
         trained=document.trained,
         manifest=committed.sha256,
         adapter=committed.adapter,
@@ -308,5 +311,13 @@ def report(
         epsilon=document.privacy.epsilon if document.privacy else None,
         norm=document.norm,
         bytes=sum(entry.size for entry in document.files.values()),
-        seconds=document.seconds,
+        seconds=_seconds(silo, committed),
     )
+
+
+def _seconds(silo: Silo, committed: Committed) -> dict[str, float]:
+    """Those of the round; a client that only masked again tells what that took."""
+    masks_ = silo.assignment.masking
+    if masks_ and masks_.epoch:
+        return {} if silo.is_private else silo.watch.seconds
+    return committed.manifest.seconds

@@ -27,9 +27,10 @@ class Committed:
 
     @property
     def adapter(self) -> str:
-        """Digest of its tensors; empty where there was nothing to learn from."""
-        files = self.manifest.files
-        return files[keys.ADAPTER].sha256 if files else ""
+        """Digest of its tensors, masked or not; empty where there was nothing to learn from."""
+        files, masked = self.manifest.files, self.manifest.masked
+        name = keys.masked_body(masked.epoch) if masked else keys.ADAPTER
+        return files[name].sha256 if files else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | No
         data = store.get(_folder(assignment) + keys.MANIFEST)
     except NotFound:
         return None
-    return _checked(assignment, data)
+    return checked(assignment, data)
 
 
 def find_adapter(store: ObjectStore, assignment: Assignment) -> bytes | None:
@@ -126,7 +127,7 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         seconds=update.seconds,
     )
     data = manifest.canonical(own.to_json())
-    return _checked(assignment, put_once(store, _folder(assignment) + keys.MANIFEST, data))
+    return checked(assignment, put_once(store, _folder(assignment) + keys.MANIFEST, data))
 
 
 def made_with(device: str = "cpu") -> MadeWith:
@@ -152,7 +153,8 @@ def _folder(assignment: Assignment) -> str:
     return keys.update_folder(prefix, assignment.environment, assignment.round)
 
 
-def _checked(assignment: Assignment, data: bytes) -> Committed:
+def checked(assignment: Assignment, data: bytes) -> Committed:
+    """An update's manifest as it is stored; Corrupt, or AnotherRun, where it is not this one's."""
     try:
         document = UpdateManifest.model_validate_json(data)
     except ValidationError:

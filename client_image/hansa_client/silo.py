@@ -19,7 +19,9 @@ from hansa.moments import encode
 from hansa.owner import read_owner
 from hansa.spec import ModelSource
 from hansa.stopwatch import Clock, Stopwatch
+from hansa.store.aside import AsideStore
 from hansa.store.base import ObjectStore
+from hansa.store.sealed import Opener
 from hansa_client import learners, privacy, seeds
 from hansa_client.agent import Agent
 from hansa_client.evaluation import by_task
@@ -48,12 +50,15 @@ class Silo:
         private: ObjectStore,
         log: Log,
         clock: Clock = time.monotonic,
+        masking_keys: Opener = list,
     ) -> None:
+        """`masking_keys` gives the silo's own, where its updates are masked."""
         self.assignment = assignment
         self.exchange = exchange
         self.private = private
         self.log = log
         self.watch = Stopwatch(clock)
+        self.masking_keys = masking_keys
         self._clock = clock
         self._agent: Agent | None = None
         self._host: Silo | None = None
@@ -62,6 +67,11 @@ class Silo:
     def ledger(self) -> Ledger | None:
         """What the silo has given away of single records; none where nothing bounds it."""
         return privacy.check(self.private, self.assignment)
+
+    @property
+    def outside(self) -> ObjectStore:
+        """The exchange itself, where `exchange` keeps the silo's own updates aside."""
+        return self.exchange.shared if isinstance(self.exchange, AsideStore) else self.exchange
 
     @property
     def is_private(self) -> bool:

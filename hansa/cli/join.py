@@ -19,6 +19,10 @@ def join(
         bool, typer.Option("--once", help="Answer the newest order, then end: for cron and Slurm.")
     ] = False,
     parallel: Parallel = None,
+    masking_key: Annotated[
+        Path | None,
+        typer.Option(help="File of the silo's masking key, where updates are masked."),
+    ] = None,
 ) -> int:
     """Follow the coordinator's orders as far as the manifest allows; run it again to go on."""
     from hansa.load import load_member
@@ -33,7 +37,9 @@ def join(
     given = environ_of(read_credentials(credentials), name) if credentials else own_environ()
     say(f"{member.metadata.name}: everything of this silo is kept in {folder.path}")
     stop_on_signals()
-    joining = Joining(key=key, credentials=given, once=once, parallel=parallel)
+    joining = Joining(
+        key=key, credentials=given, once=once, parallel=parallel, masking_key=masking_key
+    )
     try:
         take_part(member, folder, joining, say)
     except KeyboardInterrupt as stop:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     PrivateKey = SigningKey | OpeningKey
 
-Use = Literal["signing", "sealing"]
+Use = Literal["signing", "sealing", "masking"]
 """What a key is for; the Secret `hansa-USE` has it as `USE.key`."""
 _LONGEST = 64 * 1024
 """Bytes of a file that could be a key."""
 _POWERS = {
     "signing": "signs for whoever has it",
     "sealing": "opens, for whoever has it, all that is sealed to it",
+    "masking": "makes, for whoever has it, the masks of its silo's updates",
 }
 
 
@@ -64,8 +65,12 @@ def keys(
         bool,
         typer.Option("--sealing", help="Make a key that opens updates, instead of one that signs."),
     ] = False,
+    masking: Annotated[
+        bool,
+        typer.Option("--masking", help="Make a silo's masking key, or show its Secret."),
+    ] = False,
 ) -> None:
-    """Make the key that signs this party's letters, or opens updates; or show its public half.
+    """Make the key that signs letters, opens updates or masks them; or show its public half.
 
     It prints the public key, and eight words for the other party to compare over the phone. An
     existing file is never overwritten, and only its owner may read the new one.
@@ -75,8 +80,8 @@ def keys(
     if verb is Verb.SHOW and publickeys.is_public(file):
         _print_public(file, output)
         return
-    use: Use = "sealing" if sealing else "signing"
-    key, use = (_new(Path(file), use), use) if verb is Verb.NEW else _read(Path(file))
+    use: Use = "masking" if masking else "sealing" if sealing else "signing"
+    key, use = (_new(Path(file), use), use) if verb is Verb.NEW else _read(Path(file), masking)
     if output is Form.SECRET:
         print_data(_manifest(key, use), Format.YAML)
         return
@@ -102,7 +107,7 @@ def _new(path: Path, use: Use) -> "PrivateKey":
     from hansa import sealing
     from hansa.exchange import envelope
 
-    key = sealing.new_key() if use == "sealing" else envelope.new_key()
+    key = envelope.new_key() if use == "signing" else sealing.new_key()
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -124,7 +129,7 @@ def _new(path: Path, use: Use) -> "PrivateKey":
     return key
 
 
-def _read(path: Path) -> tuple["PrivateKey", Use]:
+def _read(path: Path, masking: bool) -> tuple["PrivateKey", Use]:
     """The private key of a file, and what it is for; of several sealing keys the first."""
     try:
         with path.open("rb") as file:
@@ -133,6 +138,9 @@ def _read(path: Path) -> tuple["PrivateKey", Use]:
     except OSError as error:
         raise InputError(f"FILE: {path}: {error.strerror}") from None
     key, use = _parsed(pem, path)
+    if masking and use == "signing":
+        raise InputError(f"--masking: got {path}, which signs, expected a masking key")
+    use = "masking" if masking else use
     if others:
         say(f"warning: others on this machine may use {path}: chmod 600 {path}")
     return key, use

@@ -51,6 +51,10 @@ def run(
         Path | None,
         typer.Option(help="File of the key that opens updates, where they are sealed."),
     ] = None,
+    masking_keys: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the file NAME.key of each silo's masking key."),
+    ] = None,
 ) -> int:
     """Run a federation on this machine; run it again to go on where it stopped."""
     from hansa.load import load
@@ -67,6 +71,7 @@ def run(
         credentials=read_credentials(credentials) if credentials else None,
         signing_key=signing_key,
         sealing_key=sealing_key,
+        masking_keys=masking_keys,
     )
     return carry_out(federation, folder, options)
 

@@ -102,6 +102,7 @@ def notes(federation: "Federation") -> list[str]:
         *_digest_notes(federation),
         *_step_notes(federation),
         *_privacy_notes(federation),
+        *_secure_notes(federation),
         *encrypted.warnings(federation.spec),
     ]
 
@@ -148,6 +149,17 @@ def _privacy_notes(federation: "Federation") -> list[str]:
         f"spec.guard.maxDrop: {spec.guard.max_drop:g} is less than three times the noise of "
         f"spec.privacy.evaluationNoise ({least:.2g}): the guard would judge by noise; more "
         "evaluation.validationTasks or a larger maxDrop help"
+    ]
+
+
+def _secure_notes(federation: "Federation") -> list[str]:
+    """Masks hide a bad update as well as a good one."""
+    spec = federation.spec
+    if not spec.aggregation.secure or spec.guarded:
+        return []
+    return [
+        "spec.guard is absent: with aggregation.secure nobody sees one update alone, and one "
+        "hostile silo can ruin a round unnamed; a guard goes back behind it"
     ]
 
 

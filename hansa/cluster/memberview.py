@@ -122,9 +122,11 @@ def _rounds(state: SiloStatus, limit: int | None) -> Table:
 def _places(silo: FederationMember) -> list[str]:
     """All that leaves the silo, and where what stays is."""
     shared, name = silo.spec.storage.s3, silo.spec.federation.environment
+    is_masked = silo.spec.agreed.settings.aggregation.secure is not None
+    written = [keys.update_root, keys.evaluation_root, keys.answer_root]
     leaves = [
         f"leaves: s3://{shared.bucket}/{root(shared.prefix, name)}"
-        for root in (keys.update_root, keys.evaluation_root, keys.answer_root)
+        for root in (*written, *([keys.claim_root] if is_masked else []))
     ]
     own = silo.spec.experience_storage
     stays = f"s3://{own.s3.bucket}/{keys.experience_root(own.s3.prefix, name)}" if own else ""

@@ -46,7 +46,7 @@ def _answer(store: ObjectStore, prefix: str, environment: str, answer: Answer) -
     if not isinstance(answer.report, ClientReport):
         return
     folder = keys.update_folder(prefix, environment, answer.report.round)
-    key = folder + keys.MANIFEST
+    key = folder + keys.masked_manifest(answer.report.epoch or 0)
     wrong = list(_compared(store, key, answer.report.manifest, who))
     yield from wrong
     if wrong:

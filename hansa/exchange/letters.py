@@ -17,6 +17,7 @@ from hansa.evaluation import Contributions
 from hansa.exchange import envelope
 from hansa.exchange.envelope import SigningKey, Unverified
 from hansa.manifest import AuditHead, Count, Sha256, StartAdapter, canonical, sha256
+from hansa.secure import Secure
 from hansa.spec import S3, Adapter, DnsName, Model, ModelSource, Privacy, Seconds
 from hansa.status import RoundSettings
 from hansa.store.documents import is_crowded
@@ -72,6 +73,7 @@ PATHS = frozenset(
         *_paths(RoundSettings, "settings"),
         *_paths(Privacy, "settings.privacy"),
         *_paths(Contributions, "settings.evaluation.contributions"),
+        *_paths(Secure, "settings.aggregation.secure"),
     }
 )
 """What a veto can be about: a table, so that no text of one party reaches the other's screen."""

@@ -36,6 +36,7 @@ from hansa.processes.lifeline import die_with_parent
 from hansa.processes.warm import last_words
 from hansa.program import replace
 from hansa.reports import decode_report
+from hansa.secure import ENV_MASKING_KEY
 from hansa.store.base import EXPERIENCE
 from hansa.tracking.task import ENV_TRACKED
 
@@ -86,22 +87,24 @@ class LocalExecutor:
         own_credentials: bool,
         of_courier: Mapping[str, str] | None = None,
         of_aggregator: Mapping[str, str] | None = None,
+        of_silos: Mapping[str, Mapping[str, str]] | None = None,
         warmed: Sequence[str] = WARMED,
     ) -> None:
         """`own_credentials`: Jobs see the user's AWS_* variables; else they never do.
 
         Keys of a private store come from `environ` alone: each silo has its own. The user's key of
         an endpoint reaches silos' clients, and nobody else. `of_courier` and `of_aggregator` are
-        what only these get.
+        what only these get, `of_silos` what only the clients of a silo get in a round.
         """
         self._folder = folder
         self._environ = environ
         self._capacity = capacity
         self._own = {"courier": dict(of_courier or {}), "aggregator": dict(of_aggregator or {})}
+        self._of_silos = of_silos or {}
         self._warmed = warmed
         # Before the environment, which may say otherwise: a Job's own folder for temporary files
         # goes with it, and every Job would download its model anew.
-        hidden = (EXPERIENCE, ENV_API_KEY, *(() if own_credentials else ("AWS_",)))
+        hidden = (EXPERIENCE, ENV_API_KEY, ENV_MASKING_KEY, *(() if own_credentials else ("AWS_",)))
         models = str(Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}")
         self._base = {ENV_MODEL_CACHE: models} | {
             name: value for name, value in os.environ.items() if not name.startswith(hidden)
@@ -234,6 +237,8 @@ class LocalExecutor:
             return {ENV_TRACKED: str((self._folder.parent / TRACKED).absolute())}
         placed = {} if slot == NO_SLOT else self._capacity.environ(slot)
         own = self._own.get(request.role, {})
+        if request.role == "client":
+            own = {**self._of_silos.get(request.environment, {})}
         return {**self._environ(request.environment or "aggregator"), **placed, **own}
 
     def _note_end(self, message: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob
+from hansa.local import maskingkeys
 from hansa.local.credentials import of_exchange
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import LocalStore
@@ -47,6 +48,8 @@ class Joining:
     """End once the newest order is answered, or when there is none."""
     parallel: int | None = None
     """Jobs at a time; absent: by the machine."""
+    masking_key: Path | None = None
+    """File with its masking key, where updates are masked."""
 
 
 Tell = Callable[[str], None]
@@ -57,6 +60,7 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
     public = load_key(str(joining.key)).public
     if public not in wanted.spec.public_keys:
         raise InputError(f"--key: got the key {public}, expected one of spec.publicKeys")
+    masks = _masks(wanted.spec, joining)
     folder.prepare()
     with folder.lock("hansa join"), ExitStack() as stack:
         silo = _adopt(wanted, folder)
@@ -76,6 +80,7 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
                 capacity,
                 own_credentials=True,
                 of_courier={ENV_SIGNING_KEY: str(joining.key.absolute())},
+                of_silos={spec.federation.environment: masks},
                 warmed=("hansa.exchange", "hansa_client"),
             )
         )
@@ -86,6 +91,19 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
             variables |= _private(store, name)
             spec = spec.model_copy(update={"experience_storage": Storage(s3=store.s3)})
         return _loop(silo, spec, folder, executor, store, joining, tell)
+
+
+def _masks(spec: MemberSpec, joining: Joining) -> dict[str, str]:
+    """What the silo's clients mask with; refused where it agreed to, and nobody could."""
+    if joining.masking_key:
+        return maskingkeys.of_silo(joining.masking_key, None, "--masking-key")
+    if spec.agreed.settings.aggregation.secure:
+        raise InputError(
+            "--masking-key: got none, expected the file of the silo's masking key, since "
+            "spec.agreed.settings.aggregation.secure masks its updates",
+            hint="`hansa keys new FILE --masking` makes one",
+        )
+    return {}
 
 
 def _private(store: LocalStore, name: str) -> dict[str, str]:

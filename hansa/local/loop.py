@@ -13,6 +13,7 @@ from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
+from hansa.local import maskingkeys
 from hansa.local.credentials import of_exchange, of_reader, signer
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
@@ -66,6 +67,8 @@ class Options:
     """File of the coordinator's key, for silos that run elsewhere."""
     sealing_key: Path | None = None
     """File of the key that opens updates, where they are sealed."""
+    masking_keys: Path | None = None
+    """Folder with the file of each silo's masking key, where updates are masked."""
 
 
 def run(
@@ -87,6 +90,7 @@ def run(
         environ = _Credentials(options.credentials or {})
         _check_silos_elsewhere(spec, options, embedded=embedded)
         _check_sealing_key(spec, options, embedded=embedded)
+        of_silos = maskingkeys.of_silos(spec, options.masking_keys, embedded=embedded)
         if not embedded:
             check_own_store(spec, environ)
         # Before they count: a kill in between tells them twice, and never not at all.
@@ -102,6 +106,7 @@ def run(
                 own_credentials=not embedded,
                 of_courier=_of_courier(options),
                 of_aggregator=_of_aggregator(options),
+                of_silos=of_silos,
             )
         )
         store = None

@@ -195,8 +195,8 @@ class LocalStore:
 
     def _granted(self, name: str) -> list[access.Grant]:
         if name == access.AGGREGATOR:
-            return access.aggregator_grants(self.s3, removes=True)
-        return access.environment_grants(self.s3, name)
+            return access.aggregator_grants(self.s3, removes=True, claims=True)
+        return access.environment_grants(self.s3, name, claims=True)
 
     def _spawn(self, binary: Path) -> None:
         check_room(self.folder)

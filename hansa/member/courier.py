@@ -173,7 +173,8 @@ def _evidence(member: MemberSpec, letter: Letter, store: ObjectStore) -> dict[st
     prefix, name = member.storage.s3.prefix, member.federation.environment
     report = letter.report
     if isinstance(report, ClientReport):
-        key = f"{keys.update_folder(prefix, name, report.round)}{keys.MANIFEST}"
+        manifest = keys.masked_manifest(report.epoch or 0)
+        key = f"{keys.update_folder(prefix, name, report.round)}{manifest}"
         if sha256(store.get(key)) != report.manifest:
             raise Untrusted(f"{key}: its digest is not the one that the client reports")
     digests = {}

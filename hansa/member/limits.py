@@ -117,10 +117,16 @@ def _beyond(order: Assignment, member: MemberSpec) -> Refusal | None:
             allowed = " or ".join(got(each) for each in limits.only[path])
             return Refusal(code="only", path=path, came=got(ours), fits=allowed)
     for path, theirs, ours in differences(agreed, wanted):
-        if not _is_named(path, ours, limits):
+        if not _is_named(path, ours, limits) or _is_masked(path, theirs):
             came, fits = (_ABSENT if each is None else got(each) for each in (ours, theirs))
             return Refusal(code="differs", path=_tabled(path), came=came, fits=fits)
     return None
+
+
+def _is_masked(path: str, agreed: Any) -> bool:
+    """Whether masks that were agreed on would change: without them the update would be readable,
+    so that a limit on all of aggregation says nothing of them."""
+    return path.startswith("settings.aggregation.secure") and agreed is not None
 
 
 def _tabled(path: str) -> str:

@@ -140,6 +140,9 @@ class MemberSpec(Model):
     """The bucket between the parties, by the silo's own address and credentials."""
     signing_secret: SecretName | None = None
     """Secret with the silo's own key as `signing.key`; only its courier gets it."""
+    masking_secret: SecretName | None = None
+    """Secret with the silo's masking key as `masking.key`, where updates are masked; only its
+    clients get it. `hansa join` takes a file instead (--masking-key)."""
     public_keys: PublicKeys
     """The silo's own keys, newest first, by which it knows its own letters."""
     world: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9_.]*[a-z0-9])?$", max_length=63)]

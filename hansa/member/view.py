@@ -25,6 +25,7 @@ def as_federation(silo: Member) -> Federation:
         demonstrations_from=spec.demonstrations_from,
         credentials_secret=spec.storage.s3.credentials_secret,
         experience_storage=spec.experience_storage,
+        masking_secret=spec.masking_secret,
         endpoint=spec.endpoint,
         pod_template=spec.pod_template,
         queue_name=spec.queue_name,
@@ -79,8 +80,15 @@ def _missing(silo: Member) -> list[Refusal]:
             "a Secret with the silo's key, as `hansa keys show FILE -o secret` prints it",
         ),
     )
-    return [
+    refused = [
         Refusal(path=path, got="nothing", expected=expected)
         for path, value, expected in needed
         if value is None
     ]
+    if silo.spec.agreed.settings.aggregation.secure and silo.spec.masking_secret is None:
+        fits = (
+            "a Secret with the silo's masking key, as `hansa keys show FILE --masking -o secret` "
+            "prints it"
+        )
+        refused.append(Refusal(path="spec.maskingSecret", got="nothing", expected=fits))
+    return refused

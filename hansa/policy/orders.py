@@ -14,7 +14,8 @@ REMOVED = Order(kind="rest", why="removed")
 def work(current: CurrentRound) -> Order:
     """The order for a silo that takes part in a round, or evaluates the last adapter."""
     role: Literal["client", "evaluate"] = "client" if current.kind == "round" else "evaluate"
-    return Order(kind="work", role=role, round=current.round)
+    epoch = current.masking.epoch if current.masking else 0
+    return Order(kind="work", role=role, round=current.round, epoch=epoch)
 
 
 def works(member: MemberStatus) -> bool:

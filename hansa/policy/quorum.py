@@ -3,6 +3,7 @@
 from typing import Literal
 
 from hansa.api import ANSWERED
+from hansa.secure import LEAST
 from hansa.status import CurrentRound
 from hansa.words import count
 
@@ -26,9 +27,13 @@ def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: b
 
 
 def minimum(current: CurrentRound) -> int:
-    """Answers that a round needs: never more than it has environments, of which some may leave."""
+    """Answers that a round needs: never more than it has environments, of which some may leave.
+
+    A masked sum of too few shows their updates, however many are left.
+    """
     everybody = len(current.environments)
-    return min(current.participation.minimum_updates or everybody, everybody)
+    wanted = min(current.participation.minimum_updates or everybody, everybody)
+    return max(LEAST, wanted) if current.masking else wanted
 
 
 def too_few(current: CurrentRound, *, doubted: bool = False) -> str:

@@ -217,6 +217,8 @@ class Recorder:
     def _record_answer(self, key: Key, environment: str, report: AnyReport) -> None:
         if not isinstance(report, ClientReport | EvaluateReport):
             return
+        if isinstance(report, ClientReport) and report.epoch:
+            return  # it masked again what it has told of
         for phase, seconds in sorted(report.seconds.items()):
             self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
         if not isinstance(report, ClientReport):

@@ -25,7 +25,7 @@ OWN_WORDS = frozenset(
     {
         *(Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN, Exit.TRAINING_DIVERGED),
         *(Exit.REFUSED, Exit.UNTRUSTED, Exit.PLUGIN_MISSING, Exit.TRACKER_FAILED),
-        Exit.BUDGET_SPENT,
+        *(Exit.BUDGET_SPENT, Exit.MASK_AGAIN),
     }
 )
 """Exits whose last log line is a sentence of Hansa's; a crash's could quote a trajectory."""

@@ -4,8 +4,15 @@ from typing import Any, NamedTuple
 
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.jobs import JobRequest
-from hansa.refusals import ca_secret, experience_ca_secret, sealing_secret, signing_secret
+from hansa.refusals import (
+    ca_secret,
+    experience_ca_secret,
+    masking_secret,
+    sealing_secret,
+    signing_secret,
+)
 from hansa.sealing import ENV_SEALING_KEY
+from hansa.secure import ENV_MASKING_KEY
 from hansa.spec import FederationSpec, SecretKey
 from hansa.store.base import EXPERIENCE
 
@@ -55,6 +62,9 @@ def files(request: JobRequest, spec: FederationSpec) -> list[SecretFile]:
         made.append(_private_key("signing", signing_secret(spec), ENV_SIGNING_KEY))
     if request.role == "aggregator" and opening:  # it opens sealed updates
         made.append(_private_key("sealing", opening, ENV_SEALING_KEY))
+    masking = masking_secret(spec, request.environment) if request.role == "client" else ""
+    if masking:  # its silo's alone, and only to send an update
+        made.append(_private_key("masking", masking, ENV_MASKING_KEY))
     return made
 
 

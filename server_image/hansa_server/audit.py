@@ -58,6 +58,8 @@ def write_result(
     """The entry of a round whose global manifest is stored; its digest."""
     key = keys.global_folder(assignment.storage.prefix, assignment.round) + keys.MANIFEST
     made = parse(GlobalManifest, key, data)
+    if assignment.masking:  # some of whom may have been late, and in no assignment
+        assignment = assignment.model_copy(update={"members": made.members})
     entry = _entry(store, assignment, place, {r.environment: r.reason for r in made.refused})
     facts = {
         "program": made.program,

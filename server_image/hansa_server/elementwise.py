@@ -21,7 +21,7 @@ STACK = 2**21
 
 
 _ZERO = np.float32(0)
-_Kind = TypeVar("_Kind", np.float32, np.float64)
+_Kind = TypeVar("_Kind", np.float32, np.float64, np.uint32)
 
 
 class Room(threading.local, Generic[_Kind]):

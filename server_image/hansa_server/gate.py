@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from hansa import adapter, keys, manifest
+from hansa import adapter, keys, manifest, masking
 from hansa.aggregation import Half
 from hansa.assignment import Assignment
 from hansa.manifest import FileEntry, Member, UpdateManifest
@@ -46,6 +46,7 @@ RefusalReason = Literal[
     "turned",
     "moments",
     "sealed",
+    "masked",
     "privacy",
 ]
 
@@ -73,6 +74,7 @@ HELP: dict[RefusalReason, str] = {
     "turned": "A is the start's with other signs, or rotated: a mean of factors would be ruined",
     "moments": "the moments of its inputs are missing, broken, or of other layers",
     "sealed": "it is not sealed to the key of aggregation.sealTo, or not as it was sealed",
+    "masked": "it is not masked for the silos, the epoch and the weight of this round",
     "privacy": "it does not say that it was trained as spec.privacy asks, or gave away more",
 }
 """What each reason code means; reports carry the code, the log and the docs the sentence."""
@@ -107,11 +109,13 @@ class Offer:
     """Who offers it, and the digest of its manifest."""
     manifest: UpdateManifest
     """What it says about itself."""
+    file: str = keys.ADAPTER
+    """Name of the file that is merged."""
 
     @property
     def entry(self) -> FileEntry:
-        """The adapter file as the manifest describes it."""
-        return self.manifest.files[keys.ADAPTER]
+        """That file as the manifest describes it."""
+        return self.manifest.files[self.file]
 
 
 def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
@@ -124,8 +128,21 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
     check_trained(document)
     check_files(document, assignment)
     check_sealed(document, assignment)
+    check_masked(document, assignment)
     check_privacy(document, assignment)
-    return Offer(member=member, manifest=document)
+    return Offer(member=member, manifest=document, file=merged_file(assignment))
+
+
+def merged_file(assignment: Assignment) -> str:
+    """Name of the file of each update that is merged."""
+    masked = assignment.masking
+    return keys.masked_body(masked.epoch) if masked else keys.ADAPTER
+
+
+def manifest_key(assignment: Assignment, environment: str) -> str:
+    """Where the manifest of an environment's update is."""
+    folder = keys.update_folder(assignment.storage.prefix, environment, assignment.round)
+    return folder + keys.masked_manifest(assignment.masking.epoch if assignment.masking else 0)
 
 
 def check_manifest_size(size: int) -> None:
@@ -194,8 +211,8 @@ def check_trained(document: UpdateManifest) -> None:
 
 def check_files(document: UpdateManifest, assignment: Assignment) -> None:
     """The manifest must describe the files that are aggregated."""
-    if keys.ADAPTER not in document.files:
-        raise Refused("manifest-malformed", f"files has no {keys.ADAPTER}")
+    if merged_file(assignment) not in document.files:
+        raise Refused("manifest-malformed", f"files has no {merged_file(assignment)}")
     if assignment.settings.aggregation.needs_moments and keys.MOMENTS not in document.files:
         raise Refused("moments", f"files has no {keys.MOMENTS}")
 
@@ -206,6 +223,14 @@ def check_sealed(document: UpdateManifest, assignment: Assignment) -> None:
     if document.sealed_to != wanted:
         got = document.sealed_to or "no key"
         raise Refused("sealed", f"sealed to {got}, expected {wanted or 'none'}")
+
+
+def check_masked(document: UpdateManifest, assignment: Assignment) -> None:
+    """In a sum only masks that all made for one another cancel; what is below them nobody sees."""
+    wanted = masking.described(assignment, document.counts) if assignment.masking else None
+    if document.masked != wanted:
+        got = document.masked.to_json() if document.masked else "no masks"
+        raise Refused("masked", f"got {got}, expected {wanted.to_json() if wanted else 'none'}")
 
 
 def check_privacy(document: UpdateManifest, assignment: Assignment) -> None:

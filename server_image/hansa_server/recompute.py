@@ -19,6 +19,7 @@ from hansa.store.documents import parse
 from hansa.tensorfile import short
 from hansa_server import audit
 from hansa_server.folder import Workplace
+from hansa_server.masked import members_of
 from hansa_server.merge import result_shapes
 from hansa_server.round import Made, compute
 from hansa_server.stream import Members, TooFewMembers
@@ -32,7 +33,7 @@ def merge_again(
 ) -> None:
     """Gate and merge a round again; Differs or CannotBe unless all is as it is stored."""
     assignment = assignment_of(entry, storage)
-    members = Members(store, assignment, Quiet("audit"))
+    members = members_of(store, assignment, Quiet("audit"))
     with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
         place = Workplace(Path(folder))
         try:

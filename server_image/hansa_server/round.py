@@ -33,6 +33,7 @@ from hansa_server import audit, strategies, subsets
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
+from hansa_server.masked import members_of, settled
 from hansa_server.measure import distance
 from hansa_server.merge import Result, merge, result_shapes
 from hansa_server.step import fitted
@@ -59,6 +60,8 @@ def aggregate(
     with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
         place = Workplace(Path(folder))
         try:
+            assignment = settled(store, assignment)
+            members = members_of(store, assignment, log)
             made = compute(store, assignment, owner, members, place, files, watch)
         except TooFewMembers as error:
             written = audit.write_failure(store, assignment, entry, members.refused)
@@ -234,9 +237,15 @@ def measure(
         if not task.settings.diagnostics:
             return norm, None
         scale = assignment.adapter.alpha / assignment.adapter.rank
-        factors = {update.environment: update.norm for update in task.updates}
         figures = diagnose(task, trained, frozen, scale)
+        if assignment.masking:  # the sum tells of no member, and of no product of its factors
+            return norm, figures.model_copy(update=_OF_MEMBERS)
+        factors = {update.environment: update.norm for update in task.updates}
         return norm, figures.model_copy(update={"factor_norms": factors})
+
+
+_OF_MEMBERS = {"error": 0.0, "norms": {}, "cosine": {}, "share": {}}
+"""Diagnostics that need each member's update, as they are where nobody sees one."""
 
 
 def describe(
@@ -292,6 +301,7 @@ def report(assignment: Assignment, data: bytes, audit: str | None) -> Aggregator
     entry = stored.files[keys.ADAPTER]
     members = [m.environment for m in stored.members if m.environment in index]
     diagnostics = stored.diagnostics
+    of_members = diagnostics if diagnostics and diagnostics.cosine else None
     return AggregatorReport(
         round=stored.round,
         manifest=manifest.sha256(data),
@@ -306,8 +316,8 @@ def report(assignment: Assignment, data: bytes, audit: str | None) -> Aggregator
         norm=float(f"{diagnostics.norm:.6g}") if diagnostics else 0.0,
         error=float(f"{diagnostics.error:.4g}") if diagnostics else 0.0,
         effective_rank=round(diagnostics.effective_rank, 3) if diagnostics else 0.0,
-        cosine=[round(diagnostics.cosine[name], 3) for name in members] if diagnostics else [],
-        share=[round(diagnostics.share[name], 3) for name in members] if diagnostics else [],
+        cosine=[round(of_members.cosine[name], 3) for name in members] if of_members else [],
+        share=[round(of_members.share[name], 3) for name in members] if of_members else [],
         seconds=stored.seconds,
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from hansa import adapter
 from hansa.errors import Corrupt, NotFound, Unopened
 from hansa.manifest import FileEntry
-from hansa.store.base import ObjectStore
+from hansa.store.base import ObjectStore, Watch
 from hansa.tensorfile import Float32
 from hansa_server import elementwise, gate
 from hansa_server.gate import Refused
@@ -77,10 +77,18 @@ def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> Glance:
     more: the way here may flip a bit, and an honest member should not be refused for it.
     """
     glance = Glance()
+    fetch(store, key, entry, path, glance)
+    return glance
+
+
+def fetch(
+    store: ObjectStore, key: str, entry: FileEntry, path: Path, watch: Watch | None = None
+) -> None:
+    """Copy a file that a manifest names to `path`, or Refused."""
     try:
-        got = store.download(key, path, entry.size, glance)
+        got = store.download(key, path, entry.size, watch)
         if got != entry.sha256:
-            got = store.download(key, path, entry.size, glance)
+            got = store.download(key, path, entry.size, watch)
     except NotFound:
         raise Refused("file-missing", key) from None
     except Unopened as error:
@@ -88,4 +96,3 @@ def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> Glance:
     except Corrupt as error:
         raise Refused("size", error.message) from None
     gate.check_sha256(entry, got)
-    return glance

@@ -242,8 +242,12 @@ class Members:
 
     def refused_by_index(self) -> list[tuple[int, str]]:
         """Refusals as reports carry them."""
-        index = self._assignment.environments.index
-        return sorted((index(name), str(reason)) for name, reason in self.refused.items())
+        names = self._assignment.environments
+        return sorted(
+            (names.index(name), str(reason))
+            for name, reason in self.refused.items()
+            if name in names  # a silo of a masked sum may have left since
+        )
 
     def _each(
         self, pool: ThreadPoolExecutor, names: Iterable[str], work: Callable[[str], _T]
@@ -281,7 +285,7 @@ class Members:
         No checksum of the store covers a range: bytes of another digest are read once more, by the
         verb that verifies them, before an honest member is refused for a bit flipped on the way.
         """
-        key = self._folder(member.environment) + keys.MANIFEST
+        key = gate.manifest_key(self._assignment, member.environment)
         try:
             data = self._store.get_range(key, 0, gate.MAX_MANIFEST + 1)
             gate.check_manifest_size(len(data))
@@ -296,7 +300,7 @@ class Members:
         key = self._adapter_key(offer)
         try:
             head = scratch.read_head(self._store, key, UNKNOWN_HEAD)
-            shapes = adapter.shapes(head, offer.entry.size)
+            shapes = self._shapes(head, offer)
         except NotFound:
             raise Refused("file-missing", key) from None
         except Unopened as error:
@@ -305,6 +309,9 @@ class Members:
             raise gate.refusal(error) from None
         gate.check_shapes(shapes, self._assignment)
         return shapes
+
+    def _shapes(self, head: bytes, offer: Offer) -> Shapes:
+        return adapter.shapes(head, offer.entry.size)
 
     def _examine(
         self, path: Path, ready: Future[Parts], glance: scratch.Glance, head: int
@@ -328,7 +335,7 @@ class Members:
         return file, norm
 
     def _adapter_key(self, offer: Offer) -> str:
-        return self._folder(offer.member.environment) + keys.ADAPTER
+        return self._folder(offer.member.environment) + offer.file
 
     def _folder(self, environment: str) -> str:
         prefix = self._assignment.storage.prefix

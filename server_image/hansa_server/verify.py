@@ -174,7 +174,7 @@ class Check:
         for member in entry.members:
             if self._silo in ("", member.environment):
                 is_refused = member.environment in refused
-                self._check_update(entry.round, member, findings, is_refused=is_refused)
+                self._check_update(entry, member, findings, is_refused=is_refused)
         if again and not findings.wrong and not findings.unknown:
             with self._noting(findings):
                 again(entry, made)
@@ -221,12 +221,13 @@ class Check:
             raise Differs(f"its start is another adapter than that of round {start.round}")
 
     def _check_update(
-        self, round_: int, member: Member, findings: Findings, *, is_refused: bool
+        self, entry: AuditEntry, member: Member, findings: Findings, *, is_refused: bool
     ) -> None:
         """A member's manifest and files; why one was refused, the gate finds out again."""
+        round_, name = entry.round, keys.masked_manifest(entry.epoch)
         folder = keys.update_folder(self._prefix, member.environment, round_)
         with self._noting(findings, unless=is_refused):
-            document = self._document(UpdateManifest, folder + keys.MANIFEST, member.manifest)
+            document = self._document(UpdateManifest, folder + name, member.manifest)
             self._check_witness(member.environment, round_, document)
             self._check_answer(round_, member, findings)
             for name, file in document.files.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hansa import adapter, keys, manifest, moments
+from hansa import adapter, claims, keys, manifest, moments
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.audit import AuditEntry, CannotBe
 from hansa.errors import Corrupt, Garbled
@@ -35,6 +35,7 @@ from tests.terminal import is_tame
 from tests.unit.hansa.test_plan import Cluster
 from tests.unit.hansa_operator.objects import live_job, live_pod, terminated
 from tests.unit.hansa_server.audited import make_run
+from tests.unit.hansa_server.masking import masked_round
 from tests.unit.hansa_server.rounds import PREFIX, SHAPES, full_round, tensors
 
 
@@ -196,6 +197,51 @@ def _last_words() -> Any:
     return {"time": "now", "level": "error", "event": "stopped", "message": "no", "hint": "try"}
 
 
+@cache
+def _masked_round() -> Any:
+    return masked_round()
+
+
+def read_masked_manifest(data: bytes) -> str:
+    """As the gate reads the manifest of a member whose update is masked."""
+    member = Member(environment="maze", manifest=manifest.sha256(data))
+    try:
+        gate.read_manifest(data, member, _masked_round().assignment())
+    except gate.Refused as refusal:
+        assert refusal.reason in gate.HELP
+        return "refused"
+    return "taken"
+
+
+def _masked_manifest() -> Any:
+    round_ = _masked_round()
+    return _json(round_.store.objects[round_.key("maze", keys.MANIFEST)])
+
+
+def read_masked_head(data: bytes) -> str:
+    """As the aggregator learns the shapes of a first round from what begins a masked update."""
+    try:
+        head = data[: adapter.head_size(data, MOST_HEAD)]
+        adapter.head_shapes(head)
+    except AdapterError as error:
+        assert is_tame(error.message)
+        return "refused"
+    return "taken"
+
+
+def _masked_body() -> bytes:
+    body: bytes = _masked_round().body("maze")
+    return body
+
+
+def read_claim(data: bytes) -> str:
+    """As the aggregator reads what stands where a silo claims its place in a sum."""
+    store, place = MemoryStore(), (PREFIX, "maze", 1, 0)
+    store.put_if_absent(keys.claim(*place), data)
+    standing = claims.put(store, *place, claims.TOMBSTONE)
+    return "taken" if standing.sha256 or standing.tombstone else "refused"
+
+
 def read_moments(data: bytes) -> str:
     """As the gate opens the moments that come with an update."""
     known = moments.widths(SHAPES)
@@ -300,6 +346,9 @@ TARGETS: dict[str, Target] = {
     "moments": Target(
         read_moments, lambda: moments.encode(draw_moments(1, SHAPES)), foreign.files, MOST_HEAD
     ),
+    "masked manifest": Target(read_masked_manifest, _masked_manifest, most=gate.MAX_MANIFEST),
+    "masked update": Target(read_masked_head, _masked_body, foreign.files, MOST_HEAD),
+    "claim": Target(read_claim, lambda: {"sha256": "a" * 64}, most=claims.MOST_BYTES),
     "audit entry": Target(read_entry, _entry),
     "envelope": Target(read_envelope, _envelope, most=letters.ORDERS.limit),
     "signed order": Target(

@@ -35,14 +35,17 @@ FEDERATIONS: list[dict[str, Any]] = [
     },
     {"name": "third", "prefix": "a/b", "environments": ["x"], "modelSource": "s3://hansa/m"},
     {"name": "letters", "environments": ["maze"], "members": ["bank", "clinic"]},
+    {"name": "masks", "environments": ["maze"], "members": ["bank", "clinic"], "secure": True},
 ]
 KEY = "ed25519:" + "A" * 43
+MASKING = {name: f"x25519:{letter * 42}A" for name, letter in zip("mbc", "ABC", strict=True)}
+"""Masking keys, by the first letter of a silo's name."""
 LONGEST: dict[str, Any] = {"name": "f" * 40, "environments": ["e" * 30]}
 
 
 @pytest.fixture(scope="module")
 def made() -> Objects:
-    """A store for four federations, and one with the longest names."""
+    """A store for some federations, and one with the longest names."""
     return render(minio={"enabled": True, "federations": [*FEDERATIONS, LONGEST]})
 
 
@@ -55,6 +58,14 @@ def manifest(federation: dict[str, Any]) -> dict[str, Any]:
     }
     elsewhere = federation.get("members", [])
     here = [{"name": name, "world": "maze"} for name in federation["environments"]]
+    there = [{"name": name, "member": {"publicKeys": [KEY]}} for name in elsewhere]
+    secure: dict[str, Any] = {}
+    if federation.get("secure"):
+        secure = {"aggregation": {"secure": {}}}
+        for silo in here:
+            silo["experienceStorage"] = {"s3": {"bucket": "own"}}
+        for silo in (*here, *there):
+            silo["maskingKey"] = MASKING[silo["name"][0]]
     return {
         "apiVersion": "hansa.dev/v1alpha1",
         "kind": "Federation",
@@ -68,10 +79,8 @@ def manifest(federation: dict[str, Any]) -> dict[str, Any]:
             "adapter": {"shapes": "d" * 64},
             "storage": {"s3": storage},
             "exchange": {"publicKeys": [KEY]},
-            "environments": [
-                *here,
-                *({"name": name, "member": {"publicKeys": [KEY]}} for name in elsewhere),
-            ],
+            "environments": [*here, *there],
+            **secure,
         },
     }
 
@@ -86,7 +95,8 @@ def test_policies_are_those_that_hansa_policy_prints(
     file = tmp_path / "federation.yaml"
     file.write_text(yaml.safe_dump(manifest(federation)))
     data = made.one("ConfigMap", "hansa-minio-provision")["data"]
-    for party in ("aggregator", *federation["environments"], *federation.get("members", [])):
+    here = [] if federation.get("secure") else federation["environments"]  # with another bucket
+    for party in ("aggregator", *here, *federation.get("members", [])):
         policy(party, file, minio=True, output=Format.JSON)
         rendered = json.loads(data[f"{federation['name']}-{party}.json"])
         assert rendered == json.loads(capsys.readouterr().out), party
@@ -108,6 +118,10 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         "letters-maze": NAMESPACE,
         "letters-bank": NAMESPACE,
         "letters-clinic": NAMESPACE,
+        "masks-aggregator": NAMESPACE,
+        "masks-maze": NAMESPACE,
+        "masks-bank": NAMESPACE,
+        "masks-clinic": NAMESPACE,
         f"{LONGEST['name']}-aggregator": NAMESPACE,
         f"{LONGEST['name']}-{LONGEST['environments'][0]}": NAMESPACE,
     }
@@ -119,7 +133,7 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         assert set(data) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", agreed}
         assert base64.b64decode(data["AWS_ACCESS_KEY_ID"]).decode() == name
         assert data["AWS_SECRET_ACCESS_KEY"] == users[name]
-    assert len(set(users.values())) == len(users) == 13
+    assert len(set(users.values())) == len(users) == 17
 
 
 @pytest.mark.parametrize(

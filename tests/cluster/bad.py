@@ -65,6 +65,10 @@ REFUSED: dict[str, Case] = {
         {"aggregation": {"strategy": "krum"}},
         "spec.aggregation.faulty: krum and multi-krum need 2 x faulty + 3 spec.environments",
     ),
+    "masks of one silo": (
+        {"aggregation": {"secure": {}}},
+        "spec.aggregation.secure: expected at least 3 spec.environments, each with its own",
+    ),
     "a guard with nothing to guard": (
         {"aggregation": {"strategy": "none"}, "guard": {"maxDrop": 0.1}},
         "spec.guard: aggregation.strategy none has no global adapter to guard",

@@ -14,6 +14,7 @@ from hansa.errors import Corrupt, Denied, NotFound, Precondition
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.manifest import sha256
 from hansa.spec import S3
+from hansa.store.aside import AsideStore
 from hansa.store.base import Credentials, ObjectStore, put_once
 from hansa.store.s3 import Retry, S3Store
 from tests.conftest import ENVIRONMENTS, PREFIX
@@ -25,6 +26,9 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], ObjectStore]] = {
     "S3 behind a proxy": lambda request: request.getfixturevalue("through")(patience_seconds=30.0),
     "in memory": lambda request: MemoryStore(),
     "in memory, with errors to raise": lambda request: BrokenStore(),
+    "with updates kept aside": lambda request: AsideStore(
+        MemoryStore(), MemoryStore(), root="run/updates/maze/", private_root="mine/"
+    ),
     "with one object replaced": lambda request: Replaced(MemoryStore(), "replaced", b"lie"),
 }
 

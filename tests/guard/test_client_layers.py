@@ -24,7 +24,7 @@ LAYERS = (
     ("agent",),
     ("evaluation", "figures", "send"),
     ("silo",),
-    ("contributions", "personalize", "probes"),
+    ("contributions", "masks", "personalize", "probes"),
     ("round",),
     ("alone", "audit"),
     ("last",),

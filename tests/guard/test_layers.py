@@ -28,7 +28,7 @@ HOMES = {
     # who may import it: packages, or single files
     "boto3": ["hansa/store/s3.py"],
     "botocore": ["hansa/store/s3.py"],
-    "cryptography": ["hansa/exchange/envelope.py", "hansa/sealing.py"],
+    "cryptography": ["hansa/exchange/envelope.py", "hansa/masking.py", "hansa/sealing.py"],
     "torch": ["hansa_client"],
     "transformers": ["hansa_client"],
     "peft": ["hansa_client"],

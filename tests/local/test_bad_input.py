@@ -272,6 +272,24 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.probes: got 1, and aggregation.strategy none has no global adapter",
         "expected another strategy or no probes",
     ),
+    "masks of two silos": (
+        lambda document: document["spec"].update(aggregation={"secure": {}}),
+        "spec.environments: got 2",
+        "expected at least 3 with aggregation.secure",
+    ),
+    "masks of no length": (
+        lambda document: document["spec"].update(aggregation={"secure": {"clipNorm": 0}}),
+        "spec.aggregation.secure.clipNorm: got 0",
+        "a number above 0",
+    ),
+    "a masking key that signs": (
+        setter(
+            "spec.environments",
+            [{"name": "maze", "world": "maze", "maskingKey": "ed25519:" + "A" * 43}],
+        ),
+        "spec.environments[0].maskingKey: got 'ed25519:",
+        "x25519: and 43 letters",
+    ),
     "privacy without a private store": (
         lambda document: document["spec"].update(privacy={"epsilon": 8, "delta": 1e-5}),
         "spec.environments[0].experienceStorage: got nothing",

@@ -21,7 +21,7 @@
 {{- end -}}
 
 {{/*
-Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere}].
+Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere, isSecure}].
 The user's name is also that of its Secret and, in MinIO after "hansa-", of its policy.
 */}}
 {{- define "hansa.store.users" -}}
@@ -49,7 +49,8 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
   "prefix" $prefix
   "model" ($federation.modelSource | default "")
   "isElsewhere" (has $party ($federation.members | default list))
-  "hasElsewhere" (not (empty $federation.members)))
+  "hasElsewhere" (not (empty $federation.members))
+  "isSecure" ($federation.secure | default false))
 -}}
 {{- end -}}
 {{- end -}}
@@ -64,13 +65,16 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $buckets := dict -}}
 {{- if eq .party "aggregator" -}}
 {{- $write = $read -}}
-{{- $read = append $read (print $under "updates/*") -}}
+{{- if .isSecure -}}{{- $write = append $write (print $under "claims/*") -}}{{- end -}}
+{{- $read = append $write (print $under "updates/*") -}}
 {{- if .hasElsewhere -}}
 {{- $write = append $write (print $under "orders/*") -}}
 {{- $read = concat $read (list (print $under "orders/*") (print $under "answers/*")) -}}
 {{- end -}}
 {{- else -}}
-{{- range ternary (list "updates" "evaluations" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
+{{- $own := ternary (list "updates" "evaluations" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
+{{- if .isSecure -}}{{- $own = append $own "claims" -}}{{- end -}}
+{{- range $own -}}
 {{- $write = append $write (printf "%s%s/%s/*" $under . $.party) -}}
 {{- end -}}
 {{- $read = concat $read $write -}}

@@ -23,8 +23,8 @@ class Letters(Cluster):
         self.serials = dict.fromkeys(clinics, 0)
         environments = [{"name": "maze", "world": "maze"}]
         environments += [{"name": name, **REMOTE} for name in clinics]
+        fields.setdefault("environments", environments)
         super().__init__(
-            environments=environments,
             exchange={"publicKeys": [KEY]},
             model={"sha256": "b" * 64},
             adapter={"shapes": "d" * 64},

@@ -126,6 +126,22 @@ def test_the_audit_log_is_written_by_the_aggregator_and_read_by_all() -> None:
         assert allows(policy, "s3:PutObject", entry) is may_write
 
 
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+def test_a_silo_and_the_aggregator_may_both_write_its_claims_where_updates_are_masked(
+    action: str,
+) -> None:
+    claim, other = (keys.claim(STORAGE.prefix, name, 3, 0) for name in ("maze", "maze2"))
+    silo = access.environment_grants(STORAGE, "maze", claims=True)
+    remote = access.remote_grants(STORAGE, "maze", claims=True)
+    for granted in (silo, remote):
+        assert allows(access.iam_policy(granted), action, claim)
+        assert not allows(access.iam_policy(granted), action, other)
+    policy = access.iam_policy(access.aggregator_grants(STORAGE, claims=True))
+    assert allows(policy, action, claim) and allows(policy, action, other)
+    for identity in ("maze", "aggregator"):
+        assert not allows(access.iam_policy(access.grants(spec(), identity)), action, claim)
+
+
 def test_nobody_may_delete() -> None:
     for identity in ("maze", "aggregator"):
         text = json.dumps(access.iam_policy(access.grants(spec(), identity)))
@@ -244,11 +260,12 @@ names = st.text("ab0", min_size=1, max_size=3)
 @given(mine=names, other=names, prefix=st.sampled_from(["", "p", "p/updates", "experience"]))
 def test_no_environment_reaches_into_another(mine: str, other: str, prefix: str) -> None:
     storage = S3(bucket="hansa", prefix=prefix)
-    policy = access.iam_policy(access.environment_grants(storage, mine))
+    policy = access.iam_policy(access.environment_grants(storage, mine, claims=True))
     theirs = [
         keys.update_folder(prefix, other, 1),
         keys.evaluation(prefix, other, 1),
         keys.experience_shard(prefix, other, 1),
+        keys.claim(prefix, other, 1, 0),
     ]
     for key in theirs:
         for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):

@@ -6,6 +6,7 @@ import shlex
 from hansa import consent
 from hansa.spec import Metadata
 from tests.builders import make_federation
+from tests.unit.hansa.masked import FIVE, masked
 
 AUTHORITY = {"caSecret": {"name": "tls", "key": "ca.crt"}}
 STORE = {"s3": {"bucket": "bucket", "credentialsSecret": {"name": "all"}, **AUTHORITY}}
@@ -96,3 +97,16 @@ def test_the_key_that_opens_updates_consents_to_the_aggregator() -> None:
     assert consent.secrets(federation.spec, "") == ["hansa-sealing"]
     assert consent.secrets(federation.spec, "", signs=True) == [], "a courier opens nothing"
     assert consent.secrets(federation.spec, "maze") == []
+
+
+def test_a_masking_key_consents_to_its_own_silos_clients_and_to_no_courier() -> None:
+    own = [{**each, "maskingSecret": {"name": each["name"]}} for each in masked()["environments"]]
+    federation = make_federation(**{**masked(), "environments": own})
+    lines = consent.lines([federation])
+    assert [
+        f"secret {name} " in line and f"hansa.fed.{name}" in line
+        for name, line in zip(FIVE, lines, strict=True)
+    ] == [True] * 5
+    assert consent.secrets(federation.spec, "a") == ["a"]
+    assert consent.secrets(federation.spec, "") == []
+    assert consent.secrets(federation.spec, "a", signs=True) == []

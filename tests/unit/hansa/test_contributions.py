@@ -233,6 +233,25 @@ def test_sealed_updates_are_not_given_away_by_merges_without_them() -> None:
         make_spec(**sealed, evaluation={"contributions": {}})
 
 
+def test_masked_updates_are_not_given_away_by_merges_without_them() -> None:
+    masked = {
+        "aggregation": {"secure": {}},
+        "participation": {"minimumUpdates": 3},
+        "environments": [
+            {
+                "name": name,
+                "world": name,
+                "experienceStorage": PLACE,
+                "maskingKey": f"x25519:{letter * 43}",
+            }
+            for name, letter in zip(FOUR, "abcd", strict=True)
+        ],
+    }
+    make_spec(**masked)
+    with pytest.raises(ValidationError, match=r"with aggregation\.secure nobody may learn"):
+        make_spec(**masked, evaluation={"contributions": {}})
+
+
 def test_validation_tasks_are_as_many_as_held_out_ones_where_nobody_says_otherwise() -> None:
     made = make_spec(*FOUR, evaluation={"contributions": {}, "tasks": 30})
     assert RoundSettings.of(made).evaluation.validation_tasks == 30

@@ -44,6 +44,8 @@ WHOLE: dict[str, Any] = {
             "name": "maze",
             "world": "maze",
             "experienceStorage": {"s3": {**S3, "caSecret": SECRET}},
+            "maskingKey": "x25519:" + "A" * 43,
+            "maskingSecret": {"name": "secret"},
             "credentialsSecret": {"name": "secret"},
             "endpoint": {"url": "http://turns", "server": "vllm", "apiKeySecret": SECRET},
         }
@@ -78,6 +80,20 @@ MEASURED: dict[str, Any] = {
     ],
 }
 """The same with contributions, which take three silos."""
+SECURE: dict[str, Any] = {
+    **WHOLE,
+    "aggregation": {"secure": {}},
+    "participation": {"minimumUpdates": 3},
+    "environments": [
+        {
+            **PRIVATE["environments"][0],
+            "name": name,
+            "maskingKey": f"x25519:{name * 43}",
+        }
+        for name in "abc"
+    ],
+}
+"""The same with masks, which need three silos."""
 OTHER = {
     "spec.privacy.noiseMultiplier": 2.0,
     "spec.model.source": "path:/model",
@@ -88,6 +104,7 @@ OTHER = {
     "spec.aggregation.options": {},
     "spec.aggregation.serverStep": "auto",
     "spec.aggregation.sealTo": "x25519:" + "B" * 43,
+    "spec.environments[].maskingKey": "x25519:" + "B" * 43,
     "spec.training.options": {},
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
@@ -150,7 +167,11 @@ def other(entry: Entry, value: Any) -> Any:
 
 
 def opened(path: str = "") -> Federation:
-    of = {"spec.privacy": PRIVATE, "spec.evaluation.contributions": MEASURED}
+    of = {
+        "spec.privacy": PRIVATE,
+        "spec.evaluation.contributions": MEASURED,
+        "spec.aggregation.secure": SECURE,
+    }
     probed = {**WHOLE, "probes": PROBES.get(path, WHOLE["probes"])}
     whole = next((given for start, given in of.items() if path.startswith(start)), probed)
     federation = make_federation("maze", **whole)

@@ -166,6 +166,52 @@ def test_without_a_sealing_secret_no_job_is_made_where_updates_are_sealed() -> N
         build(request, ready, ADMIN)
 
 
+MASKED = make_federation(
+    *(
+        {
+            "name": name,
+            "world": "maze",
+            "experienceStorage": {"s3": {"bucket": "private"}},
+            "maskingKey": f"x25519:{name * 43}",
+            "maskingSecret": {"name": f"masks-of-{name}"},
+        }
+        for name in "abc"
+    ),
+    storage={"s3": {"bucket": "shared"}},
+    aggregation={"secure": {}},
+)
+
+
+def test_a_client_has_its_own_silos_masking_key_and_no_other_job_does() -> None:
+    job = build_job(MASKED, ADMIN, "client")
+    given = {"name": "HANSA_MASKING_KEY", "value": "/etc/hansa/masking/masking.key"}
+    assert given in container(job)["env"]
+    items = [{"key": "masking.key", "path": "masking.key"}]
+    volume = {"name": "hansa-masking", "secret": {"secretName": "masks-of-a", "items": items}}
+    assert volume in job["spec"]["template"]["spec"]["volumes"]
+    assert consent_of(job)["masks-of-a"] == "hansa.fed.a"
+    assert "masks-of-b" not in json.dumps(job)
+    assert "masks-of" not in json.dumps(build_job(MASKED, ADMIN, "aggregator"))
+
+
+def test_without_its_masking_secret_no_job_of_a_silo_is_made_where_updates_are_masked() -> None:
+    own = MASKED.spec.environments[0].model_copy(update={"masking_secret": None})
+    spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
+    ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
+    with pytest.raises(Refused, match=r"spec.environments\[0\].maskingSecret: got nothing"):
+        build(request, ready, ADMIN)
+
+
+def test_no_pod_template_reads_another_silos_masking_key() -> None:
+    reads = {"name": "x", "valueFrom": {"secretKeyRef": {"name": "masks-of-b", "key": "k"}}}
+    template = {"spec": {"containers": [{"name": "client", "env": [reads]}]}}
+    own = MASKED.spec.environments[0].model_copy(update={"pod_template": template})
+    spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
+    ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
+    with pytest.raises(Refused, match=r"masks-of-b.*environment b"):
+        build(request, ready, ADMIN)
+
+
 def test_an_environment_without_credentials_never_gets_the_aggregators() -> None:
     own = {**MAZE, "credentialsSecret": {"name": "own"}}
     federation = make_federation(own, {"name": "wordle", "world": "wordle"}, storage=STORE)

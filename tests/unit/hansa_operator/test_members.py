@@ -20,6 +20,7 @@ from hansa_operator import operate
 from hansa_operator.index import Index, Key
 from hansa_operator.kinds import KINDS
 from hansa_operator.settings import Settings
+from tests.unit.hansa.member.members import AGREED
 from tests.unit.hansa_operator.objects import container
 from tests.unit.hansa_operator.silos import KEY, Clinic, Died, make_silo
 
@@ -141,6 +142,10 @@ def test_a_client_that_refuses_or_does_not_trust_an_order_is_quoted_and_not_trie
         ({"experienceStorage": None}, "spec.experienceStorage: got nothing, expected the silo's"),
         ({"signingSecret": None}, "spec.signingSecret: got nothing, expected a Secret"),
         (
+            {"agreed": {**AGREED, "settings": {"aggregation": {"secure": {}}}}},
+            "spec.maskingSecret: got nothing, expected a Secret with the silo's masking key",
+        ),
+        (
             {"podTemplate": {"spec": {"hostNetwork": True}}},
             "spec.podTemplate.spec.hostNetwork: got true",
         ),
@@ -194,6 +199,15 @@ def test_only_clients_have_the_key_of_the_silos_endpoint() -> None:
     assert consents(clinic.jobs[CLIENT])["turns"] == "hansa.five.member.client"
     (variable,) = [e for e in container(clinic.jobs[CLIENT])["env"] if e["name"] == ENV_API_KEY]
     assert variable["valueFrom"] == {"secretKeyRef": secret}
+
+
+def test_only_clients_have_the_silos_masking_key() -> None:
+    clinic = at_work(maskingSecret={"name": "masks"})
+    assert "masks" not in {*secrets(clinic.jobs[COURIER]), *consents(clinic.jobs[COURIER])}
+    assert "masks" in secrets(clinic.jobs[CLIENT])
+    assert consents(clinic.jobs[CLIENT])["masks"] == "hansa.five.member.client"
+    given = {"name": "HANSA_MASKING_KEY", "value": "/etc/hansa/masking/masking.key"}
+    assert given in container(clinic.jobs[CLIENT])["env"]
 
 
 def test_a_consent_to_a_member_is_none_to_any_federation() -> None:

@@ -10,12 +10,14 @@ from hansa.api import Phase
 from hansa.assignment import AggregatorReport
 from hansa.contributions import Measured, Worth
 from hansa.exchange.tasks import CourierReport, Faults
+from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
 from hansa.plan import plan
 from hansa_operator.metric_table import METRICS
 from hansa_operator.metrics import Recorder
 from tests.builders import later, make_federation, make_job, make_report, with_spec, with_status
 from tests.unit.hansa.letters import Letters
+from tests.unit.hansa.masked import dropped_out, masked
 
 WHOSE = {"namespace": "default", "federation": "fed"}
 
@@ -199,6 +201,16 @@ def test_with_privacy_epsilon_is_shown_and_what_is_not_told_is_not_zero() -> Non
     assert run.value("hansa_tasks_solved", environment="maze") is None
     plain = Run("maze").passes()
     assert plain.value("hansa_privacy_epsilon", environment="maze") is None
+
+
+def test_who_masks_again_has_played_nothing_new() -> None:
+    end = {"state": "failed", "exit_code": Exit.MASK_AGAIN, "report": dropped_out(1, 0, 1, 2, 3)}
+    run = Run(**masked(), rounds=1, participation={"minimumUpdates": 4})
+    run.passes(30, fed_r1_aggregator_a1=end)
+    assert run.federation.status.history[1].updates == "4/5"
+    assert run.value("hansa_trajectories_total", environment="a", outcome="success") == 4
+    assert run.value("hansa_phase_seconds_count", environment="a", phase="explore") == 2
+    assert run.value("hansa_jobs_failed_total", reason="MASK_AGAIN") == 1
 
 
 def test_a_suspended_federation_counts_nothing() -> None:

@@ -147,3 +147,24 @@ def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
     secret = yaml.safe_load(call(capsys, "show", file, "-o", "secret")[1])
     assert secret["metadata"]["name"] == "hansa-sealing"
     assert secret["stringData"] == {"sealing.key": file.read_text()}
+
+
+def test_a_masking_key_is_one_to_encrypt_to_under_a_name_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "maze.key"
+    code, out, err = call(capsys, "new", file, "--masking")
+    assert code == 0 and out.startswith("x25519:")
+    assert "makes, for whoever has it, the masks of its silo's updates" in err
+    assert call(capsys, "show", file)[1] == out
+    secret = yaml.safe_load(call(capsys, "show", file, "--masking", "-o", "secret")[1])
+    assert secret["metadata"]["name"] == "hansa-masking"
+    assert secret["stringData"] == {"masking.key": file.read_text()}
+
+
+def test_a_key_that_signs_masks_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "silo.key"
+    call(capsys, "new", file)
+    code, out, err = call(capsys, "show", file, "--masking", "-o", "secret")
+    assert (code, out) == (2, "")
+    assert "which signs, expected a masking key" in err

@@ -8,6 +8,7 @@ import pytest
 from hansa.cluster.federations import Look
 from hansa.cluster.memberview import listing, screen
 from hansa.errors import InputError
+from tests.unit.hansa.member.members import AGREED
 from tests.unit.hansa.member.test_follow import NOW, REPORT, Clinic, working
 
 PATH = "settings.exploration.tasksPerRound"
@@ -43,6 +44,12 @@ def test_a_silo_at_work_shows_its_order_its_budget_and_what_leaves() -> None:
     assert ("Connected", "True", "4m", "Listening") in [
         row[:4] for row in table(page, "CONDITION").rows
     ]
+
+
+def test_a_silo_that_masks_its_updates_shows_that_its_claims_leave_too() -> None:
+    agreed = {**AGREED, "settings": {"aggregation": {"secure": {}}}}
+    page = screen(look(working(agreed=agreed).post()), NOW)
+    assert "leaves: s3://shared/five/claims/clinic/" in page.footer
 
 
 def test_a_refusal_is_on_the_page_with_its_sentence() -> None:

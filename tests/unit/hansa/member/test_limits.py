@@ -15,6 +15,7 @@ from tests.unit.hansa.member.members import AGREED, member, order
 FRESH = Usage()
 PRIVACY = ("settings", "privacy")
 CONTRIBUTIONS = ("settings", "evaluation", "contributions")
+SECURE = ("settings", "aggregation", "secure")
 
 
 def paths(document: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -80,7 +81,7 @@ def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path
     assert other is not None, "no other value was found for this field: teach others() one"
     refusal = judge(other, member(limits={"free": []}), FRESH)
     assert refusal is not None
-    wholes = (each for each in (PRIVACY, CONTRIBUTIONS) if path[: len(each)] == each)
+    wholes = (each for each in (PRIVACY, CONTRIBUTIONS, SECURE) if path[: len(each)] == each)
     differing = next(wholes, path)  # nobody has agreed to any
     assert (refusal.code, refusal.path) == ("differs", ".".join(differing))
     assert {refusal.path, ".".join(path)} <= PATHS, "a letter could not name it"
@@ -95,6 +96,33 @@ def test_how_updates_are_merged_is_free_unless_the_owner_says_otherwise() -> Non
     other = order(settings={"aggregation": {"strategy": "svd"}, "stepFactor": 0.5})
     assert judge(other, member(), FRESH) is None
     assert judge(other, member(limits={"free": []}), FRESH) is not None
+
+
+MASKED = {"aggregation": {"secure": {"clipNorm": 1.0}}}
+
+
+@pytest.mark.parametrize(
+    "settings, path",
+    [
+        pytest.param({}, "settings.aggregation.secure", id="without"),
+        pytest.param(
+            {"aggregation": {"secure": {"clipNorm": 100.0}}},
+            "settings.aggregation.secure.clipNorm",
+            id="with a longer change",
+        ),
+    ],
+)
+def test_masks_that_were_agreed_on_stay_however_free_the_rest_of_merging_is(
+    settings: dict[str, Any], path: str
+) -> None:
+    silo = member(agreed={**AGREED, "settings": MASKED})
+    assert judge(order(settings=MASKED), silo, FRESH) is None
+    strategy = {"aggregation": {**MASKED["aggregation"], "strategy": "ffa"}}
+    assert judge(order(settings=strategy), silo, FRESH) is None
+    refusal = judge(order(settings=settings), silo, FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", path)
+    assert path in PATHS
 
 
 def test_of_a_plug_ins_options_a_letter_names_the_field_and_never_a_key() -> None:

@@ -1,0 +1,181 @@
+"""Sending a masked update: a record of whom it is for, a claim, the body, and last its manifest.
+
+It is made from the plain update in the private store, by stored keys: every attempt sends the same
+bytes. When others dropped out, the same update is masked once more for those who are left; nothing
+is played, trained or loaded for it.
+
+Limits: that others hold the keys which the assignment names for them is the coordinator's word.
+"""
+
+from contextlib import suppress
+
+from hansa import adapter, claims, keys, manifest, masking
+from hansa.adapter import Tensors
+from hansa.assignment import Assignment
+from hansa.base import Model, Sha256
+from hansa.claims import Claim
+from hansa.errors import Corrupt, InputError, NotFound, PermanentError, Precondition
+from hansa.manifest import UpdateManifest
+from hansa.sealing import OpeningKey
+from hansa.secure import LEAST
+from hansa.store.base import put_once
+from hansa.store.documents import parse
+from hansa_client import send
+from hansa_client.agent import read_whole
+from hansa_client.send import Committed
+from hansa_client.silo import Silo
+
+
+class Record(Model):
+    """What a silo has masked in an epoch, in its private store."""
+
+    peers: Sha256
+    """Digest of the silos it is for, and their keys."""
+    sha256: Sha256
+    """Digest of the body."""
+
+
+def check(silo: Silo) -> None:
+    """Refuse, before anything is played, what would give an update away or could not be masked."""
+    assignment = silo.assignment
+    if assignment.settings.aggregation.secure is None and assignment.masking is None:
+        return
+    secure, masks = masking.settings_of(assignment)
+    peers, name = masks.peers, assignment.environment
+    if masks.epoch and secure.on_dropout == "fail":
+        raise PermanentError(
+            f"masking.epoch: got {masks.epoch}, expected 0, for secure.onDropout is fail: this "
+            "silo masks once in a round"
+        )
+    if len(peers) < LEAST or len(set(peers.values())) < len(peers):
+        raise PermanentError(
+            f"masking.peers: got {len(set(peers.values()))} different keys of {len(peers)} silos, "
+            f"expected {LEAST} silos or more, each with a key of its own"
+        )
+    if name not in peers:
+        raise PermanentError(f"masking.peers: got no key of {name}, expected this silo's")
+    _ = _own_key(silo)
+
+
+def sent(silo: Silo, plain: Committed) -> Committed:
+    """What others see of an update: itself, or its masked form, sent now or by an attempt before.
+
+    One without training has nothing to hide, and is in no sum.
+    """
+    if silo.assignment.masking is None:
+        return plain
+    if not plain.manifest.trained:
+        return _commit(silo, plain.manifest, keys.MANIFEST)
+    return _find(silo, plain) or _send(silo, plain)
+
+
+def _find(silo: Silo, plain: Committed) -> Committed | None:
+    key = _folder(silo.assignment) + _manifest_name(silo.assignment)
+    try:
+        data = silo.outside.get(key)
+    except NotFound:
+        return None
+    stored = send.checked(silo.assignment, data)
+    if stored.manifest.masked != masking.described(silo.assignment, plain.manifest.counts):
+        raise Corrupt(f"{key}: got an update that is masked otherwise than this silo would")
+    return stored
+
+
+def _send(silo: Silo, plain: Committed) -> Committed:
+    assignment, document = silo.assignment, plain.manifest
+    _, masks = masking.settings_of(assignment)
+    own, start = _tensors(silo, document)
+    try:
+        key, counts = _own_key(silo), document.counts
+        body = masking.masked(assignment, key, own, start, document.norm, counts)
+    except InputError as error:
+        raise PermanentError(error.message) from None
+    digest = manifest.sha256(body)
+    _write_record(silo, digest)
+    _claim(silo, digest)
+    name = keys.masked_body(masks.epoch)
+    with suppress(Precondition):  # a twin's are the same bytes, or their digest tells
+        silo.outside.put_if_absent(_folder(assignment) + name, body)
+    silo.log.info("sending_masked", epoch=masks.epoch, silos=len(masks.peers), bytes=len(body))
+    offered = {
+        "files": send.describe({name: body}),
+        "masked": masking.described(assignment, counts),
+        "norm": 0.0,  # the length of one update is a part of it
+    }
+    masked = document.model_copy(update=offered)
+    committed = _commit(silo, masked, _manifest_name(assignment))
+    silo.watch.lap("send")
+    return committed
+
+
+def _tensors(silo: Silo, plain: UpdateManifest) -> tuple[Tensors, Tensors]:
+    """The plain update and what it was trained from."""
+    assignment = silo.assignment
+    key = _folder(assignment) + keys.ADAPTER
+    data = silo.exchange.get(key)  # which has it aside
+    if manifest.sha256(data) != plain.files[keys.ADAPTER].sha256:
+        raise Corrupt(f"{key}: got other bytes than its manifest names, in the private store")
+    own = adapter.decode(data, copy=False)
+    whole = read_whole(silo.outside, assignment, lambda: adapter.shapes(own))
+    return own, adapter.split(whole, assignment.adapter.rank).trained
+
+
+def _write_record(silo: Silo, digest: str) -> None:
+    """One epoch has one body, whatever the exchange says: two would give their difference away."""
+    assignment = silo.assignment
+    _, masks = masking.settings_of(assignment)
+    own = Record(peers=masking.digest(masks.peers), sha256=digest)
+    key = keys.masking_record(
+        assignment.private_storage.prefix, assignment.environment, assignment.round, masks.epoch
+    )
+    stored = parse(Record, key, put_once(silo.private, key, manifest.canonical(own.to_json())))
+    if stored.peers != own.peers:
+        raise PermanentError(
+            f"masking.peers: got others than those that this silo has masked for in epoch "
+            f"{masks.epoch} of round {assignment.round}, expected the same"
+        )
+    if stored.sha256 != own.sha256:
+        raise Corrupt(f"{key}: names other bytes than the update has once it is masked")
+
+
+def _claim(silo: Silo, digest: str) -> None:
+    """Nothing is sent before it: who finds a tombstone there was left out, and sends nothing."""
+    assignment = silo.assignment
+    _, masks = masking.settings_of(assignment)
+    place = (assignment.storage.prefix, assignment.environment, assignment.round, masks.epoch)
+    stored = claims.put(silo.outside, *place, Claim(sha256=digest))
+    if stored.tombstone:
+        raise PermanentError(
+            f"{keys.claim(*place)}: this silo was left out of the sum of epoch {masks.epoch}, for "
+            "it came too late; nothing was sent",
+            hint="it takes part in the next round",
+        )
+    if stored.sha256 != digest:
+        raise Corrupt(f"{keys.claim(*place)}: got another claim than this silo's")
+
+
+def _commit(silo: Silo, document: UpdateManifest, name: str) -> Committed:
+    data = manifest.canonical(document.to_json())
+    stored = put_once(silo.outside, _folder(silo.assignment) + name, data)
+    return send.checked(silo.assignment, stored)
+
+
+def _own_key(silo: Silo) -> OpeningKey:
+    """The key whose public half the others know this silo by."""
+    _, masks = masking.settings_of(silo.assignment)
+    wanted = masks.peers[silo.assignment.environment]
+    for key in silo.masking_keys():
+        if key.public == wanted:
+            return key
+    raise PermanentError(
+        f"masking.peers: got {wanted} for this silo, expected the public key of its masking key",
+        hint="spec.environments[].maskingKey is what `hansa keys show FILE` prints",
+    )
+
+
+def _folder(assignment: Assignment) -> str:
+    return keys.update_folder(assignment.storage.prefix, assignment.environment, assignment.round)
+
+
+def _manifest_name(assignment: Assignment) -> str:
+    return keys.masked_manifest(assignment.masking.epoch if assignment.masking else 0)

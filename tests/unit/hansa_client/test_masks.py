@@ -1,0 +1,336 @@
+"""A client that masks: its update stays in its own store, and what it sends is noise to others."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hansa import adapter, claims, keys, logs, masking
+from hansa.assignment import Assignment, ClientReport
+from hansa.audit import AuditEntry, CannotBe, Differs
+from hansa.claims import TOMBSTONE, Claim
+from hansa.errors import Corrupt, PermanentError
+from hansa.manifest import (
+    FileEntry,
+    Member,
+    StartAdapter,
+    UpdateManifest,
+    canonical,
+    fingerprint,
+    sha256,
+)
+from hansa.publickeys import spell
+from hansa.secure import ENV_MASKING_KEY
+from hansa.spec import S3
+from hansa.store.aside import aside_store
+from hansa_client import personalize
+from hansa_client.audit import Retraining
+from hansa_client.round import play_round
+from hansa_client.silo import Silo
+from tests.memory_store import MemoryStore
+from tests.unit.hansa_client.masking import (
+    BODY,
+    CLAIM,
+    KEYS,
+    NAMES,
+    PRIVATE,
+    RECORD,
+    Assign,
+    Place,
+    again,
+    peers,
+    secured,
+)
+from tests.unit.hansa_client.rounds import UPDATE, Killed
+
+
+@pytest.fixture
+def told(assign: Assign) -> Assignment:
+    return secured(assign)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Place:
+    """An undisturbed round, made by the first test that needs it."""
+    return Place()
+
+
+@pytest.fixture
+def played(whole: Place, told: Assignment) -> Place:
+    if not whole.exchange.objects:
+        whole.play(told)
+    return whole.copy()
+
+
+def test_the_update_stays_aside_and_a_claim_goes_before_its_body(told: Assignment) -> None:
+    place, order = Place(), list[str]()
+    place.before_put(order.append)
+    report = place.play(told)
+    files = [PRIVATE + name for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
+    assert order[-7:] == [*files, RECORD, CLAIM, BODY, UPDATE + keys.MANIFEST]
+    assert sorted(place.exchange.written) == sorted(
+        ["run/evaluations/maze/00000.json", CLAIM, BODY, UPDATE + keys.MANIFEST]
+    )
+    stored = place.manifest()
+    body = place.exchange.objects[BODY]
+    assert stored.masked == masking.described(told, stored.counts)
+    assert {n: e.sha256 for n, e in stored.files.items()} == {"masked-0.bin": sha256(body)}
+    assert (stored.norm, report.norm, report.epoch) == (0.0, 0.0, 0)
+    assert report.manifest == sha256(place.exchange.objects[UPDATE + keys.MANIFEST])
+    assert (report.adapter, report.bytes) == (sha256(body), len(body))
+    assert report.answers(told)
+
+
+def test_it_is_the_same_update_as_without_masks_and_nobody_else_has_its_bytes(
+    played: Place, assign: Assign
+) -> None:
+    plain = MemoryStore()
+    fields = {"environments": list(NAMES), "environment": "maze"}
+    play_round(Silo(assign(**fields), plain, plain, logs.get("client")))
+    own = plain.objects[UPDATE + keys.ADAPTER]
+    assert played.private.objects[PRIVATE + keys.ADAPTER] == own
+    for array in adapter.decode(own).values():
+        if array.any():
+            assert not any(array.tobytes()[:64] in d for d in played.exchange.objects.values())
+
+
+def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: Assignment) -> None:
+    own = adapter.decode(played.private.objects[PRIVATE + keys.ADAPTER])
+    shapes = adapter.shapes(own)
+    start = adapter.start(shapes, told.adapter.rank, told.seed)
+    stored = played.manifest()
+    head = len(played.exchange.objects[BODY]) - 4 * masking.count(shapes, sorted(shapes))
+    total = np.frombuffer(played.exchange.objects[BODY], masking.WORD, offset=head).copy()
+    for name in NAMES:
+        if name != "maze":
+            other = told.model_copy(update={"environment": name, "world": "any"})
+            body = masking.masked(other, KEYS[name], start, start, 0.0, stored.counts)
+            total += np.frombuffer(body, masking.WORD, offset=head)
+    assert stored.masked
+    mean = masking.decode(total, masking.UNIT, stored.masked.bits)
+    norm = adapter.distance(own, start)
+    expected = np.concatenate([(own[n] - start[n]).reshape(-1) for n in sorted(own)])
+    assert 0.1 < norm < 1.0  # it is not clipped
+    assert np.abs(mean - expected).max() < 1e-7
+
+
+@pytest.mark.parametrize(
+    "at",
+    [PRIVATE + keys.MANIFEST, RECORD, CLAIM, BODY, UPDATE + keys.MANIFEST],
+    ids=["plain manifest", "record", "claim", "body", "manifest"],
+)
+def test_a_killed_client_goes_on_and_sends_the_same_bytes(
+    played: Place, told: Assignment, at: str
+) -> None:
+    place = played.copy()
+    for store in (place.exchange, place.private):
+        gone = [RECORD, CLAIM, BODY, UPDATE + keys.MANIFEST]
+        for key in gone if at != PRIVATE + keys.MANIFEST else [at, *gone]:
+            store.objects.pop(key, None)
+
+    def kill(key: str) -> None:
+        if key == at:
+            raise Killed
+
+    place.before_put(kill)
+    with pytest.raises(Killed):
+        place.play(told)
+    place.before_put(lambda key: None)
+    place.play(told)
+    for key in (CLAIM, BODY):
+        assert place.exchange.objects[key] == played.exchange.objects[key]
+    assert place.private.objects[RECORD] == played.private.objects[RECORD]
+    assert place.manifest().files == played.manifest().files
+
+
+def test_what_was_sent_is_reported_again_and_nothing_is_masked(
+    played: Place, told: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(masking, "masked", never)
+    report = played.play(told)
+    assert report.manifest == sha256(played.exchange.objects[UPDATE + keys.MANIFEST])
+    assert played.exchange.written == played.private.written == []
+
+
+def test_a_twin_that_was_faster_is_gone_on_with(played: Place, told: Assignment) -> None:
+    place = played.copy()
+    for key in (CLAIM, BODY, UPDATE + keys.MANIFEST):
+        del place.exchange.objects[key]
+
+    def twin(key: str) -> None:
+        if key in played.exchange.objects:
+            place.exchange.objects.setdefault(key, played.exchange.objects[key])
+
+    place.exchange.before_put = twin
+    assert place.play(told) == played.play(told)
+    assert place.exchange.objects == played.exchange.objects
+
+
+def test_masking_again_loads_no_torch_and_sends_other_bytes(
+    played: Place, told: Assignment, tmp_path: Path
+) -> None:
+    stores = {
+        name: {k: v.hex() for k, v in store.objects.items() if not k.endswith("zst")}
+        for name, store in (("exchange", played.exchange), ("private", played.private))
+    }
+    (tmp_path / "objects.json").write_text(json.dumps(stores))
+    (tmp_path / "masking.key").write_bytes(KEYS["maze"].pem())
+    program = (
+        "import json, os, sys\n"
+        "from functools import partial\n"
+        "from hansa import logs\n"
+        "from hansa.assignment import decode_assignment\n"
+        "from hansa.store.aside import aside_store, masking_keys\n"
+        "from hansa_client.round import play_round\n"
+        "from hansa_client.silo import Silo\n"
+        "from tests.memory_store import MemoryStore\n"
+        "found = json.load(open(sys.argv[1]))\n"
+        "exchange, private = MemoryStore(), MemoryStore()\n"
+        "exchange.objects = {k: bytes.fromhex(v) for k, v in found['exchange'].items()}\n"
+        "private.objects = {k: bytes.fromhex(v) for k, v in found['private'].items()}\n"
+        "told = decode_assignment(sys.argv[2])\n"
+        "store = aside_store(exchange, private, told)\n"
+        "opening = partial(masking_keys, os.environ)\n"
+        "silo = Silo(told, store, private, logs.get('client'), masking_keys=opening)\n"
+        "report = play_round(silo)\n"
+        "heavy = {'torch', 'transformers', 'peft'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+        "print(json.dumps([report.model_dump_json(), exchange.written, private.written]))\n"
+    )
+    now = again(told, 1, "babyai", "maze", "wordle")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "objects.json"), now.model_dump_json()],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        env={
+            "PATH": "",
+            "PYTHONPATH": ":".join(sys.path),
+            ENV_MASKING_KEY: f"{tmp_path}/masking.key",
+        },
+    )
+    assert ended.returncode == 0, ended.stderr
+    text, written, private = json.loads(ended.stdout)
+    report = ClientReport.model_validate_json(text)
+    assert (report.epoch, report.evaluation) == (1, None)
+    assert list(report.seconds) == ["send"]
+    assert report.answers(now)
+    assert written == [
+        "run/claims/maze/00001-1.json",
+        UPDATE + "masked-1.bin",
+        UPDATE + "manifest-1.json",
+    ]
+    assert private == [PRIVATE + "epoch-1.json"]
+    assert report.adapter != sha256(played.exchange.objects[BODY])
+
+
+def test_one_that_was_left_out_sends_nothing(played: Place, told: Assignment) -> None:
+    sent = [CLAIM, BODY, UPDATE + keys.MANIFEST]
+    for key in sent:
+        del played.exchange.objects[key]
+    claims.put(played.exchange, "run", "maze", 1, 0, TOMBSTONE)
+    before = dict(played.exchange.objects)
+    with pytest.raises(PermanentError, match=r"00001-0\.json: this silo was left out of the sum"):
+        played.play(told)
+    assert played.exchange.objects == before
+
+
+def test_a_claim_that_is_not_its_own_ends_it(played: Place, told: Assignment) -> None:
+    for key in (CLAIM, BODY, UPDATE + keys.MANIFEST):
+        del played.exchange.objects[key]
+    claims.put(played.exchange, "run", "maze", 1, 0, Claim(sha256="a" * 64))
+    with pytest.raises(Corrupt, match="got another claim"):
+        played.play(told)
+    assert BODY not in played.exchange.objects
+
+
+def test_it_masks_once_in_an_epoch_also_where_the_exchange_forgot_that(
+    played: Place, told: Assignment
+) -> None:
+    for key in (CLAIM, BODY, UPDATE + keys.MANIFEST):
+        del played.exchange.objects[key]
+    with pytest.raises(PermanentError, match=r"masking\.peers: got others than those"):
+        played.play(again(told, 0, "babyai", "maze", "wordle"))
+    assert BODY not in played.exchange.objects and CLAIM not in played.exchange.objects
+
+
+def test_a_manifest_of_other_masks_under_its_name_is_corrupt(
+    played: Place, told: Assignment
+) -> None:
+    with pytest.raises(Corrupt, match="masked otherwise"):
+        played.play(again(told, 0, "babyai", "maze", "wordle"))
+
+
+def test_a_plain_update_that_was_changed_is_not_masked(played: Place, told: Assignment) -> None:
+    for key in (BODY, UPDATE + keys.MANIFEST):
+        del played.exchange.objects[key]
+    played.private.objects[PRIVATE + keys.ADAPTER] += b" "
+    with pytest.raises(Corrupt, match="in the private store"):
+        played.play(told)
+
+
+def test_a_peers_key_that_hides_nothing_ends_it_before_its_claim(
+    played: Place, told: Assignment
+) -> None:
+    weak = {**peers("babyai", "maze"), "wordle": spell("x25519", bytes(32))}
+    masks = {"epoch": 1, "peers": weak}
+    now = Assignment.model_validate({**told.model_dump(), "evaluate": False, "masking": masks})
+    with pytest.raises(PermanentError, match="masking key of wordle"):
+        played.play(now)
+    assert played.exchange.written == []
+
+
+def test_a_silo_trains_a_masked_update_again_from_its_own_store(
+    played: Place, told: Assignment
+) -> None:
+    inputs = told.model_copy(update={"role": "aggregator"}).inputs()
+    entry = AuditEntry(
+        program="0",
+        round=1,
+        fingerprint=fingerprint(inputs),
+        inputs=inputs,
+        settings={},
+        minimum=3,
+        members=[Member(environment="maze", manifest="a" * 64)],
+    )
+    place = S3(bucket="own", prefix="mine")
+    again_ = Retraining(played.exchange, told.storage, played.private, place, "maze")
+    again_(entry)
+    key = PRIVATE + keys.MANIFEST
+    plain = UpdateManifest.model_validate_json(played.private.objects[key])
+    files = {**plain.files, keys.ADAPTER: FileEntry(sha256="b" * 64, size=1)}
+    changed = plain.model_copy(update={"files": files})
+    played.private.objects[key] = canonical(changed.to_json())
+    with pytest.raises(Differs, match="its tensors are equal"):
+        again_(entry)
+    other = plain.model_copy(update={"base_model": "c" * 64})
+    played.private.objects[key] = canonical(other.to_json())
+    with pytest.raises(Differs, match="is not what the masked update's manifest was made of"):
+        again_(entry)
+    del played.private.objects[key]
+    with pytest.raises(CannotBe, match="the update before it was masked is gone"):
+        again_(entry)
+
+
+def test_a_silo_finds_its_last_update_aside_when_it_chooses_what_to_serve(
+    played: Place, told: Assignment
+) -> None:
+    last = told.model_copy(
+        update={
+            "role": "evaluate",
+            "masking": None,
+            "start": StartAdapter(round=1, sha256="a" * 64),
+            "own_manifest": sha256(played.exchange.objects[UPDATE + keys.MANIFEST]),
+        }
+    )
+    store = aside_store(played.exchange, played.private, last)
+    own = personalize._own(Silo(last, store, played.private, logs.get("client")))
+    assert own is not None
+    assert adapter.encode(own) == played.private.objects[PRIVATE + keys.ADAPTER]
