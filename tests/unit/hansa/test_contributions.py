@@ -261,3 +261,30 @@ def test_rounds_that_nobody_evaluates_are_not_taken_apart() -> None:
     measured = make_spec(evaluation={"everyRounds": 2, "contributions": {"everyRounds": 3}})
     assert [r for r in range(1, 13) if measured.evaluation.measures_contributions(r)] == [6, 12]
     assert not make_spec().evaluation.measures_contributions(6)
+
+
+def test_a_silo_elsewhere_has_not_agreed_that_the_others_learn_its_update() -> None:
+    signing = "ed25519:" + "A" * 43
+    elsewhere = {
+        "environments": [
+            *({"name": name, "world": name} for name in FOUR[:2]),
+            {"name": "far", "member": {"publicKeys": [signing]}},
+        ],
+        "exchange": {"publicKeys": [signing], "signingSecret": {"name": "key"}},
+        "model": {"sha256": "a" * 64},
+        "adapter": {"shapes": "b" * 64},
+    }
+    make_spec(**elsewhere)
+    with pytest.raises(ValidationError, match=r"with environments\[far\]\.member the silo's owner"):
+        make_spec(**elsewhere, evaluation={"contributions": {}})
+
+
+def test_a_privacy_budget_pays_for_no_more_figures() -> None:
+    private = {
+        "environments": [{"name": n, "world": n, "experienceStorage": PLACE} for n in FOUR],
+        "privacy": {"epsilon": 8.0, "delta": 1e-5},
+        "training": {"maxSteps": 1},
+    }
+    make_spec(**private)
+    with pytest.raises(ValidationError, match=r"with spec\.privacy no silo may tell more figures"):
+        make_spec(**private, evaluation={"contributions": {}})
