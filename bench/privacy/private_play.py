@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "merging"))
+sys.path.append(str(Path(__file__).parents[1] / "merging"))
 
 import question
 from federation import Play
@@ -26,6 +25,7 @@ from hansa.compare import methods
 from hansa.errors import HansaError
 from hansa.spec import FederationSpec
 
+HERE = Path(__file__).parent
 MOST_STEP = 4.0
 """No server step that fits itself is longer, as in the product."""
 DEFAULTS: dict[str, Any] = {"unit": "task", "epsilon": 1000, "delta": 1e-4}
@@ -119,7 +119,9 @@ def play(given: argparse.Namespace, make: Callable[..., PrivatePlay]) -> None:
         sys.exit(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
 
 
-def read_results(folder: Path) -> list[dict[str, Any]]:
-    """All results of a folder that have come to their end."""
+def read_results(folder: Path, wanted: str = "evaluations") -> list[dict[str, Any]]:
+    """All results of a folder that have come to their end, and have what is wanted."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return [each for each in found if len(each["rounds"]) == each["spec"]["rounds"]]
+    return [
+        each for each in found if each.get(wanted) and len(each["rounds"]) == each["spec"]["rounds"]
+    ]
