@@ -89,7 +89,7 @@ class PrivateRun:
     """One private training from start to end."""
 
     shrunk = 0
-    """Memory holds one trajectory at a time: parts are never cut."""
+    """Never told: where memory runs out follows from what was drawn."""
 
     def __init__(
         self,
@@ -147,14 +147,29 @@ class PrivateRun:
 
     def sums(self, drawn: Sequence[int]) -> Sums:
         """The clipped gradients of these sequences, added up."""
-        sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
         if self.packed:
-            for part in self.packed.parts(drawn):
-                add_many(sums, self.packed.gradients(self.weights, part), self._protection.clip)
-            return sums
+            return self._packed_sums(self.packed, drawn)
+        sums = self._zeros()
         for index in drawn:
             add(sums, self.gradients(index), self._protection.clip)
         return sums
+
+    def _packed_sums(self, packed: PackedGradients, drawn: Sequence[int]) -> Sums:
+        """The same in rows as large as memory allows; where it is too little, they begin anew."""
+        while True:
+            sums = self._zeros()
+            try:
+                for part in packed.parts(drawn):
+                    add_many(sums, packed.gradients(self.weights, part), self._protection.clip)
+            except torch.OutOfMemoryError:
+                if not packed.shrink(drawn):
+                    raise
+            else:
+                return sums
+            torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
+
+    def _zeros(self) -> Sums:
+        return [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
 
     def gradients(self, index: int) -> list[torch.Tensor]:
         """The gradient of one trajectory's mean loss at each weight."""
@@ -212,15 +227,22 @@ class PackedGradients:
         self._scorer = scorer
         self._segments = segments
         self._sequences = sequences
+        self._lengths = [len(sequence) for sequence in sequences]
         self._room = room
         pairs = zip(weights or [1.0] * len(sequences), sequences, strict=True)
         self._shares = [weight / max(1, agent_tokens([sequence])) for weight, sequence in pairs]
 
     def parts(self, drawn: Sequence[int]) -> list[list[int]]:
         """A step's sequences in parts that memory holds, similar lengths together."""
-        lengths = [len(sequence) for sequence in self._sequences]
-        order = sorted(drawn, key=lambda index: lengths[index])
-        return batches.filled(order, lengths, self._room)
+        order = sorted(drawn, key=lambda index: self._lengths[index])
+        return batches.filled(order, self._lengths, self._room)
+
+    def shrink(self, drawn: Sequence[int]) -> bool:
+        """Halve the parts from now on; False: these are one sequence each already."""
+        several = [part for part in self.parts(drawn) if len(part) > 1]
+        if several:
+            self._room = max(batches.padded(part, self._lengths) for part in several) // 2
+        return bool(several)
 
     def gradients(self, weights: Sequence[torch.Tensor], part: Sequence[int]) -> list[torch.Tensor]:
         """At each weight the gradients of these sequences' mean losses, one behind another."""

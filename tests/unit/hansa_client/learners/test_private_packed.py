@@ -129,6 +129,30 @@ def test_a_steps_sum_is_the_same_packed_in_parts_of_any_size(
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def test_rows_are_halved_until_memory_holds_them(
+    library: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with packed(library, lesson) as run:
+        assert run.packed
+        whole, own, sizes = run.sums(EVERYBODY), run.packed.gradients, []
+
+        def short(weights: Any, part: Any) -> Any:
+            sizes.append(len(part))
+            if len(part) > 2:
+                raise torch.OutOfMemoryError
+            return own(weights, part)
+
+        monkeypatch.setattr(run.packed, "gradients", short)
+        halved = run.sums(EVERYBODY)
+        assert max(sizes) == len(EVERYBODY) and sizes[-1] <= 2 and run.shrunk == 0
+        for ours, theirs in zip(halved, whole, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+        monkeypatch.setattr(run.packed, "gradients", lambda *_: short([], [0, 0, 0]))
+        with pytest.raises(torch.OutOfMemoryError):
+            run.sums(EVERYBODY)
+
+
 def test_many_are_clipped_and_added_as_one_after_another() -> None:
     torch.manual_seed(1)
     gradients = [torch.randn(5, 3, 2), torch.randn(5, 4, 3)]
