@@ -1,5 +1,5 @@
-"""docs/results.md and docs/demo.md, made of their templates (.j2): words are written there, figures
-come from results.
+"""docs/results.md, demo.md and privacy.md, made of their templates (.j2): words are written there,
+figures come from results.
 
     cp runs/demo-compare/compare.json docs/results/compare-tiny.json
     python -m tools.results_page
@@ -22,9 +22,10 @@ from hansa.compare import statistics, table, text
 from hansa.compare.results import Result
 from hansa.compare.statistics import Sample
 from hansa.intervals import Interval
+from tools import privacy_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = DOCS / "results.md", DOCS / "demo.md"
+PAGES = DOCS / "results.md", DOCS / "demo.md", DOCS / "privacy.md"
 
 
 class Figures:
@@ -189,7 +190,7 @@ def span(values: Iterable[float], places: int = 0) -> str:
 def filled(template: str) -> str:
     """A text with its figures."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    return engine.from_string(template).render(results=Figures)
+    return engine.from_string(template).render(results=Figures, privacy=privacy_tables.read)
 
 
 def template(page: Path) -> Path:

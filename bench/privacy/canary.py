@@ -11,7 +11,6 @@ with the same chance; rank 1 gives it away. Ranks by the likelihood alone, and b
 """
 
 import argparse
-import json
 import random
 import statistics
 from pathlib import Path
@@ -24,6 +23,7 @@ from hansa import adapter
 from hansa.adapter import Tensors
 from hansa_client.agent import Agent
 from hansa_client.trajectory import Episode, Sequence, Turn
+from tools import privacy_tables
 
 CODES = 1000
 LENGTH = 12
@@ -105,27 +105,6 @@ def summarized(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
-def markdown(lines: list[dict[str, Any]]) -> str:
-    """Ranks of all runs, and how often the code was the first of all."""
-    head = ["noise", "ε", "adapter", "runs", "rank by likelihood", "rank by growth", "nats gained"]
-    rows = [
-        [
-            f"{line['sigma']:g}" if line["sigma"] else "none",
-            f"{line['epsilon']:.1f}" if line["epsilon"] else "–",
-            "shared" if line["who"] == "shared" else "the silo's update",
-            str(line["runs"]),
-            *(_ranks_cell(line[name]) for name in ("likelihood", "growth")),
-            f"{line['grown']:.1f}",
-        ]
-        for line in lines
-    ]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
-
-
-def _ranks_cell(ranks: list[int]) -> str:
-    return f"median {statistics.median(ranks):g} ({', '.join(map(str, ranks))})"
-
-
 def main() -> None:
     """Play one federation with a code in it, or show what many came to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -140,10 +119,11 @@ def main() -> None:
     if given.command == "run":
         private_play.play(given, Canary)
         return
-    lines = summarized(private_play.read_results(given.folder, "canary"))
-    print(markdown(lines))
+    results = private_play.read_results(given.folder, "canary")
+    lines = summarized(results)
+    print(privacy_tables.canary(lines))
     if given.json:
-        given.json.write_text(json.dumps({"table": lines}, indent=1, ensure_ascii=False) + "\n")
+        privacy_tables.write(given.json, privacy_tables.document(lines, results))
 
 
 if __name__ == "__main__":

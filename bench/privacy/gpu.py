@@ -245,6 +245,10 @@ def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     }
 
 
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
 def main() -> None:
     """Check and time, and print what came of both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -259,8 +263,9 @@ def main() -> None:
     given = parser.parse_args()
     base = drawn(given)
     document: dict[str, Any] = {
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "device": _device(),
         "torch": torch.__version__,
+        "machine": f"{_device()}, torch {torch.__version__}",
         "packs": scoring.packs(base.model, base.device),
         "values": sum(a.size for a in moved(base).values()),
     }

@@ -12,7 +12,6 @@ The attacker knows everything but the membership and the noise, as differential 
 """
 
 import argparse
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from remembering import Remembering
 
 from hansa_client import trajectory
 from hansa_client.trajectory import Episode
+from tools import privacy_tables
 
 SHADOWS = 16
 SEED = 21
@@ -143,24 +143,6 @@ def summarized(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
-def markdown(lines: list[dict[str, Any]]) -> str:
-    """AUC, and members found at one false alarm in a hundred."""
-    head = ["noise", "ε", "adapter", "runs", "tasks", "AUC", "found, in per cent, at 1 % of others"]
-    rows = [
-        [
-            f"{line['sigma']:g}" if line["sigma"] else "none",
-            f"{line['epsilon']:.1f}" if line["epsilon"] else "–",
-            "shared" if line["who"] == "shared" else "the silo's update",
-            str(line["runs"]),
-            str(line["tasks"]),
-            "{:.3f} ({:.3f} to {:.3f})".format(*line["auc"]),
-            "{:.1f} ({:.1f} to {:.1f})".format(*(100 * each for each in line["found"])),
-        ]
-        for line in lines
-    ]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
-
-
 def main() -> None:
     """Play one shadow run, or attack many."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -177,10 +159,11 @@ def main() -> None:
     if given.command == "run":
         private_play.play(given, Shadow)
         return
-    lines = summarized(private_play.read_results(given.folder, "members"))
-    print(markdown(lines))
+    results = private_play.read_results(given.folder, "members")
+    lines = summarized(results)
+    print(privacy_tables.membership(lines))
     if given.json:
-        given.json.write_text(json.dumps({"table": lines}, indent=1, ensure_ascii=False) + "\n")
+        privacy_tables.write(given.json, privacy_tables.document(lines, results))
 
 
 if __name__ == "__main__":

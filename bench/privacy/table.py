@@ -10,7 +10,6 @@ noise as well. Settings are tiny.yaml's; smollm2.yaml is for a GPU.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from private_play import PrivatePlay
 
 from hansa.compare import statistics
 from hansa.compare.statistics import Rate, Sample, Summary
+from tools import privacy_tables
 
 Line = tuple[str, str, str, float]
 """Model, strategy, alone or federated, and noise; 0 is no privacy."""
@@ -73,37 +73,6 @@ def _shares(summary: Summary) -> dict[str, Any]:
     return {"worlds": worlds, "macro": three(summary.macro)}
 
 
-def markdown(lines: list[dict[str, Any]]) -> str:
-    """One table for each model."""
-    return "\n\n".join(
-        _table([line for line in lines if line["model"] == model])
-        for model in sorted({line["model"] for line in lines})
-    )
-
-
-def _table(lines: list[dict[str, Any]]) -> str:
-    worlds = sorted({name for line in lines for name in line["worlds"]})
-    head = ["noise", "ε", "strategy", "", "all worlds", *worlds]
-    rows = [
-        [
-            f"{line['sigma']:g}" if line["sigma"] else "none",
-            f"{line['epsilon']:.1f}" if line["epsilon"] else "–",
-            line["strategy"],
-            line["who"],
-            *(_cell(line["worlds"].get(name) if name else line["macro"]) for name in ("", *worlds)),
-        ]
-        for line in lines
-    ]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
-
-
-def _cell(three: list[float] | None) -> str:
-    if three is None:
-        return "–"
-    value, low, high = (100 * each for each in three)
-    return f"{value:.1f} ({low:.0f} to {high:.0f})"
-
-
 def main() -> None:
     """Play one federation, or show what many came to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -119,10 +88,11 @@ def main() -> None:
     if given.command == "run":
         private_play.play(given, PrivatePlay)
         return
-    lines = summarized([each for path in given.folder for each in private_play.read_results(path)])
-    print(markdown(lines))
+    results = [each for path in given.folder for each in private_play.read_results(path)]
+    lines = summarized(results)
+    print(privacy_tables.success(lines))
     if given.json:
-        given.json.write_text(json.dumps({"table": lines}, indent=1, ensure_ascii=False) + "\n")
+        privacy_tables.write(given.json, privacy_tables.document(lines, results))
 
 
 if __name__ == "__main__":
