@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -187,10 +187,12 @@ def span(values: Iterable[float], places: int = 0) -> str:
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
 
 
-def filled(template: str) -> str:
-    """A text with its figures."""
+def filled(template: str, folder: Path = privacy_tables.RESULTS) -> str:
+    """A text with its figures; those of privacy are in a folder, once they are measured."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    return engine.from_string(template).render(results=Figures, privacy=privacy_tables.read)
+    return engine.from_string(template).render(
+        results=Figures, privacy=partial(privacy_tables.read, folder=folder)
+    )
 
 
 def template(page: Path) -> Path:
