@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hansa import keys, names
 from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
-from hansa.exits import Exit
+from hansa.exits import Exit, gave_up
 from hansa.policy import apart, degraded, guard, joined, orders, presence
 from hansa.status import (
     AdapterStatus,
@@ -21,6 +21,7 @@ from hansa.status import (
     FederationStatus,
     GuardStatus,
     HistoryEntry,
+    RoundEnvironment,
     bounded,
     set_condition,
 )
@@ -133,7 +134,7 @@ def record_round(
                 status,
                 environment.name,
                 healthy=False,
-                budget_spent=environment.exit_code == Exit.BUDGET_SPENT,
+                budget_spent=_is_spent(environment),
                 message=environment.message,
             )
     status = _mirror(status, current, "")
@@ -159,6 +160,11 @@ def record_round(
         own={e.name: e.own for e in current.environments if e.own is not None},
     )
     return status.model_copy(update={"history": [*status.history, entry]})
+
+
+def _is_spent(failed: RoundEnvironment) -> bool:
+    """Whether a privacy budget is why; of a silo elsewhere its sentence is all that is known."""
+    return failed.exit_code == Exit.BUDGET_SPENT or failed.message == gave_up(Exit.BUDGET_SPENT)
 
 
 def record_fall(
@@ -239,7 +245,9 @@ def _mirror(status: FederationStatus, current: CurrentRound, federation: str) ->
     for e in current.environments:
         job = build(federation, current.round, e.name, e.attempt) if federation else ""
         known = next((line for line in status.environments if line.name == e.name), None)
-        keeps_reason = known is not None and not known.healthy and not e.message
+        keeps_reason = known is not None and (
+            known.budget_spent or (not known.healthy and not e.message)
+        )
         status = _change_environment(
             status,
             e.name,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hansa.exits import Exit
 from hansa.reference import find
+from tests.unit.hansa.letters import opened
 from tests.unit.hansa.test_plan import Cluster
 
 SPENT = {"exit_code": Exit.BUDGET_SPENT, "message": "got 8 as this silo's budget"}
@@ -49,6 +50,16 @@ def test_a_silo_that_answers_again_has_a_larger_budget() -> None:
     cluster = without_wordle().answer("fed-r2-wordle-a1").turn()
     assert cluster.condition("Degraded").reason == "AllHealthy"
     assert not any(e.budget_spent for e in cluster.status.environments)
+
+
+def test_a_silo_elsewhere_says_it_by_its_exit_code_alone() -> None:
+    cluster = opened("clinic", participation={"minimumUpdates": 1})
+    cluster.deliver()
+    cluster.hear("clinic", "failed", exit=int(Exit.BUDGET_SPENT))
+    cluster.answer("maze").aggregate()
+    degraded = cluster.condition("Degraded")
+    assert degraded.reason == "PrivacyBudgetSpent"
+    assert degraded.message.startswith("clinic: gave up: the silo's privacy budget is spent")
 
 
 def test_explain_and_the_page_of_troubles_know_it() -> None:
