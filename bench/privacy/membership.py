@@ -151,7 +151,7 @@ def main() -> None:
     private_play.add_flags(run)
     run.add_argument("--shadow", type=int, required=True, help="number of the run, from 0 on")
     run.add_argument("--shadows", type=int, default=SHADOWS, help="runs in all, an even number")
-    run.set_defaults(seed=SEED, explore=0, demonstrations=256)
+    run.set_defaults(seed=SEED, explore=0, demonstrations=256, tasks=20)
     show = commands.add_parser("show", help="attack the runs of a folder")
     show.add_argument("folder", type=Path)
     show.add_argument("--json", type=Path, help="write the table's data there, too")

@@ -21,48 +21,62 @@ from hansa.compare.statistics import Rate, Sample, Summary
 from tools import privacy_tables
 
 Line = tuple[str, str, str, float]
-"""Model, strategy, alone or federated, and noise; 0 is no privacy."""
+"""Model, who plays (start, alone or federated), strategy, and noise; 0 is no privacy."""
 
 
-def line_of(result: dict[str, Any]) -> Line:
-    """Which line of the table a run belongs to."""
+class Measured(PrivatePlay):
+    """A federation whose start is measured, too, once for all noises of a seed."""
+
+    def run(self) -> None:
+        if self._given.sigma is None and not self._given.alone:
+            self._evaluate(0, is_last=False)
+        super().run()
+
+
+def lines_of(result: dict[str, Any]) -> dict[Line, dict[str, Any]]:
+    """Which lines of the table a run belongs to, and the evaluation that counts there."""
+    model, sigma = result["spec"]["model"]["source"], result["sigma"] or 0.0
     who = "alone" if result["merge"] == "alone" else "federated"
-    return result["spec"]["model"]["source"], result["strategy"], who, result["sigma"] or 0.0
+    made = {(model, who, result["strategy"], sigma): result["evaluations"][-1]}
+    if result["evaluations"][0]["round"] == 0:
+        made[model, "start", "", 0.0] = result["evaluations"][0]
+    return made
 
 
-def sample_of(result: dict[str, Any]) -> Sample:
-    """Success of the last adapters by world."""
-    last = [each for each in result["evaluations"] if each["temperature"]][-1]
-    tasks = last["tasks"]
-    return {name: Rate(share, tasks, tasks) for name, share in last["success"].items()}
+def sample_of(measured: dict[str, Any]) -> Sample:
+    """Success by world."""
+    tasks = measured["tasks"]
+    return {name: Rate(share, tasks, tasks) for name, share in measured["success"].items()}
 
 
 def summarized(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The table's lines as data: shares with their limits, and what was given away at most."""
-    by_line: dict[Line, list[dict[str, Any]]] = {}
+    by_line: dict[Line, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for result in results:
-        by_line.setdefault(line_of(result), []).append(result)
-    lines = []
-    for key in sorted(by_line):
-        runs = {result["seed"]: result for result in by_line[key]}
-        summary = statistics.summarize({seed: sample_of(run) for seed, run in runs.items()})
-        model, strategy, who, sigma = key
-        spent = [each for run in runs.values() for each in run["epsilon"].values() if each]
-        lines.append(
-            {
-                "model": model,
-                "strategy": strategy,
-                "who": who,
-                "sigma": sigma,
-                "epsilon": max(spent, default=None),
-                "delta": (next(iter(runs.values()))["spec"].get("privacy") or {}).get("delta"),
-                "seeds": sorted(runs),
-                "tasks": next(iter(runs.values()))["evaluations"][-1]["tasks"],
-                "seconds": sum(run["wallSeconds"] for run in runs.values()) / len(runs),
-                **_shares(summary),
-            }
-        )
-    return lines
+        for line, measured in lines_of(result).items():
+            by_line.setdefault(line, []).append((result, measured))
+    order = ("start", "alone", "federated")
+    keys = sorted(by_line, key=lambda key: (key[0], order.index(key[1]), key[2] != "mean", key[3]))
+    return [_line(key, by_line[key]) for key in keys]
+
+
+def _line(key: Line, runs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+    model, who, strategy, sigma = key
+    summary = statistics.summarize({run["seed"]: sample_of(own) for run, own in runs})
+    spent = [each for run, _ in runs for each in run["epsilon"].values() if each and sigma]
+    first, measured = runs[0]
+    return {
+        "model": model,
+        "strategy": strategy,
+        "who": who,
+        "sigma": sigma,
+        "epsilon": max(spent, default=None),
+        "delta": (first["spec"].get("privacy") or {}).get("delta"),
+        "seeds": sorted(run["seed"] for run, _ in runs),
+        "tasks": measured["tasks"],
+        "seconds": sum(run["wallSeconds"] for run, _ in runs) / len(runs),
+        **_shares(summary),
+    }
 
 
 def _shares(summary: Summary) -> dict[str, Any]:
@@ -86,7 +100,7 @@ def main() -> None:
     show.add_argument("--json", type=Path, help="write the table's data there, too")
     given = parser.parse_args()
     if given.command == "run":
-        private_play.play(given, PrivatePlay)
+        private_play.play(given, Measured)
         return
     results = [each for path in given.folder for each in private_play.read_results(path)]
     lines = summarized(results)

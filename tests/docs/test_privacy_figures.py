@@ -64,6 +64,7 @@ def test_a_run_tells_success_in_each_world_and_epsilon_of_each_silo(measured: Pa
     assert private["epsilon"] > 0 and private["delta"] == 1e-4 and private["tasks"] == 4
     assert set(private["worlds"]) == {"wordle"}
     assert lines.line(sigma=0.0, who="federated")["epsilon"] is None
+    assert lines.line(sigma=0.0, who="start")["seeds"] == [1]
     run = json.loads((measured / "table/private.json").read_text())
     assert run["epsilon"] == {"wordle": private["epsilon"]}
 
@@ -104,6 +105,8 @@ def test_the_page_of_privacy_takes_its_figures_in_as_well(measured: Path, tmp_pa
         for sigma in (0.0, 0.5, 1.0, 2.0, 4.0)
         for who in ("alone", "federated")
     ]
+    lines.append({**lines[0], "who": "start", "strategy": ""})
+    lines.append({**lines[0], "model": "path:another"})
     (tmp_path / "privacy.json").write_text(json.dumps({**one, "table": lines}))
     names = ("plain", "plainWithoutGraphs", "private", "times", "timesWithoutGraphs")
     time = [{"length": 27, **dict.fromkeys(names, 0.5)}]
