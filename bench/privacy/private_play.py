@@ -105,7 +105,10 @@ class PrivatePlay(Play):
         last = self._rounds[-1]["silos"] if self._rounds else {}
         own = {"sigma": self._given.sigma, "strategy": self._given.strategy}
         spent = {name: told.get("epsilon") for name, told in last.items()}
-        return {**super().document(), **own, "epsilon": spent, **self.more}
+        whole = super().document()
+        for name in ("federation", "out"):  # whoever keeps results need not know where they were
+            whole["flags"][name] = Path(whole["flags"][name]).name
+        return {**whole, **own, "epsilon": spent, **self.more}
 
 
 def play(given: argparse.Namespace, make: Callable[..., PrivatePlay]) -> None:
