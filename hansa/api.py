@@ -66,6 +66,7 @@ Reason = Literal[
     "AllHealthy",
     "ConsentMissing",
     "EnvironmentFailed",
+    "PrivacyBudgetSpent",
     "NothingToLearn",
     "RolledBack",
     "VetoOverruled",

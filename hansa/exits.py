@@ -116,3 +116,8 @@ def facts(code: int | None) -> ExitFacts:
         return FACTS[Exit(code)] if code is not None else FACTS[Exit.CRASHED]
     except ValueError:
         return FACTS[Exit.CRASHED]
+
+
+def gave_up(code: int | None) -> str:
+    """What a coordinator says of a silo elsewhere whose Job ended so; it hears nothing else."""
+    return f"gave up: {facts(code).help}"

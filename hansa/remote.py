@@ -10,7 +10,7 @@ from hansa.assignment import Assignment, for_environment
 from hansa.draft import Draft
 from hansa.exchange.letters import FAULTS, VETOES, run_of, without_the_silos_own
 from hansa.exchange.tasks import Box, CourierReport, CourierTask, Moved, News, WorkOrder
-from hansa.exits import facts
+from hansa.exits import gave_up
 from hansa.jobs import JobRequest, JobState, ObservedJob
 from hansa.manifest import StartAdapter, fingerprint
 from hansa.members import CourierStatus, Head, MemberStatus, Order
@@ -138,7 +138,7 @@ def _message(news: News) -> str:
         why = VETOES.get(news.code, "its owner does not allow it")  # type: ignore[call-overload]
         return f"refuses: {news.path or 'the order'}: {why}"
     if news.kind == "failed":
-        return f"gave up: {facts(news.exit).help}"
+        return gave_up(news.exit)
     return ""
 
 

@@ -278,6 +278,8 @@ class EnvironmentStatus(Model):
     """Its own last update, where the strategy is `none`."""
     healthy: bool = True
     """False from a failure in a round until it answers again."""
+    budget_spent: bool = False
+    """Whether that was its privacy budget: it gives away no more, and the others go on."""
     message: str = ""
     """Why it failed or waits."""
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from hansa import keys, names
 from hansa.api import ANSWERED, Phase, Reason
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport, EvaluationReport
-from hansa.policy import apart, guard, joined, masks, orders, presence
+from hansa.exits import Exit, gave_up
+from hansa.policy import apart, degraded, guard, joined, masks, orders, presence
 from hansa.status import (
     AdapterStatus,
     BestAdapter,
@@ -20,6 +21,7 @@ from hansa.status import (
     FederationStatus,
     GuardStatus,
     HistoryEntry,
+    RoundEnvironment,
     bounded,
     set_condition,
 )
@@ -49,6 +51,7 @@ def record_answer(status: FederationStatus, name: str, report: ClientReport) -> 
         **counts.model_dump(include={"explored", "succeeded", "broken", "experience"}),
         epsilon=report.epsilon,
         healthy=True,
+        budget_spent=False,
     )
 
 
@@ -128,7 +131,11 @@ def record_round(
     for environment in current.environments:
         if environment.state == "Failed":
             status = _change_environment(
-                status, environment.name, healthy=False, message=environment.message
+                status,
+                environment.name,
+                healthy=False,
+                budget_spent=_is_spent(environment),
+                message=environment.message,
             )
     status = _mirror(status, current, "")
     for index, reason in report.refused if report else ():
@@ -153,6 +160,11 @@ def record_round(
         own={e.name: e.own for e in current.environments if e.own is not None},
     )
     return status.model_copy(update={"history": [*status.history, entry]})
+
+
+def _is_spent(failed: RoundEnvironment) -> bool:
+    """Whether a privacy budget is why; of a silo elsewhere its sentence is all that is known."""
+    return failed.exit_code == Exit.BUDGET_SPENT or failed.message == gave_up(Exit.BUDGET_SPENT)
 
 
 def record_fall(
@@ -233,7 +245,9 @@ def _mirror(status: FederationStatus, current: CurrentRound, federation: str) ->
     for e in current.environments:
         job = build(federation, current.round, e.name, e.attempt) if federation else ""
         known = next((line for line in status.environments if line.name == e.name), None)
-        keeps_reason = known is not None and not known.healthy and not e.message
+        keeps_reason = known is not None and (
+            known.budget_spent or (not known.healthy and not e.message)
+        )
         status = _change_environment(
             status,
             e.name,
@@ -306,7 +320,7 @@ def _conditions(
     status: FederationStatus, federation: Federation, refusals: Sequence[str], now: datetime
 ) -> FederationStatus:
     phase, progressing, reason, message = _progress(status, federation, refusals)
-    degraded, why = _degraded(status)
+    wrong, why = degraded.of(status)
     done = phase == "Succeeded"
     generation = federation.metadata.generation
     conditions = status.conditions
@@ -318,7 +332,7 @@ def _conditions(
             "; ".join(refusals),
         ),
         ("Progressing", progressing, reason, message),
-        ("Degraded", "False" if degraded == "AllHealthy" else "True", degraded, why),
+        ("Degraded", "False" if wrong == "AllHealthy" else "True", wrong, why),
         (
             "Succeeded",
             "True" if done else "Unknown",
@@ -361,39 +375,3 @@ def _progress(
     waiting = ", ".join(f"{e.name} {e.state}" for e in current.environments if e.state != "Updated")
     message = f"round {current.round} {masks.stage(current)}waits for {waiting}"
     return "Running", "True", "RoundOpen", message
-
-
-def _blocked(current: CurrentRound | None) -> list[str]:
-    """Whom a person keeps from starting, and by what."""
-    if current is None:
-        return []
-    parties = [(e.name, e.blocked) for e in current.environments]
-    return [
-        f"{who}: {why}"
-        for who, why in (*parties, ("aggregator", current.aggregator.blocked))
-        if why
-    ]
-
-
-def _degraded(status: FederationStatus) -> tuple[Reason, str]:
-    if blocked := _blocked(status.current):
-        return "ConsentMissing", f"{'; '.join(blocked)}; it goes on by itself then"
-    failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
-    if failing:
-        return "EnvironmentFailed", "; ".join(failing)
-    if status.courier and status.courier.message:
-        return "ExchangeFailed", f"courier: {status.courier.message}"
-    away = [f"{m.name}: {m.state}" for m in status.members if m.state in ("Away", "Left")]
-    if away:
-        return "MemberAway", "; ".join(away)
-    if status.guard and status.guard.overruled:
-        return "VetoOverruled", status.guard.overruled
-    newest = status.history[-1] if status.history else None
-    if newest and newest.outcome == "rolled-back":
-        return "RolledBack", f"round {newest.round} was rolled back: {newest.message}"
-    if newest and newest.outcome == "empty":
-        return "NothingToLearn", (
-            f"no environment had a successful trajectory in round {newest.round}: "
-            "raise experience.demonstrations or exploration.tasksPerRound"
-        )
-    return "AllHealthy", ""

@@ -1,5 +1,5 @@
-"""docs/results.md and docs/demo.md, made of their templates (.j2): words are written there, figures
-come from results.
+"""docs/results.md, demo.md and privacy.md, made of their templates (.j2): words are written there,
+figures come from results.
 
     cp runs/demo-compare/compare.json docs/results/compare-tiny.json
     python -m tools.results_page
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,9 +22,10 @@ from hansa.compare import statistics, table, text
 from hansa.compare.results import Result
 from hansa.compare.statistics import Sample
 from hansa.intervals import Interval
+from tools import privacy_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = DOCS / "results.md", DOCS / "demo.md"
+PAGES = DOCS / "results.md", DOCS / "demo.md", DOCS / "privacy.md"
 
 
 class Figures:
@@ -186,10 +187,12 @@ def span(values: Iterable[float], places: int = 0) -> str:
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
 
 
-def filled(template: str) -> str:
-    """A text with its figures."""
+def filled(template: str, folder: Path = privacy_tables.RESULTS) -> str:
+    """A text with its figures; those of privacy are in a folder, once they are measured."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    return engine.from_string(template).render(results=Figures)
+    return engine.from_string(template).render(
+        results=Figures, privacy=partial(privacy_tables.read, folder=folder)
+    )
 
 
 def template(page: Path) -> Path:

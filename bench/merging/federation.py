@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import hashlib
 import json
 import platform
 import random
@@ -18,11 +19,12 @@ import moments
 import torch
 from moments import Moments
 
-from hansa import adapter, logs
+from hansa import adapter, keys, logs
 from hansa.adapter import Tensors
 from hansa.assignment import Assignment
 from hansa.errors import NotFound, Precondition
 from hansa.manifest import StartAdapter, sha256
+from hansa.privacy import ledger
 from hansa.program import replace as write_whole
 from hansa.spec import S3, Environment, FederationSpec
 from hansa.status import RoundSettings
@@ -30,9 +32,11 @@ from hansa.store.base import ObjectStore
 from hansa_client import round as client
 from hansa_client import seeds
 from hansa_client.agent import Agent
-from hansa_client.learners import Trained
+from hansa_client.experience.shards import Shard
+from hansa_client.learners import Lesson, Trained
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
+from hansa_client.round import DemonstrationFiles
 from hansa_client.silo import Silo
 
 Split = Literal["validation", "test"]
@@ -70,6 +74,7 @@ class MemoryStore:
 
 def as_assignment(spec: FederationSpec, environment: Environment, round_: int) -> Assignment:
     """What the client of an environment would be told of a round."""
+    private = environment.experience_storage
     return Assignment(
         role="client",
         federation="question",
@@ -80,6 +85,7 @@ def as_assignment(spec: FederationSpec, environment: Environment, round_: int) -
         start=StartAdapter(round=round_ - 1),
         settings=RoundSettings.of(spec),
         storage=S3(bucket="memory"),
+        experience_storage=private.s3 if private else None,
         environments=sorted(each.name for each in spec.environments),
         environment=environment.name,
         world=environment.world,
@@ -173,9 +179,9 @@ class Play:
             _ = agent.start, agent.frozen  # of the shared adapter, which is trained on from
             shared, agent.whole = agent.whole, self._explorer(silo, agent)
             is_own = agent.whole is not shared
-            shards = client.explore(silo, agent, files)
+            shards = self._shards(silo, agent, files)
             agent.whole = shared
-        lesson = silo.lesson(agent, shards, round_)
+        lesson = self._lesson(silo, agent, shards)
         told: dict[str, Any] = {
             "explored": len(shards[-1].episodes),
             "successes": sum(episode.success for episode in shards[-1].episodes),
@@ -184,7 +190,9 @@ class Play:
         }
         if self._given.home:
             told["exploredWithOwn"] = is_own
-        if not lesson.sequences:
+        if silo.ledger:
+            told["epsilon"] = silo.ledger.epsilon
+        if not lesson.sequences and not lesson.private:
             return Offer(trained=None, moments=None, told=told)
         with self._timed("train"):
             trained = silo.train(agent, lesson, "train")
@@ -198,6 +206,25 @@ class Play:
             with self._timed("moments"):
                 own = self._moments(silo, agent, lesson.sequences, trained)
         return Offer(trained=trained, moments=own, told=told)
+
+    def _shards(self, silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
+        """What may be learned from; whoever measures what an adapter remembers changes it."""
+        return client.explore(silo, agent, files)
+
+    def _lesson(self, silo: Silo, agent: Agent, shards: list[Shard]) -> Lesson:
+        """As the client chooses it; with privacy it is paid for.
+
+        Here noise is of the seed, so that a run can be repeated. A silo's own is of a key that
+        nobody can know.
+        """
+        if silo.ledger:
+            assignment = silo.assignment
+            name = ledger.release("training", assignment.round)
+            prefix = assignment.private_storage.prefix
+            place = keys.privacy_secret(prefix, assignment.environment, name)
+            words = f"{assignment.seed}/{assignment.environment}/{assignment.round}"
+            silo.private.put_if_absent(place, hashlib.sha256(words.encode()).digest())
+        return client.choose(silo, agent, shards)
 
     def _explorer(self, silo: Silo, agent: Agent) -> Tensors:
         """What the silo explores with: the shared adapter, or what does better at home."""
@@ -266,7 +293,8 @@ class Play:
     def _evaluate(self, round_: int, *, is_last: bool) -> None:
         own = self._spec.evaluation.temperature
         for split in self._given.split:
-            for temperature in dict.fromkeys((own, 0.0) if is_last else (own,)):
+            is_greedy = is_last and not self._given.sampled_only
+            for temperature in dict.fromkeys((own, 0.0) if is_greedy else (own,)):
                 with self._timed("evaluate"):
                     self._evaluations.append(self._measured(round_, split, temperature))
                 self._write()
@@ -298,11 +326,11 @@ class Play:
             torch.cuda.synchronize()
         self._seconds[phase] += time.monotonic() - began
 
-    def _write(self) -> None:
-        """The result so far, in place of the one before."""
+    def document(self) -> dict[str, Any]:
+        """The result so far."""
         given = {name: _plain(value) for name, value in vars(self._given).items()}
         has_gpu = torch.cuda.is_available()
-        document = {
+        return {
             "merge": "alone" if self._given.alone else self._given.merge,
             "seed": self._spec.seed,
             "flags": given,
@@ -316,7 +344,10 @@ class Play:
             "peakGpuBytes": torch.cuda.max_memory_allocated() if has_gpu else 0,
             "stopped": self._is_stopped,
         }
-        text = json.dumps(document, indent=1, ensure_ascii=False)
+
+    def _write(self) -> None:
+        """The result so far, in place of the one before."""
+        text = json.dumps(self.document(), indent=1, ensure_ascii=False)
         write_whole(self._given.out, text.encode() + b"\n")
 
 

@@ -85,6 +85,9 @@ def read_arguments() -> argparse.Namespace:
         metavar="SECONDS",
         help="begin no round that would end later; the last evaluation still follows",
     )
+    parser.add_argument(
+        "--sampled-only", action="store_true", help="play nothing greedily at the end"
+    )
     parser.add_argument("--check", action="store_true", help="check the formulas and end")
     given = parser.parse_args()
     if not given.check and not (given.federation and given.out):
@@ -100,7 +103,21 @@ def _positive(text: str) -> int:
 
 def read_spec(given: argparse.Namespace) -> FederationSpec:
     """The manifest's spec, or a comparison's, with what the flags set; checked as the product's."""
-    path = given.federation
+    document, spec = read_document(given.federation)
+    spec = methods.merged(spec, _patch(given))
+    if given.copies > 1:
+        spec["environments"] = [
+            {**each, "name": f"{each['name']}-{number}"}
+            for each in spec["environments"]
+            for number in range(1, given.copies + 1)
+        ]
+    if given.pooled:
+        spec = methods.pooled(spec)
+    return checked(document, spec, given.federation)
+
+
+def read_document(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A manifest, and its spec without stores, as a comparison's file changes it for all."""
     document = load.read(path)
     patches: list[Any] = []
     if isinstance(document, dict) and "kind" not in document and "federation" in document:
@@ -110,16 +127,13 @@ def read_spec(given: argparse.Namespace) -> FederationSpec:
         load.build(document, str(path))  # says what is wrong with it
     spec = methods.without_store(document["spec"])
     spec.pop("guard", None)
-    for patch in (*patches, _patch(given)):
+    for patch in patches:
         spec = methods.merged(spec, patch)
-    if given.copies > 1:
-        spec["environments"] = [
-            {**each, "name": f"{each['name']}-{number}"}
-            for each in spec["environments"]
-            for number in range(1, given.copies + 1)
-        ]
-    if given.pooled:
-        spec = methods.pooled(spec)
+    return document, spec
+
+
+def checked(document: dict[str, Any], spec: dict[str, Any], path: Path) -> FederationSpec:
+    """The spec as the product reads it; refused where Play cannot do what it says."""
     federation = load.build({**document, "spec": spec}, str(path))
     load.check_here(federation)
     if federation.spec.training.optimizer_state != "fresh":
@@ -137,17 +151,18 @@ def _patch(given: argparse.Namespace) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "seed": given.seed,
         "rounds": given.rounds,
-        "exploration": _given(explored),
+        "exploration": given_only(explored),
         "experience": {"circles": given.circles},
-        "training": _given(trained),
-        "evaluation": _given({"tasks": given.tasks}),
+        "training": given_only(trained),
+        "evaluation": given_only({"tasks": given.tasks}),
         "aggregation": {"strategy": "mean", "serverStep": 1.0},
         "personalization": "none",
     }
-    return _given(parts)
+    return given_only(parts)
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def given_only(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without those that nobody has set."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -25,7 +25,9 @@ MANY = 32
 STEPS = 7
 
 
-def lesson_of(base: Any, length: int, shape: Adapter, *, private: bool) -> Lesson:
+def lesson_of(
+    base: Any, length: int, shape: Adapter, *, private: bool, steps: int = STEPS
+) -> Lesson:
     """Steps of all trajectories, each of about this many tokens."""
     drawn = np.random.default_rng(3)
     sizes = drawn.integers(int(0.8 * length), int(1.2 * length) + 1, MANY).tolist()
@@ -39,12 +41,12 @@ def lesson_of(base: Any, length: int, shape: Adapter, *, private: bool) -> Lesso
         sequences=sequences,
         start=start,
         adapter=shape,
-        training=Training(max_steps=STEPS, epochs=STEPS, batch_tokens=room, max_length=4096),
+        training=Training(max_steps=steps, epochs=steps, batch_tokens=room, max_length=4096),
         seed=5,
         private=Protection(
             units=[[index] for index in range(MANY)],
             rate=1.0,
-            steps=STEPS,
+            steps=steps,
             clip=0.5,
             noise=1.0,
             divisor=float(MANY),

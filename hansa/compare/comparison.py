@@ -129,6 +129,7 @@ def read(path: Path, *, here: bool = True) -> Wanted:
     if not isinstance(base, dict) or not isinstance(base.get("spec"), dict):
         load.build(base, str(manifest))  # says what is wrong with it
     whole = methods.merged(base["spec"], comparison.spec)
+    _check_privacy(whole, "spec")
     shared = methods.without_store(comparison.spec)
     storage = _federation(base, whole, "spec", here=False).spec.storage
     spec = methods.without_store(whole)
@@ -205,6 +206,7 @@ def _run(
     method = METHODS[entry.base]
     where = f"methods[{index}] ({entry.name})"
     own = methods.applied(*specs, method, entry.spec, seed)
+    _check_privacy(own, f"methods[{index}].spec")
     silos = _federation(base, own, where, here=here)
     _check_without(entry, silos, f"methods[{index}].without")
     run = methods.without(own, entry.without) if entry.without else own
@@ -217,6 +219,17 @@ def _run(
         silos=silos,
         unseen=tuple(entry.without),
     )
+
+
+def _check_privacy(spec: Any, where: str) -> None:
+    """Refuse privacy before its own checks do, which would ask for stores that no run here has."""
+    if spec.get("privacy") is not None:
+        raise InputError(
+            f"{where}.privacy: got one, expected none in a comparison: all silos of its runs share "
+            "a store, in which the keys of their noise would lie open",
+            hint="`spec: {privacy: null}` in the comparison's file compares methods without it; "
+            "docs/privacy.md has what it costs",
+        )
 
 
 def _check_without(entry: Entry, silos: Federation, where: str) -> None:

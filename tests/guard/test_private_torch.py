@@ -23,6 +23,7 @@ PRIVATE = {
 """Each private function, and what to look at or call where it has changed."""
 SCHEMAS = {
     "_foreach_add_.Scalar": "(Tensor(a!)[] self, Scalar scalar) -> ()",
+    "_foreach_add_.List": "(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
     "_fused_adamw_.default": (
         "(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, "
         "Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, "

@@ -153,6 +153,9 @@ def test_a_silo_whose_own_budget_is_spent_is_left_out_and_the_others_go_on(party
     assert [entry["updates"] for entry in status["history"][1:]] == ["2/2", "1/2"]
     (maze,) = [line for line in status["environments"] if line["name"] == "maze"]
     assert not maze["healthy"] and "5 as this silo's budget" in maze["message"]
+    (degraded,) = [line for line in status["conditions"] if line["type"] == "Degraded"]
+    assert (degraded["status"], degraded["reason"]) == ("True", "PrivacyBudgetSpent")
+    assert "PrivacyBudgetSpent" in small.hansa("status", "--out", out).stdout
     assert (out / "events.log").read_text().count("JobRetried") == 0
     spent = [key for key in objects(party.private) if "/maze/privacy/training-" in key]
     assert {Path(key).name for key in spent} == {"training-00001.key", "training-00001.json"}

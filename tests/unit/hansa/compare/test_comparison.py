@@ -242,3 +242,46 @@ def test_a_federation_is_no_comparison_and_is_told_so(tmp_path: Path) -> None:
     path.write_text(json.dumps(FEDERATION))
     with pytest.raises(InputError, match="got a Federation, expected a comparison"):
         comparison.read(path)
+
+
+PRIVACY = {"epsilon": 8, "delta": 1e-4}
+NO_PRIVACY = (
+    "privacy: got one, expected none in a comparison: all silos of its runs share a store, in "
+    "which the keys of their noise would lie open"
+)
+
+
+def private_manifest() -> dict[str, Any]:
+    """A federation that runs with privacy, but in no comparison."""
+    spec = merged(FEDERATION["spec"], {"privacy": PRIVACY, "training": {"maxSteps": 4}})
+    for each in spec["environments"]:
+        each["experienceStorage"] = {"s3": {"bucket": each["name"]}}
+    return {**FEDERATION, "spec": spec}
+
+
+@pytest.mark.parametrize("place", ["manifest", "spec", "method"])
+def test_privacy_is_refused_wherever_it_is_asked_for(
+    read: Read, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    asked = {"spec": {"privacy": PRIVACY}}
+    fields: dict[str, Any] = {
+        "manifest": {},
+        "spec": asked,
+        "method": {"methods": [{"name": "own", **asked}]},
+    }[place]
+    if place == "manifest":
+        monkeypatch.setitem(FEDERATION, "spec", private_manifest()["spec"])
+    with pytest.raises(InputError) as raised:
+        read(**fields)
+    where = "methods[0].spec" if place == "method" else "spec"
+    assert raised.value.message == f"{where}.{NO_PRIVACY}"
+    assert "spec: {privacy: null}" in raised.value.hint
+
+
+def test_a_private_manifest_is_compared_without_its_privacy(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FEDERATION, "spec", private_manifest()["spec"])
+    (run,) = read(spec={"privacy": None}).runs
+    assert run.federation.spec.privacy is None
+    assert all(each.experience_storage is None for each in run.federation.spec.environments)

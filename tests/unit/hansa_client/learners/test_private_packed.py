@@ -5,6 +5,7 @@ Opacus's own are golden values, which `tools/opacus_golden.py` writes.
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,8 @@ import torch
 from hansa.adapter import Tensors
 from hansa.errors import PermanentError
 from hansa.spec import Training
-from hansa_client.learners import Lesson, loop
-from hansa_client.learners.private import PrivateRun, Protection, add, add_many
+from hansa_client.learners import Lesson, loop, private
+from hansa_client.learners.private import NoiseAhead, PrivateRun, Protection, add, add_many
 from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models import base_model, fused_layers, lora
@@ -128,6 +129,30 @@ def test_a_steps_sum_is_the_same_packed_in_parts_of_any_size(
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def test_rows_are_halved_until_memory_holds_them(
+    library: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with packed(library, lesson) as run:
+        assert run.packed
+        whole, own, sizes = run.sums(EVERYBODY), run.packed.gradients, []
+
+        def short(weights: Any, part: Any) -> Any:
+            sizes.append(len(part))
+            if len(part) > 2:
+                raise torch.OutOfMemoryError
+            return own(weights, part)
+
+        monkeypatch.setattr(run.packed, "gradients", short)
+        halved = run.sums(EVERYBODY)
+        assert max(sizes) == len(EVERYBODY) and sizes[-1] <= 2 and run.shrunk == 0
+        for ours, theirs in zip(halved, whole, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+        monkeypatch.setattr(run.packed, "gradients", lambda *_: short([], [0, 0, 0]))
+        with pytest.raises(torch.OutOfMemoryError):
+            run.sums(EVERYBODY)
+
+
 def test_many_are_clipped_and_added_as_one_after_another() -> None:
     torch.manual_seed(1)
     gradients = [torch.randn(5, 3, 2), torch.randn(5, 4, 3)]
@@ -139,6 +164,44 @@ def test_many_are_clipped_and_added_as_one_after_another() -> None:
     add_many(together, gradients, 0.7)
     for ours, theirs in zip(together, singly, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_many_are_added_in_pieces_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    gradients = [torch.randn(5, 3, 2), torch.randn(5, 4, 3)]
+    whole, cut = ([torch.zeros(3, 2).double(), torch.zeros(4, 3).double()] for _ in "ab")
+    add_many(whole, gradients, 0.7)
+    monkeypatch.setattr(private, "_PIECE", 20)
+    add_many(cut, gradients, 0.7)
+    for ours, theirs in zip(cut, whole, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_noise_that_is_drawn_ahead_is_the_noise_of_its_step_and_weight(library: Base) -> None:
+    lesson = lesson_from(given.moved(library))
+    with packed(library, lesson) as run, ThreadPoolExecutor(2) as pool:
+        assert lesson.private
+        ahead = NoiseAhead(lesson.private, run._named, pool)
+        for step in range(lesson.private.steps):
+            sums = [torch.full_like(weight, step, dtype=torch.float64) for weight in run.weights]
+            for (name, weight), added, ours in zip(
+                run._named.items(), sums, ahead.gradients(step, sums), strict=True
+            ):
+                theirs = lesson.private.noised(name, step, added).to(weight.dtype)
+                assert torch.equal(ours, theirs)
+
+
+def test_a_packed_training_ends_where_one_by_one_does(library: Base) -> None:
+    lesson = replace(lesson_from(given.moved(library), learning_rate=1e-3), weights=())
+    ends = []
+    for way in (one_by_one, packed):
+        with way(library, lesson) as run:
+            before = [weight.detach().clone() for weight in run.weights]
+            list(run.steps(lambda done, total: None))
+            ends.append([weight.detach().clone() for weight in run.weights])
+    for ours, theirs, start in zip(*ends, before, strict=True):
+        assert not torch.allclose(ours, start, rtol=0, atol=1e-4)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 def test_layers_whose_gradients_cannot_be_told_apart_are_refused(library: Base) -> None:

@@ -1,0 +1,177 @@
+"""The tables of what differential privacy costs and protects, from what bench/privacy measured.
+
+Its scripts write `docs/results/privacy*.json` and print these tables; pages take them from the same
+files. A page has no section of what was not measured yet: `read` then finds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TINY = "builtin:tiny"
+_WHO = {"start": "before", "alone": "alone", "federated": "together"}
+RESULTS = Path(__file__).parents[1] / "docs/results"
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One file's figures."""
+
+    lines: list[Line]
+    """Of its table."""
+    table: str
+    """As Markdown."""
+    machine: str
+    """Where it was measured."""
+    more: Line
+    """The whole document."""
+
+    @property
+    def seeds(self) -> str:
+        """Of all its runs: 1, 2, 3."""
+        return ", ".join(map(str, sorted({seed for each in self.lines for seed in each["seeds"]})))
+
+    def line(self, **wanted: Any) -> Line:
+        """The line with these figures."""
+        found = [e for e in self.lines if all(e[name] == value for name, value in wanted.items())]
+        assert len(found) == 1, f"{len(found)} lines have {wanted}"
+        return found[0]
+
+    def success(self, sigma: float, who: str, strategy: str = "mean") -> str:
+        """The tiny model's, in per cent over all worlds, with its limits: 58.3 (55 to 61)."""
+        return _share(self.line(model=TINY, sigma=sigma, who=who, strategy=strategy)["macro"])
+
+    def epsilon(self, sigma: float) -> str:
+        """What a silo of the tiny model has given away of one task at this noise."""
+        return f"{self.line(model=TINY, sigma=sigma, who='alone', strategy='mean')['epsilon']:.1f}"
+
+
+def read(name: str, folder: Path = RESULTS) -> Measured | None:
+    """The figures of a file, or nothing while nobody has measured them."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    document = json.loads(path.read_text())
+    lines = document[_TABLES[name][0]]
+    return Measured(lines, _TABLES[name][1](lines), document["machine"], document)
+
+
+def document(lines: Sequence[Line], results: Sequence[Line]) -> Line:
+    """What a script writes: its table as data, and on what it was measured."""
+    kinds = sorted({f"{run['device']}, torch {run['torch']}" for run in results})
+    return {"machine": "; ".join(kinds), "table": list(lines)}
+
+
+def write(path: Path, document_: Line) -> None:
+    """As the files in docs/results are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document_, indent=1, ensure_ascii=False) + "\n")
+
+
+def success(lines: Sequence[Line]) -> str:
+    """Success by noise, one table for each model."""
+    models = sorted({line["model"] for line in lines})
+    return "\n\n".join(_success([e for e in lines if e["model"] == model]) for model in models)
+
+
+def _success(lines: Sequence[Line]) -> str:
+    worlds = sorted({name for line in lines for name in line["worlds"]})
+    rows = [
+        [
+            *_noise(line),
+            line["strategy"] or "–",
+            _WHO[line["who"]],
+            _share(line["macro"]),
+            *(_share(line["worlds"].get(name)) for name in worlds),
+        ]
+        for line in lines
+    ]
+    return _table(["noise", "ε", "strategy", "silos", "all worlds", *worlds], rows)
+
+
+def canary(lines: Sequence[Line]) -> str:
+    """Ranks of the planted code in all runs, and how much likelier it became."""
+    rows = [
+        [
+            *_noise(line),
+            _adapter(line),
+            str(line["runs"]),
+            *(_ranks(line[name]) for name in ("likelihood", "growth")),
+            f"{line['grown']:.1f}",
+        ]
+        for line in lines
+    ]
+    head = ["noise", "ε", "adapter", "runs", "rank by likelihood", "rank by growth", "nats gained"]
+    return _table(head, rows)
+
+
+def membership(lines: Sequence[Line]) -> str:
+    """AUC, and members found at one false alarm in a hundred."""
+    rows = [
+        [
+            *_noise(line),
+            _adapter(line),
+            str(line["runs"]),
+            str(line["tasks"]),
+            "{:.3f} ({:.3f} to {:.3f})".format(*line["auc"]),
+            "{:.1f} ({:.1f} to {:.1f})".format(*(100 * each for each in line["found"])),
+        ]
+        for line in lines
+    ]
+    head = ["noise", "ε", "adapter", "runs", "tasks", "AUC", "members found at 1 % of others, %"]
+    return _table(head, rows)
+
+
+def gpu(lines: Sequence[Line]) -> str:
+    """Milliseconds of a step."""
+    names = ("plain", "plainWithoutGraphs", "private")
+    rows = [
+        [
+            str(line["length"]),
+            *(f"{1000 * line[name]:.0f}" for name in names),
+            *(f"{line[name]:.1f}" for name in ("times", "timesWithoutGraphs")),
+        ]
+        for line in lines
+    ]
+    head = ["tokens", "plain, ms", "plain without CUDA graphs, ms", "private, ms"]
+    return _table([*head, "times plain", "times plain without graphs"], rows)
+
+
+_TABLES: dict[str, tuple[str, Callable[[Sequence[Line]], str]]] = {
+    "privacy": ("table", success),
+    "privacy-canary": ("table", canary),
+    "privacy-membership": ("table", membership),
+    "privacy-gpu": ("time", gpu),
+}
+"""By file: where its lines are, and what makes a table of them."""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _noise(line: Line) -> list[str]:
+    spent = line["epsilon"]
+    return [f"{line['sigma']:g}" if line["sigma"] else "none", f"{spent:.1f}" if spent else "–"]
+
+
+def _adapter(line: Line) -> str:
+    return "shared" if line["who"] == "shared" else "the silo's update"
+
+
+def _share(three: Sequence[float] | None) -> str:
+    if three is None:
+        return "–"
+    value, low, high = (100 * each for each in three)
+    return f"{value:.1f} ({low:.0f} to {high:.0f})"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"median {statistics.median(ranks):g} ({', '.join(map(str, ranks))})"
