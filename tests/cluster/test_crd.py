@@ -46,12 +46,27 @@ def federations(own: Cluster) -> Iterator[Cluster]:
     assert own.kubectl("delete", "hfed", "--all").returncode == 0
 
 
+KEYED = [{"name": name, "world": "maze", "maskingKey": f"x25519:{name * 43}"} for name in "abc"]
+AWAY = {"publicKeys": ["ed25519:" + "A" * 43]}
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no environments": ({"environments": None}, "spec.environments: Required value"),
     "an empty list of environments": ({"environments": []}, "spec.environments"),
     "privacy without a delta": (
         {"privacy": {"epsilon": 8}},
         "spec.privacy.delta: Required value",
+    ),
+    "masks of two silos": (
+        {"aggregation": {"secure": {}}},
+        "spec.aggregation.secure: expected at least 3 spec.environments, each with its own",
+    ),
+    "masks of a silo without a key": (
+        {"aggregation": {"secure": {}}, "environments": [*KEYED, MAZE]},
+        "spec.aggregation.secure: expected at least 3 spec.environments, each with its own",
+    ),
+    "a secret of a silo that runs elsewhere": (
+        {"environments": [{"name": "maze", "member": AWAY, "maskingSecret": {"name": "s"}}]},
+        "spec.environments.maskingSecret: expected none: a silo with member runs elsewhere",
     ),
     "an environment without a world": (
         {"environments": [{"name": "maze"}]},
@@ -154,6 +169,18 @@ def test_a_change_that_would_break_the_run_is_refused(federations: Cluster, case
     fields, sentence = CHANGES[case]
     federations.apply(make_manifest())
     assert sentence in federations.refusal(make_manifest(**fields))
+
+
+def test_a_masking_key_may_come_and_never_change_or_go(federations: Cluster) -> None:
+    bare = [{"name": each["name"], "world": each["world"]} for each in KEYED]
+    federations.apply(make_manifest(environments=bare))
+    masked = {"environments": KEYED, "aggregation": {"secure": {"clipNorm": 0.5}}}
+    federations.apply(make_manifest(**masked))
+    assert federations.get("hfed", "fed")["spec"]["aggregation"]["secure"]["clipNorm"] == 0.5
+    other = {**KEYED[0], "maskingKey": "x25519:" + "B" * 43}
+    for first in (other, bare[0]):
+        refused = federations.refusal(make_manifest(environments=[first, *KEYED[1:]]))
+        assert "spec.environments.maskingKey: cannot change; give the silo a new name" in refused
 
 
 @pytest.mark.parametrize(
