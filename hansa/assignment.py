@@ -13,12 +13,11 @@ from hansa.contributions import Votes
 from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
-from hansa.policy import quorum
 from hansa.probes import ProbeFigures, are_asked
-from hansa.secure import LEAST, Epoch, Masking
+from hansa.secure import Epoch, Masking
 from hansa.sentences import first_misfit
-from hansa.spec import S3, Adapter, FederationSpec, Model, ModelSource
-from hansa.status import CurrentRound, Federation, RoundSettings
+from hansa.spec import S3, Adapter, Model, ModelSource
+from hansa.status import RoundSettings
 
 ENV_ASSIGNMENT = "HANSA_ASSIGNMENT"
 ENV_ORDER = "HANSA_ORDER"
@@ -359,58 +358,3 @@ def decode_assignment(text: str) -> Assignment:
         return Assignment.model_validate_json(text)
     except ValidationError as error:
         raise PermanentError(f"{ENV_ASSIGNMENT}: {first_misfit(error)}") from None
-
-
-def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
-    spec: FederationSpec = federation.spec
-    if spec.storage is None:
-        raise PermanentError("spec.storage: got nothing, expected storage.s3")
-    return {
-        "federation": federation.metadata.name,
-        "seed": spec.seed,
-        "model": spec.model,
-        "adapter": spec.adapter,
-        "round": current.round,
-        "start": current.start,
-        "settings": current.settings,
-        "storage": spec.storage.s3,
-        "environments": [e.name for e in current.environments],
-        "masking": current.masking,
-    }
-
-
-def for_environment(federation: Federation, current: CurrentRound, name: str) -> Assignment:
-    """What the client of one environment does in the open round, or evaluates after the last."""
-    frozen = next(e for e in current.environments if e.name == name)
-    private = federation.spec.environment(name).experience_storage
-    start = frozen.start or current.start
-    is_again = current.masking is not None and current.masking.epoch > 0
-    is_due = current.kind == "evaluate" or current.settings.evaluation.is_due(start.round)
-    is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
-    return Assignment(
-        **{**_common(federation, current), "start": start},
-        own_start=frozen.start is not None,
-        role="client" if current.kind == "round" else "evaluate",
-        environment=name,
-        world=frozen.world,
-        options=frozen.options,
-        demonstrations=frozen.demonstrations,
-        demonstrations_from=frozen.demonstrations_from
-        or current.settings.experience.demonstrations_from,
-        experience_storage=private.s3 if private else None,
-        endpoint=federation.spec.environment(name).endpoint,
-        evaluate=is_due and not is_again,
-        alone_rounds=federation.status.completed if is_compared else 0,
-    )
-
-
-def for_aggregator(federation: Federation, current: CurrentRound) -> Assignment:
-    """What the aggregator of the open round merges; its members are frozen by then."""
-    answered = sum(e.state == "Empty" for e in current.environments)
-    minimum = quorum.minimum(current)
-    return Assignment(
-        **_common(federation, current),
-        role="aggregator",
-        members=current.members or [],
-        minimum=max(LEAST if current.masking else 1, minimum - answered),
-    )

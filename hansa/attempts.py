@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from hansa import remote
 from hansa.api import ANSWERED, CONCLUDED
-from hansa.assignment import ClientReport, EvaluateReport, for_environment
+from hansa.assigning import for_environment
+from hansa.assignment import ClientReport, EvaluateReport
 from hansa.draft import Draft
 from hansa.exits import facts
 from hansa.jobs import ObservedJob

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from hansa import assignment, names
+from hansa import assigning, names
 from hansa.api import EventReason
 from hansa.assignment import ClientReport, EvaluateReport
 from hansa.jobs import Event, JobRequest, ObservedJob, Plan
@@ -93,10 +93,10 @@ def _request(
 ) -> tuple[str, JobRequest]:
     fed, round_ = federation.metadata.name, current.round
     if not environment:
-        task = assignment.for_aggregator(federation, current)
+        task = assigning.for_aggregator(federation, current)
         name = names.aggregator_job(fed, round_, attempts.attempt)
     else:
-        task = assignment.for_environment(federation, current, environment)
+        task = assigning.for_environment(federation, current, environment)
         build = names.client_job if current.kind == "round" else names.evaluate_job
         name = build(fed, round_, environment, attempts.attempt)
     return name, JobRequest(

@@ -6,7 +6,8 @@ what is known. A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 
 from hansa import names
 from hansa.api import CONCLUDED
-from hansa.assignment import Assignment, for_environment
+from hansa.assigning import for_environment
+from hansa.assignment import Assignment
 from hansa.draft import Draft
 from hansa.exchange.letters import FAULTS, VETOES, run_of, without_the_silos_own
 from hansa.exchange.tasks import Box, CourierReport, CourierTask, Moved, News, WorkOrder

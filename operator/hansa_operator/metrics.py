@@ -23,7 +23,6 @@ from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.contributions import to_others
 from hansa.exchange.letters import FAULTS
 from hansa.exchange.tasks import CourierReport
-from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
 from hansa.member.draft import SiloPlan
 from hansa.member.status import FederationMember, SiloPhase, SiloStatus
@@ -38,7 +37,7 @@ from hansa.status import (
     RoundEnvironment,
 )
 from hansa_operator import metric_table as table
-from hansa_operator import probe_figures
+from hansa_operator import probe_figures, steps
 from hansa_operator.kinds import AnyPlan, Thing
 from hansa_operator.metric_table import Metric
 
@@ -90,7 +89,7 @@ class Recorder:
         key, limits = (silo.metadata.namespace, silo.metadata.name), silo.spec.limits
         for phase in get_args(SiloPhase):
             self._gauge(table.MEMBER_PHASE, *key, phase).set(phase == new.phase)
-        if outcome := _outcome(silo.status, new):
+        if outcome := steps.outcome(silo.status, new):
             self._counter(table.MEMBER_ORDERS, *key, outcome).inc()
         budgets = {
             "rounds": (new.usage.rounds, silo.spec.most_rounds),
@@ -113,9 +112,9 @@ class Recorder:
         for phase in get_args(Phase):
             self._gauge(table.FEDERATION_PHASE, *key, phase).set(phase == new.phase)
         self._gauge(table.ROUND, *key).set(new.round)
-        for entry in _closed(old, new):
+        for entry in steps.closed(old, new):
             self._record_round(key, entry)
-        self._counter(table.ROLLBACKS, *key).inc(_rollbacks(new) - _rollbacks(old))
+        self._counter(table.ROLLBACKS, *key).inc(steps.rollbacks(new) - steps.rollbacks(old))
         self._record_environments(key, new)
         self._record_probes(key, new)
         jobs = {job.name: job for job in observed}
@@ -123,7 +122,7 @@ class Recorder:
         self._record_courier(key, old, new, jobs)
         if old.current:
             for environment in old.current.environments:
-                job = jobs.get(_client_job(key[1], old.current, environment))
+                job = jobs.get(steps.client_job(key[1], old.current, environment))
                 if job and environment.state not in CONCLUDED:
                     self._record_step(key, old.current, new, environment, job)
             self._record_aggregator(key, old.current, new, jobs)
@@ -205,14 +204,14 @@ class Recorder:
         job: ObservedJob,
     ) -> None:
         """What became of one environment's Job, in the pass that took note of it."""
-        closed = _is_closed(new, current)
-        after = None if closed else _find(new, environment.name)
+        closed = steps.is_closed(new, current)
+        after = None if closed else steps.find(new, environment.name)
         answered = closed or (after is not None and after.state in ANSWERED)
-        given_up = job.state == "failed" if closed else after and _gave_up(environment, after)
+        given_up = job.state == "failed" if closed else after and steps.gave_up(environment, after)
         if job.state == "succeeded" and job.report and answered:
             self._record_answer(key, environment.name, job.report)
         elif given_up:
-            self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
+            self._counter(table.JOBS_FAILED, *key, steps.failure(job)).inc()
 
     def _record_answer(self, key: Key, environment: str, report: AnyReport) -> None:
         if not isinstance(report, ClientReport | EvaluateReport):
@@ -262,14 +261,14 @@ class Recorder:
         report = job.report
         is_whole = isinstance(report, CourierReport) and report.speaks_of(len(old.members))
         if job.state != "succeeded" or not isinstance(report, CourierReport) or not is_whole:
-            self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
+            self._counter(table.JOBS_FAILED, *key, steps.failure(job)).inc()
             return
         whose = [member.name for member in old.members]
         for moved in report.posted:
             self._counter(table.ORDERS_POSTED, *key, whose[moved.box]).inc(bool(moved.order))
         for news in report.news:
             self._counter(table.LETTERS_READ, *key, whose[news.box], news.kind).inc()
-            if news.report and _is_answer(new, whose[news.box], news.order):
+            if news.report and steps.is_answer(new, whose[news.box], news.order):
                 self._record_answer(key, whose[news.box], news.report)
         for fault in report.faults:
             known = fault.code if fault.code in FAULTS else "malformed"
@@ -285,7 +284,7 @@ class Recorder:
         """Refused updates and failed attempts of the aggregator that this pass took note of."""
         attempt = current.aggregator.attempt
         job = jobs.get(names.aggregator_job(key[1], current.round, attempt))
-        closed = _is_closed(new, current)
+        closed = steps.is_closed(new, current)
         moved = new.current is not None and new.current.aggregator.attempt != attempt
         if current.members is None or job is None or not (closed or moved):
             return
@@ -293,7 +292,7 @@ class Recorder:
             self._record_refused(key, current, job.report.refused)
             self._record_diagnostics(key, current, job.report)
         if moved or job.state != "succeeded":
-            self._counter(table.JOBS_FAILED, *key, _failure(job)).inc()
+            self._counter(table.JOBS_FAILED, *key, steps.failure(job)).inc()
 
     def _record_refused(
         self, key: Key, current: CurrentRound, refused: Iterable[tuple[int, str]]
@@ -345,64 +344,3 @@ def _family(metric: Metric, registry: CollectorRegistry) -> Family:
         )
     kind = Counter if metric.type == "counter" else Gauge
     return kind(metric.name, metric.help, metric.labels, registry=registry)
-
-
-def _is_answer(new: FederationStatus, name: str, order: int) -> bool:
-    """Whether a silo has answered the newest order, and not an older one."""
-    member = next((each for each in new.members if each.name == name), None)
-    return member is not None and (member.word, member.sent.serial) == ("answer", order)
-
-
-def _closed(old: FederationStatus, new: FederationStatus) -> list[HistoryEntry]:
-    """Rounds that ended with this step."""
-    known = {entry.round for entry in old.history}
-    newest = max(known, default=-1)
-    return [entry for entry in new.history if entry.round > newest and entry.round > 0]
-
-
-def _client_job(federation: str, current: CurrentRound, environment: RoundEnvironment) -> str:
-    build = names.client_job if current.kind == "round" else names.evaluate_job
-    return build(federation, current.round, environment.name, environment.attempt)
-
-
-def _is_closed(new: FederationStatus, current: CurrentRound) -> bool:
-    """Whether the step has ended what was open."""
-    after = new.current
-    return after is None or (after.kind, after.round) != (current.kind, current.round)
-
-
-def _find(new: FederationStatus, name: str) -> RoundEnvironment | None:
-    """The environment in the open round; nothing when it has left the federation."""
-    environments = new.current.environments if new.current else []
-    return next((e for e in environments if e.name == name), None)
-
-
-def _gave_up(before: RoundEnvironment, after: RoundEnvironment) -> bool:
-    """Whether the present attempt ended without a result."""
-    return after.attempt != before.attempt or after.state == "Failed"
-
-
-def _failure(job: ObservedJob) -> str:
-    """The name of a failure, as the troubleshooting page lists it."""
-    if job.reason:
-        return job.reason
-    if job.state == "succeeded":
-        return "ReportLost"
-    if job.state != "failed":
-        return "Timeout"
-    try:
-        return Exit(job.exit_code if job.exit_code is not None else Exit.CRASHED).name
-    except ValueError:
-        return Exit.CRASHED.name
-
-
-def _outcome(old: SiloStatus, new: SiloStatus) -> str:
-    """How an order ended with this step; nothing: none did."""
-    before, after = old.current, new.current
-    if after is None or (before and (before.order, before.state) == (after.order, after.state)):
-        return ""
-    return {"Done": "answered", "Refused": "refused", "Failed": "failed"}.get(after.state, "")
-
-
-def _rollbacks(status: FederationStatus) -> int:
-    return status.guard.rollbacks if status.guard else 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hansa.assignment import ENV_MODEL_CACHE, ClientReport, Role, for_environment
+from hansa.assigning import for_environment
+from hansa.assignment import ENV_MODEL_CACHE, ClientReport, Role
 from hansa.endpoint import ENV_API_KEY
 from hansa.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors

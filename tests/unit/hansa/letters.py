@@ -1,6 +1,6 @@
 """A coordinator of silos that run elsewhere, whose letters a test writes and reads."""
 
-from hansa.assignment import for_environment
+from hansa.assigning import for_environment
 from hansa.exchange.tasks import CourierReport, Moved, News
 from hansa.jobs import JobRequest
 from hansa.members import MemberStatus

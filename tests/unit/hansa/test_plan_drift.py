@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import REPORT_LIMIT, ClientReport, EvaluationReport, for_environment
+from hansa.assigning import for_environment
+from hansa.assignment import REPORT_LIMIT, ClientReport, EvaluationReport
 from hansa.exchange import letters
 from hansa.jobs import JobRequest
 from hansa.probes import MOST_PROBES, ProbeFigure

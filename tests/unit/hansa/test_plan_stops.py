@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from hansa.assignment import for_aggregator
+from hansa.assigning import for_aggregator
 from tests.builders import with_spec
 from tests.unit.hansa.test_plan import Cluster
 from tests.unit.hansa.test_plan_guard import guarded, play
