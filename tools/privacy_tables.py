@@ -37,6 +37,11 @@ class Measured:
         """Of all its runs: 1, 2, 3."""
         return ", ".join(map(str, sorted({seed for each in self.lines for seed in each["seeds"]})))
 
+    @property
+    def has_start(self) -> bool:
+        """Whether the model was measured before any training, too."""
+        return any(each["who"] == "start" for each in self.lines)
+
     def line(self, **wanted: Any) -> Line:
         """The line with these figures."""
         found = [e for e in self.lines if all(e[name] == value for name, value in wanted.items())]

@@ -49,7 +49,7 @@ class AsideStore:
         store, place = self._place(key)
         store.put_if_absent(place, data)
 
-    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file; the sha256 of the bytes that came."""
         store, place = self._place(key)
         return store.download(place, path, size, watch)
