@@ -26,6 +26,7 @@ from tests.cluster.kube import (
 
 FEDERATIONS = (
     *("evolves", "disturbed", "rules", "rules2", "other", "joined", "plugin", "tracked"),
+    "masked",
     *("shared", "private"),  # of test_member.py: the exchange, and the silo's own store
 )
 """Names of federations that tests may use; each has users, policies and Secrets of its own."""

@@ -29,6 +29,8 @@ ADDRESS = f"http://{RELEASE}-minio.{NAMESPACE}.svc:9000"
 WORLDS = ("maze", "webshop")
 ELSEWHERE = {"joined": ("webshop",), "shared": ("webshop",)}
 """Silos of a federation that run outside its namespace, or outside the cluster."""
+MASKED = {"masked": ("a", "b", "c", "d")}
+"""Silos of a federation that masks its updates."""
 LONG_SECONDS = 420.0
 """A bound against hanging tests: a federation of two rounds takes one to two minutes."""
 SETTINGS = {
@@ -232,6 +234,8 @@ def values(federations: tuple[str, ...], **more: Any) -> dict[str, Any]:
 
 
 def _users(federation: str) -> dict[str, Any]:
+    if federation in MASKED:
+        return {"name": federation, "environments": list(MASKED[federation]), "secure": True}
     elsewhere = ELSEWHERE.get(federation, ())
     here = [world for world in WORLDS if world not in elsewhere]
     return {"name": federation, "environments": here, "members": list(elsewhere)}
