@@ -63,6 +63,11 @@ class AsideStore:
         """Keys of the exchange below a prefix, sorted; what is kept aside is not listed."""
         return self.shared.list(prefix)
 
+    def remove(self, key: str) -> None:
+        """Delete an object; updates never are."""
+        store, place = self._place(key)
+        store.remove(place)
+
     def _place(self, key: str) -> tuple[ObjectStore, str]:
         if key.startswith(self._root):
             return self._private, self._private_root + key.removeprefix(self._root)

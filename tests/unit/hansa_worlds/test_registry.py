@@ -39,7 +39,11 @@ def test_an_action_is_cut_where_no_world_has_one_so_long():
         ("maze", {"size": "6"}, "options.size: got '6', expected 4 to 12"),
         ("maze", {"size": True}, "options.size: got True, expected 4 to 12"),
         ("maze", {"map": "t"}, "options.map: got 't', expected double-t or generated"),
-        ("maze", {"sise": 6}, "options.sise: unknown, expected map, max_turns, prompt, size"),
+        (
+            "maze",
+            {"sise": 6},
+            "options.sise: unknown, expected far, low_wall, map, max_turns, prompt, size",
+        ),
         ("wordle", {"opening": 1}, "options.opening: got 1, expected true or false"),
         (
             "wordle",
@@ -73,7 +77,7 @@ def test_all_mistakes_in_the_options_are_said_at_once():
     assert str(refused.value) == (
         "options.prompt: got 'long', expected full or brief or none; "
         "options.size: got 99, expected 4 to 12; "
-        "options.mab, options.sise: unknown, expected map, max_turns, prompt, size"
+        "options.mab, options.sise: unknown, expected far, low_wall, map, max_turns, prompt, size"
     )
 
 
