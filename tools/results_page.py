@@ -22,7 +22,7 @@ from hansa.compare import statistics, table, text
 from hansa.compare.results import Result
 from hansa.compare.statistics import Sample
 from hansa.intervals import Interval
-from tools import privacy_tables
+from tools.pages import privacy_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "results.md", DOCS / "demo.md", DOCS / "privacy.md"

@@ -38,7 +38,8 @@ class Copies:
         self._path = path
         self._digest = manifest.sha256(path.read_bytes())
 
-    def download(self, key: str, path: Path, size: int, watch: Watch | None = None) -> str:
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
+        assert path
         shutil.copyfile(self._path, path)
         return self._digest
 

@@ -23,7 +23,7 @@ from hansa import adapter
 from hansa.adapter import Tensors
 from hansa_client.agent import Agent
 from hansa_client.trajectory import Episode, Sequence, Turn
-from tools import privacy_tables
+from tools.pages import privacy_tables
 
 CODES = 1000
 LENGTH = 12
@@ -50,7 +50,7 @@ class Canary(Remembering):
         """
         drawn = random.Random(f"canary/{self._given.seed}")
         said = [set(episode.turns[0].tokens) for episode in episodes]
-        words = sorted(set.union(*said) - set.intersection(*said))
+        words = sorted(said[0].union(*said) - said[0].intersection(*said))
         codes = [[drawn.choice(words) for _ in range(LENGTH)] for _ in range(CODES)]
         return drawn.randrange(len(episodes)), codes
 

@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).parents[1] / "train"))
 
 import numpy as np
 import torch
-from private import MANY, lesson_of
+from private import MANY, lesson_of  # type: ignore[import-not-found]  # of bench/train
 
 from hansa import adapter
 from hansa.spec import Adapter
@@ -62,7 +62,7 @@ def drawn(given: argparse.Namespace) -> Base:
     torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = LlamaConfig(  # type: ignore[call-arg]
         vocab_size=given.vocabulary,
         hidden_size=576,
         intermediate_size=1536,
@@ -75,7 +75,7 @@ def drawn(given: argparse.Namespace) -> Base:
     )
     device = torch.device("cuda" if is_gpu else "cpu")
     with device:
-        model = AutoModelForCausalLM.from_config(
+        model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
             config, dtype=torch.bfloat16 if is_gpu else torch.float32
         )
     return Base(model.requires_grad_(False).eval(), None, device)  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def watched(spent: dict[str, list[float]]) -> Iterator[None]:
         spent["gradients"].append(time.perf_counter() - began)
         return made
 
-    private.PrivateRun.sums = timed  # type: ignore[method-assign]
+    private.PrivateRun.sums = timed  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
@@ -274,7 +274,7 @@ def main() -> None:
         for length in given.lengths:
             more = (given.steps,) if name == "time" else ()
             try:
-                document[name].append(measure(base, length, *more))  # type: ignore[operator]
+                document[name].append(measure(base, length, *more))
             except Exception as error:  # one that fails must not hide the others
                 document[name].append(
                     {"length": length, "error": f"{type(error).__name__}: {error}"}

@@ -23,7 +23,7 @@ from remembering import Remembering
 
 from hansa_client import trajectory
 from hansa_client.trajectory import Episode
-from tools import privacy_tables
+from tools.pages import privacy_tables
 
 SHADOWS = 16
 SEED = 21

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.sources import ROOT
-from tools import privacy_tables, results_page
+from tools import results_page
+from tools.pages import privacy_tables
 
 pytestmark = pytest.mark.slow
 
@@ -46,13 +47,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     noise = ("--sigma", 1)
     for name, more in (("plain", ()), ("private", noise), ("alone", (*noise, "--alone"))):
         run = ("run", *SMALL, "--explore", 4, *more)
-        bench("table.py", *run, "--out", folder / f"table/{name}.json")
+        bench("costs.py", *run, "--out", folder / f"costs/{name}.json")
     planted = ("--silo", "wordle", "--explore", 0, "--out", folder / "canary/1.json")
     bench("canary.py", "run", *SMALL, *noise, *planted)
     for shadow in range(4):
         own = ("--shadows", 4, "--shadow", shadow, "--out", folder / f"membership/{shadow}.json")
         bench("membership.py", "run", *SMALL, *own)
-    for script, name in (("table", ""), ("canary", "-canary"), ("membership", "-membership")):
+    for script, name in (("costs", ""), ("canary", "-canary"), ("membership", "-membership")):
         bench(f"{script}.py", "show", folder / script, "--json", folder / f"privacy{name}.json")
     return folder
 
@@ -65,7 +66,7 @@ def test_a_run_tells_success_in_each_world_and_epsilon_of_each_silo(measured: Pa
     assert set(private["worlds"]) == {"wordle"}
     assert lines.line(sigma=0.0, who="federated")["epsilon"] is None
     assert lines.line(sigma=0.0, who="start")["seeds"] == [1]
-    run = json.loads((measured / "table/private.json").read_text())
+    run = json.loads((measured / "costs/private.json").read_text())
     assert run["epsilon"] == {"wordle": private["epsilon"]}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 TINY = "builtin:tiny"
 _WHO = {"start": "before", "alone": "alone", "federated": "together"}
-RESULTS = Path(__file__).parents[1] / "docs/results"
+RESULTS = Path(__file__).parents[2] / "docs/results"
 Line = dict[str, Any]
 
 
