@@ -1,5 +1,6 @@
 """spec.aggregation as data: how the updates of a round become the next global adapter."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -133,6 +134,25 @@ class Aggregation(Model):
             raise ValueError(
                 f"aggregation.serverStep: got auto with {self.strategy}, expected a number (auto "
                 "makes up for what a mean of all updates loses, which this strategy does not take)"
+            )
+
+    def check_sealing(self, is_apart: Sequence[bool]) -> None:
+        """Refuse sealed updates that nobody merges, or whose silo's experience lies open beside.
+
+        `is_apart`: whether each environment keeps its experience in a store of its own.
+        """
+        if not self.seal_to:
+            return
+        if self.strategy == "none":
+            raise ValueError(
+                "aggregation.sealTo: got a key, and with aggregation.strategy none nobody merges "
+                "updates, expected another strategy or no key"
+            )
+        if not all(is_apart):
+            raise ValueError(
+                f"environments[{is_apart.index(False)}].experienceStorage: got nothing, expected a "
+                "store of the silo's own, since aggregation.sealTo hides its update from those who "
+                "read the shared one"
             )
 
     def check_members(self, environments: int) -> None:

@@ -24,8 +24,8 @@ STRATEGIES = (
     *("fedavgm", "fedadagrad", "fedadam", "fedyogi"),
 )
 """Strategies that need no more than the sum."""
-UNREAD = {"max_norm_ratio": 10.0, "max_weight_ratio": 3.0, "max_update_norm": None}
-"""Settings that look at one update alone, and how they are where nobody has set them."""
+UNREAD = ("max_norm_ratio", "max_weight_ratio", "max_update_norm")
+"""Settings that look at one update alone; nobody may set them."""
 
 MaskingKey = Annotated[str, Field(pattern=r"^x25519:[A-Za-z0-9_-]{43}$", max_length=60)]
 """The public half of a silo's masking key."""
@@ -68,30 +68,12 @@ class Masked(Model):
 
 def check(spec: "FederationSpec") -> None:
     """Refuse what cannot be done with sums alone, or would give an update away beside its masks."""
-    if spec.aggregation.seal_to:
-        _check_sealing(spec)
     if spec.aggregation.secure is None:
         return
     _check_strategy(spec)
     _check_members(spec)
     _check_keys(spec)
     _check_places(spec)
-
-
-def _check_sealing(spec: "FederationSpec") -> None:
-    """Sealed updates are worth nothing where their silo's experience lies open beside them."""
-    if spec.aggregation.strategy == "none":
-        raise ValueError(
-            "aggregation.sealTo: got a key, and with aggregation.strategy none nobody merges "
-            "updates, expected another strategy or no key"
-        )
-    for index, environment in enumerate(spec.environments):
-        if not environment.member and not environment.experience_storage:
-            raise ValueError(
-                f"environments[{index}].experienceStorage: got nothing, expected a store of "
-                "the silo's own, since aggregation.sealTo hides its update from those who read "
-                "the shared one"
-            )
 
 
 def _check_strategy(spec: "FederationSpec") -> None:
@@ -111,13 +93,12 @@ def _check_strategy(spec: "FederationSpec") -> None:
             "aggregation.sealTo: got a key, expected none with aggregation.secure: masked updates "
             "are unreadable already, for the aggregator, too"
         )
-    for field, default in UNREAD.items():
-        came = getattr(aggregation, field)
-        if came != default:
-            alias = type(aggregation).model_fields[field].alias
+    for name in UNREAD:
+        came, field = getattr(aggregation, name), type(aggregation).model_fields[name]
+        if came != field.default:
             raise ValueError(
-                f"aggregation.{alias}: got {came:g}, expected none given with aggregation.secure: "
-                "nobody sees one update alone; secure.clipNorm bounds them all"
+                f"aggregation.{field.alias}: got {came:g}, expected none given with "
+                "aggregation.secure: nobody sees one update alone; secure.clipNorm bounds them all"
             )
 
 

@@ -263,6 +263,9 @@ class FederationSpec(Model):
         self.aggregation.check_members(len(self.environments))
         check(self.probes or [], self.guard, self.aggregation.strategy)
         self._check_guard()
+        self.aggregation.check_sealing(
+            [bool(e.member or e.experience_storage) for e in self.environments]
+        )
         secure.check(self)
         if self.evaluation.alone and self.aggregation.strategy == "none":
             raise ValueError(

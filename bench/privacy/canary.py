@@ -13,7 +13,6 @@ with the same chance; rank 1 gives it away. Ranks by the likelihood alone, and b
 import argparse
 import random
 import statistics
-from pathlib import Path
 from typing import Any
 
 import private_play
@@ -105,25 +104,14 @@ def summarized(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
+def add_flags(run: argparse.ArgumentParser) -> None:
+    """Those of a run with a code."""
+    run.add_argument("--silo", default="maze", help="environment that has the code")
+
+
 def main() -> None:
     """Play one federation with a code in it, or show what many came to."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="play one federation")
-    private_play.add_flags(run)
-    run.add_argument("--silo", default="maze", help="environment that has the code")
-    show = commands.add_parser("show", help="print the table of a folder's results")
-    show.add_argument("folder", type=Path)
-    show.add_argument("--json", type=Path, help="write the table's data there, too")
-    given = parser.parse_args()
-    if given.command == "run":
-        private_play.play(given, Canary)
-        return
-    results = private_play.read_results(given.folder, "canary")
-    lines = summarized(results)
-    print(privacy_tables.canary(lines))
-    if given.json:
-        privacy_tables.write(given.json, privacy_tables.document(lines, results))
+    private_play.command(__doc__, Canary, "canary", add_flags, summarized, privacy_tables.canary)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ noise as well. Settings are tiny.yaml's; smollm2.yaml is for a GPU.
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import private_play
@@ -87,26 +86,16 @@ def _shares(summary: Summary) -> dict[str, Any]:
     return {"worlds": worlds, "macro": three(summary.macro)}
 
 
-def main() -> None:
-    """Play one federation, or show what many came to."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="play one federation")
-    private_play.add_flags(run)
+def add_flags(run: argparse.ArgumentParser) -> None:
+    """Those of a run whose success is measured."""
     run.add_argument("--alone", action="store_true", help="no merge: each silo evolves alone")
     run.add_argument("--split", nargs="+", choices=("test", "validation"), help="held-out tasks")
-    show = commands.add_parser("show", help="print the table of a folder's results")
-    show.add_argument("folder", type=Path, nargs="+")
-    show.add_argument("--json", type=Path, help="write the table's data there, too")
-    given = parser.parse_args()
-    if given.command == "run":
-        private_play.play(given, Measured)
-        return
-    results = [each for path in given.folder for each in private_play.read_results(path)]
-    lines = summarized(results)
-    print(privacy_tables.success(lines))
-    if given.json:
-        privacy_tables.write(given.json, privacy_tables.document(lines, results))
+
+
+def main() -> None:
+    """Play one federation, or show what many came to."""
+    table = privacy_tables.success
+    private_play.command(__doc__, Measured, "evaluations", add_flags, summarized, table)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ The attacker knows everything but the membership and the noise, as differential 
 
 import argparse
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,27 +142,17 @@ def summarized(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
-def main() -> None:
-    """Play one shadow run, or attack many."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="play one federation")
-    private_play.add_flags(run)
+def add_flags(run: argparse.ArgumentParser) -> None:
+    """Those of a shadow run."""
     run.add_argument("--shadow", type=int, required=True, help="number of the run, from 0 on")
     run.add_argument("--shadows", type=int, default=SHADOWS, help="runs in all, an even number")
     run.set_defaults(seed=SEED, explore=0, demonstrations=256, tasks=20)
-    show = commands.add_parser("show", help="attack the runs of a folder")
-    show.add_argument("folder", type=Path)
-    show.add_argument("--json", type=Path, help="write the table's data there, too")
-    given = parser.parse_args()
-    if given.command == "run":
-        private_play.play(given, Shadow)
-        return
-    results = private_play.read_results(given.folder, "members")
-    lines = summarized(results)
-    print(privacy_tables.membership(lines))
-    if given.json:
-        privacy_tables.write(given.json, privacy_tables.document(lines, results))
+
+
+def main() -> None:
+    """Play one shadow run, or attack many."""
+    table = privacy_tables.membership
+    private_play.command(__doc__, Shadow, "members", add_flags, summarized, table)
 
 
 if __name__ == "__main__":

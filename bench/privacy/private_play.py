@@ -24,6 +24,7 @@ from hansa.adapter import Tensors
 from hansa.compare import methods
 from hansa.errors import HansaError
 from hansa.spec import FederationSpec
+from tools.pages import privacy_tables
 
 HERE = Path(__file__).parent
 MOST_STEP = 4.0
@@ -122,9 +123,37 @@ def play(given: argparse.Namespace, make: Callable[..., PrivatePlay]) -> None:
         sys.exit(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
 
 
-def read_results(folder: Path, wanted: str = "evaluations") -> list[dict[str, Any]]:
+def read_results(folder: Path, wanted: str) -> list[dict[str, Any]]:
     """All results of a folder that have come to their end, and have what is wanted."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     return [
         each for each in found if each.get(wanted) and len(each["rounds"]) == each["spec"]["rounds"]
     ]
+
+
+def command(
+    doc: str | None,
+    player: type[PrivatePlay],
+    has: str,
+    add_own: Callable[[argparse.ArgumentParser], None],
+    summarized: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    table: Callable[[list[dict[str, Any]]], str],
+) -> None:
+    """`run` plays one federation; `show` makes the table of what is in folders of results."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="play one federation")
+    add_flags(run)
+    add_own(run)
+    show = commands.add_parser("show", help="print the table of results")
+    show.add_argument("folder", type=Path, nargs="+")
+    show.add_argument("--json", type=Path, help="write the table's data there, too")
+    given = parser.parse_args()
+    if given.command == "run":
+        play(given, player)
+        return
+    results = [each for path in given.folder for each in read_results(path, has)]
+    lines = summarized(results)
+    print(table(lines))
+    if given.json:
+        privacy_tables.write(given.json, privacy_tables.document(lines, results))

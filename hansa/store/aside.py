@@ -9,11 +9,11 @@ from pathlib import Path
 
 from hansa import keys
 from hansa.assignment import Assignment
-from hansa.errors import InputError, PermanentError
+from hansa.errors import PermanentError
 from hansa.sealing import OpeningKey
 from hansa.secure import ENV_MASKING_KEY
 from hansa.store.base import ObjectStore, Watch
-from hansa.store.sealed import read_opening_keys
+from hansa.store.sealed import keys_given
 
 
 class AsideStore:
@@ -97,13 +97,5 @@ def aside_store(store: ObjectStore, private: ObjectStore, assignment: Assignment
 
 def masking_keys(environ: Mapping[str, str]) -> list[OpeningKey]:
     """The private keys that a client was given to mask with."""
-    path = environ.get(ENV_MASKING_KEY, "")
-    if not path:
-        raise PermanentError(
-            f"{ENV_MASKING_KEY}: got nothing, expected the file of the key that masks updates "
-            "(maskingSecret, or --masking-keys)"
-        )
-    try:
-        return read_opening_keys(Path(path), ENV_MASKING_KEY)
-    except InputError as error:
-        raise PermanentError(error.message, error.hint) from None
+    which = "the key that masks updates (maskingSecret, or --masking-keys)"
+    return keys_given(environ, ENV_MASKING_KEY, which)

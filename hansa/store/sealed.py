@@ -270,15 +270,18 @@ def opened_store(store: ObjectStore, assignment: Assignment, opening: Opener) ->
 
 
 def keys_at_hand(environ: Mapping[str, str]) -> list[OpeningKey]:
-    """The private keys that a program was given."""
-    path = environ.get(sealing.ENV_SEALING_KEY, "")
+    """The private keys that an aggregator was given to open updates with."""
+    which = "the key that opens updates (spec.storage.sealingSecret, or --sealing-key)"
+    return keys_given(environ, sealing.ENV_SEALING_KEY, which)
+
+
+def keys_given(environ: Mapping[str, str], variable: str, which: str) -> list[OpeningKey]:
+    """The private keys in the file that a variable names; a permanent error without them."""
+    path = environ.get(variable, "")
     if not path:
-        raise PermanentError(
-            f"{sealing.ENV_SEALING_KEY}: got nothing, expected the file of the key that opens "
-            "updates (spec.storage.sealingSecret, or --sealing-key)"
-        )
+        raise PermanentError(f"{variable}: got nothing, expected the file of {which}")
     try:
-        return read_opening_keys(Path(path), sealing.ENV_SEALING_KEY)
+        return read_opening_keys(Path(path), variable)
     except InputError as error:
         raise PermanentError(error.message, error.hint) from None
 

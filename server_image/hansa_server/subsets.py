@@ -67,6 +67,8 @@ def _store(
     try:
         part = fitted(chosen, assignment.settings.step_factor)
         made = merge(part, place.subset, place.subset_state)
+    except (MemoryError, OSError):  # this machine's fault: another attempt measures
+        raise
     except Exception as error:  # a package's strategy may raise anything for too few updates
         raise _NotMerged(f"{', '.join(members)}: {type(error).__name__}: {error}") from error
     shapes = result_shapes(part, made.frozen_rank)

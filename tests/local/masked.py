@@ -10,8 +10,8 @@ import numpy as np
 
 from hansa import adapter, keys, masking, sealing
 from hansa.local.objectstore import LocalStore
-from hansa.store.private import KEY, SECRET
 from tests import small
+from tests.local import identities
 
 SILOS = ("a", "b", "c", "d")
 FIFTH = "e"
@@ -65,18 +65,8 @@ class Place:
         return ["--credentials", self.credentials(), "--masking-keys", self.keys]
 
     def credentials(self) -> Path:
-        given = {}
-        for name in (*EVERYBODY, "aggregator"):
-            shared, own = self.exchange.credentials[name], self.private.credentials[name]
-            given[name] = {
-                "AWS_ACCESS_KEY_ID": shared.access_key,
-                "AWS_SECRET_ACCESS_KEY": shared.secret_key,
-                KEY: own.access_key,
-                SECRET: own.secret_key,
-            }
-        path = self.folder / "credentials.json"
-        path.write_text(json.dumps(given))
-        return path
+        names = (*EVERYBODY, "aggregator")
+        return identities.write(self.folder, names, self.exchange, self.private)
 
     # -- what a run has left ----------------------------------------------------------------------
 

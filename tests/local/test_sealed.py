@@ -1,6 +1,5 @@
 """A federation whose updates are sealed: the same bytes come of it, and the bucket shows none."""
 
-import json
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ import pytest
 
 from hansa import adapter, keys, sealing
 from hansa.local.objectstore import LocalStore
-from hansa.store.private import KEY, SECRET
 from tests import small
+from tests.local import identities
 
 pytestmark = pytest.mark.slow
 
@@ -44,18 +43,8 @@ class Place:
         return small.write_manifest(self.folder, **fields)
 
     def credentials(self) -> Path:
-        given = {}
-        for name in (*small.ENVIRONMENTS, "aggregator"):
-            shared, own = self.exchange.credentials[name], self.private.credentials[name]
-            given[name] = {
-                "AWS_ACCESS_KEY_ID": shared.access_key,
-                "AWS_SECRET_ACCESS_KEY": shared.secret_key,
-                KEY: own.access_key,
-                SECRET: own.secret_key,
-            }
-        path = self.folder / "credentials.json"
-        path.write_text(json.dumps(given))
-        return path
+        names = (*small.ENVIRONMENTS, "aggregator")
+        return identities.write(self.folder, names, self.exchange, self.private)
 
     def options(self) -> list[str | Path]:
         return ["--credentials", self.credentials(), "--sealing-key", self.key]

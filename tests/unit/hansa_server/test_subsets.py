@@ -145,6 +145,20 @@ def test_a_strategy_that_takes_no_fewer_updates_ends_no_round(
     assert "contributions_not_measured" in said and "two are too few" in said
 
 
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), MemoryError()])
+def test_a_fault_of_the_machine_is_no_verdict_on_the_strategy(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise fault
+
+    round_ = full_round()
+    with monkeypatch.context() as broken, pytest.raises(type(fault)):
+        broken.setattr("hansa_server.subsets.merge", fail)
+        aggregate(round_)
+    assert aggregate(round_).subsets == aggregate(full_round()).subsets is not None
+
+
 @pytest.mark.parametrize("number", range(7))
 def test_an_aggregator_killed_at_any_write_leaves_equal_bytes(number: int) -> None:
     quiet, disturbed = full_round(), full_round()
