@@ -5,7 +5,7 @@ What names do not hide: how often each kind succeeds, so with privacy none of th
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -18,11 +18,11 @@ LEAST_TASKS = 4
 """Training tasks of a kind at least, on average, for the same reason."""
 LONGEST_NAME = 30
 
-Name = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9 ,._+-]*[A-Za-z0-9._+-])?$", max_length=LONGEST_NAME)
-]
-Rates = Annotated[dict[Name, Annotated[float, Field(ge=0, le=1)]], Field(max_length=MOST_KINDS)]
-"""Bounded where it is read: a silo writes it."""
+_PLAIN = r"^[A-Za-z0-9]([A-Za-z0-9 ,._+-]*[A-Za-z0-9._+-])?$"
+Name = Annotated[str, Field(pattern=_PLAIN, max_length=LONGEST_NAME)]
+PARTS = 10_000
+Rates = Annotated[dict[Name, Annotated[int, Field(ge=0, le=PARTS)]], Field(max_length=MOST_KINDS)]
+"""Share of successes by kind in 1/10,000: bounded where it is read, for a silo writes it."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9,._+-]+")
 
@@ -40,6 +40,19 @@ def told(names: Collection[str], tasks: int) -> dict[str, str]:
     for index, name in enumerate(known):
         places.setdefault(index * min(MOST_KINDS, len(known)) // len(known), []).append(name)
     return {name: _called(some) for some in places.values() for name in some}
+
+
+def rates(tallies: Mapping[str, Sequence[int]]) -> dict[str, int] | None:
+    """Successes and episodes by kind, as a report has room for them; nothing where there are none.
+
+    An update of an older version may have more kinds than are told apart now.
+    """
+    called = told(tallies, LEAST_TASKS * len(tallies))
+    sums: dict[str, list[int]] = {}
+    for name, outside in called.items():
+        both = sums.setdefault(outside, [0, 0])
+        both[:] = both[0] + tallies[name][0], both[1] + tallies[name][1]
+    return {name: won * PARTS // played for name, (won, played) in sums.items() if played} or None
 
 
 def _called(names: list[str]) -> str:

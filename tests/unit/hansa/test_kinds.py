@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from hansa.kinds import LONGEST_NAME, MOST_KINDS, MOST_NAMES, Name, Rates, told
+from hansa.kinds import LONGEST_NAME, MOST_KINDS, MOST_NAMES, Name, Rates, rates, told
 
 NAME: TypeAdapter[str] = TypeAdapter(Name)
-RATES: TypeAdapter[dict[str, float]] = TypeAdapter(Rates)
+RATES: TypeAdapter[dict[str, int]] = TypeAdapter(Rates)
 
 
 @given(st.sets(st.text(max_size=120), max_size=MOST_NAMES))
@@ -52,15 +52,15 @@ def test_an_empty_name_is_no_kind() -> None:
 @pytest.mark.parametrize(
     "rates",
     [
-        {f"kind {number}": 0.5 for number in range(MOST_KINDS + 1)},
-        {"k" * (LONGEST_NAME + 1): 0.5},
-        {'near"} 1\n': 0.5},
-        {"": 0.5},
-        {"far": 1.5},
+        {f"kind {number}": 5000 for number in range(MOST_KINDS + 1)},
+        {"k" * (LONGEST_NAME + 1): 5000},
+        {'near"} 1\n': 5000},
+        {"": 5000},
+        {"far": 10_001},
     ],
     ids=["too many", "too long", "no plain text", "empty", "more than all"],
 )
-def test_rates_of_a_liar_are_refused(rates: dict[str, float]) -> None:
+def test_rates_of_a_liar_are_refused(rates: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         RATES.validate_python(rates)
 
@@ -69,3 +69,18 @@ def test_no_line_ends_hide_behind_a_name() -> None:
     with pytest.raises(ValidationError):
         NAME.validate_python("far\n")
     assert re.fullmatch(r"[ -~]+", told({"zwölf\nWege"}, 100)["zwölf\nWege"])
+
+
+def test_rates_of_an_older_updates_many_kinds_are_those_of_neighbours_together() -> None:
+    tallies = {f"level {number:02d}": [number % 2, 1] for number in range(24)}
+    told_of = rates(tallies)
+    assert told_of is not None
+    assert RATES.validate_python(told_of) == {
+        f"level {number:02d} +1": 5000 for number in range(0, 24, 2)
+    }
+
+
+def test_a_round_without_kinds_has_no_rates() -> None:
+    assert rates({}) is None
+    assert rates({"far": [0, 0]}) is None
+    assert rates({f"task {number}": [1, 1] for number in range(MOST_NAMES + 1)}) is None
