@@ -1,134 +1,138 @@
 """Kinds of tasks: how much of each an environment explored, and how often it succeeded."""
 
+import re
 from collections.abc import Mapping, Sequence
 
-from hansa.intervals import Interval
-from hansa.report.charts import Axes, Column, Series, columns, legend, lines
+from hansa.kinds import LONGEST_NAME, MOST_KINDS
+from hansa.report.charts import SPAN, Axes, Column, Slots, layer, legend
 from hansa.report.facts import ReportData
-from hansa.report.markup import (
-    Child,
-    Html,
-    Section,
-    details,
-    figure,
-    percent,
-    section,
-    table,
-    tag,
-)
+from hansa.report.markup import Child, Html, Section, details, percent, section, table, tag
 
 MOST_ENVIRONMENTS = 12
-MOST_KINDS = 5
-"""Kinds with a colour of their own: those played most; the others are one."""
-MOST_ROWS = 100
-"""Kinds in a table."""
 OTHERS = "others"
+_TONES = ("p2", "p5")
+_HEIGHT = 24
+_MORE = re.compile(r" \+\d+$")
 
 Tallies = Mapping[str, tuple[int, int]]
 """Successes and episodes by kind."""
 
 
 def show(data: ReportData) -> Section | None:
-    """Shares and success of the kinds, of the environments that have several."""
-    explored = {name: _rounds(data, name) for name in data.environments}
-    several = [name for name, rounds in explored.items() if len(_most_played(rounds)) > 1]
+    """The kinds over rounds, of the environments that have several."""
+    explored = {name: rounds for name in data.environments if (rounds := _rounds(data, name))}
+    several = [name for name, rounds in explored.items() if len(_names(rounds)) > 1]
     if not several:
         return None
     shown = several[:MOST_ENVIRONMENTS]
-    lead = "What each environment explored, by kind of task, and how often it succeeded there."
+    lead = (
+        "What each environment explored, by kind of task. A bar is a kind's share of a round's "
+        "episodes; beside the bars are successes of the first and the last round."
+    )
+    if any(_MORE.search(name) for rounds in explored.values() for name in _names(rounds)):
+        lead += " “+2” after a name: two more kinds are counted with it."
     if len(shown) < len(several):
         lead += f" The first {len(shown)} of {len(several)}."
-    tables = [_table(name, explored[name]) for name in shown]
     return section(
         "kinds",
         "Kinds of tasks",
         tag("p", lead, class_="lead"),
-        tag("div", *(one for name in shown for one in _pair(name, explored[name])), class_="pair"),
-        details("Figures of kinds", *tables),
+        legend([("successful", _TONES[0], None), ("not successful", _TONES[1], None)]),
+        tag("div", *(_picture(name, explored[name]) for name in shown), class_="pair"),
+        details("Figures of kinds", *(_table(name, explored[name]) for name in shown)),
     )
+
+
+def figures(data: ReportData, name: str) -> dict[str, list[tuple[int, int] | None]]:
+    """Successes and episodes of each kind for programs, entry by entry as the page's rounds."""
+    rounds = _rounds(data, name)
+    return {
+        kind: [rounds.get(entry.number, {}).get(kind) for entry in data.rounds]
+        for kind in _names(rounds)
+    }
 
 
 def _rounds(data: ReportData, name: str) -> dict[int, Tallies]:
+    """What an environment explored round by round; of too many kinds those played most."""
     rounds = {e.number: e.parts[name].kinds for e in data.played if name in e.parts}
-    return {number: kinds for number, kinds in rounds.items() if kinds}
+    rounds = {number: kinds for number, kinds in rounds.items() if kinds}
+    names = _names(rounds)
+    if len(names) <= MOST_KINDS:
+        return dict(rounds)
+    episodes = {
+        name: sum(kinds.get(name, (0, 0))[1] for kinds in rounds.values()) for name in names
+    }
+    kept = sorted(names, key=lambda name: (-episodes[name], name))[: MOST_KINDS - 1]
+    return {number: _merged(kinds, set(kept)) for number, kinds in rounds.items()}
 
 
-def _most_played(rounds: Mapping[int, Tallies]) -> list[str]:
-    """All kinds, those with most episodes first."""
-    episodes: dict[str, int] = {}
-    for kinds in rounds.values():
-        for kind, (_, played) in kinds.items():
-            episodes[kind] = episodes.get(kind, 0) + played
-    return sorted(episodes, key=lambda kind: (-episodes[kind], kind))
+def _names(rounds: Mapping[int, Tallies]) -> list[str]:
+    return sorted({name for kinds in rounds.values() for name in kinds})
 
 
-def _pair(name: str, rounds: Mapping[int, Tallies]) -> list[Html]:
-    ranked = _most_played(rounds)
-    own = sorted(kind for kind in ranked[:MOST_KINDS] if kind != OTHERS)
-    names = [*own, OTHERS] if len(ranked) > len(own) else own
-    drawn = {number: _merged(kinds, own) for number, kinds in rounds.items()}
-    bars = [
-        Column(round=number, layers=_shares(kinds, names), title=_title(number, kinds, names))
-        for number, kinds in drawn.items()
-    ]
-    tones = [f"p{place}" for place in range(len(names))]
-    shares = columns(
-        bars, tones, label=f"Share of each kind, {name}.", height=150, show=percent, top=1.0
-    )
-    series = [
-        Series(name=kind, points=_rates(drawn, kind), tone=f"s{place}", shape=place)
-        for place, kind in enumerate(names)
-    ]
-    axes = Axes(first=bars[0].round, last=bars[-1].round, top=1.0, height=150)
-    titles = [(bar.round, bar.title) for bar in bars]
-    rates = lines(series, axes, label=f"Success of each kind, {name}.", titles=titles)
-    return [
-        figure(
-            f"{name}: share of episodes",
-            shares,
-            legend([(kind, tone, None) for kind, tone in zip(names, tones, strict=True)]),
-        ),
-        figure(
-            f"{name}: success while exploring",
-            rates,
-            legend([(one.name, one.tone, one.shape) for one in series]),
-        ),
-    ]
-
-
-def _merged(kinds: Tallies, own: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The kinds that have a colour, and the sum of the others."""
-    rest = [tally for kind, tally in kinds.items() if kind not in own]
+def _merged(kinds: Tallies, kept: set[str]) -> dict[str, tuple[int, int]]:
+    rest = [tally for name, tally in kinds.items() if name not in kept]
     others = sum(won for won, _ in rest), sum(played for _, played in rest)
-    return {**{kind: kinds.get(kind, (0, 0)) for kind in own}, OTHERS: others}
+    return {**{name: kinds[name] for name in kinds if name in kept - {OTHERS}}, OTHERS: others}
 
 
-def _shares(kinds: Tallies, names: Sequence[str]) -> list[float]:
-    everything = sum(played for _, played in kinds.values()) or 1
-    return [kinds[kind][1] / everything for kind in names]
-
-
-def _rates(rounds: Mapping[int, Tallies], kind: str) -> list[tuple[int, Interval]]:
-    tallies = {number: kinds[kind] for number, kinds in rounds.items()}
-    rates = {number: won / played for number, (won, played) in tallies.items() if played}
-    return [(number, Interval(rate, rate, rate)) for number, rate in rates.items()]
-
-
-def _title(number: int, kinds: Tallies, names: Sequence[str]) -> str:
-    rates = [f"{kind}: {kinds[kind][0]} of {kinds[kind][1]}" for kind in names if kinds[kind][1]]
-    return "\n".join([f"round {number}", *rates])
-
-
-def _table(name: str, rounds: Mapping[int, Tallies]) -> Html:
-    numbers = sorted(rounds)
+def _picture(environment: str, rounds: Mapping[int, Tallies]) -> Html:
+    """A row of bars for each kind; all rows have one scale."""
+    first, last = min(rounds), max(rounds)
+    ends = sorted({first, last})
+    shares = {number: _shares(kinds) for number, kinds in rounds.items()}
+    top = max(sum(layers) for kinds in shares.values() for layers in kinds.values())
+    axes = Axes(first=first, last=last, top=top or 1.0, height=_HEIGHT)
     rows: list[Sequence[Child]] = [
-        [kind, *(_cell(rounds[number].get(kind)) for number in numbers)]
-        for kind in sorted(_most_played(rounds)[:MOST_ROWS])
+        [_short(name), _strip(name, shares, axes), *(_cell(rounds[each], name) for each in ends)]
+        for name in _names(rounds)
     ]
-    heads = ["kind", *(f"round {number}" for number in numbers)]
-    caption = f"Successes of episodes explored by {name}"
+    heads = ["kind", "share", *(f"round {each}" for each in ends)]
+    caption = f"{environment}: the highest bar is {percent(top)} of a round"
+    return table(heads, rows, caption=caption, class_="dense strips")
+
+
+def _shares(kinds: Tallies) -> dict[str, tuple[float, float]]:
+    """Of each kind, what succeeded and what did not, as shares of all episodes."""
+    everything = sum(played for _, played in kinds.values()) or 1
+    return {
+        n: (won / everything, (played - won) / everything) for n, (won, played) in kinds.items()
+    }
+
+
+def _strip(name: str, shares: Mapping[int, Mapping[str, tuple[float, float]]], axes: Axes) -> Html:
+    bars = [
+        Column(round=number, layers=shares[number].get(name, (0.0, 0.0)), title="")
+        for number in sorted(shares)
+    ]
+    slots = Slots(axes)
+    drawing = tag(
+        "svg",
+        *(layer(bars, index, tone, slots) for index, tone in enumerate(_TONES)),
+        viewBox=f"0 0 {SPAN} {_HEIGHT}",
+        preserveAspectRatio="none",
+        width="100%",
+        height=_HEIGHT,
+        role="img",
+        aria_label=f"Share of {_short(name)} in each round, successful and not.",
+    )
+    return tag("td", drawing)
+
+
+def _table(environment: str, rounds: Mapping[int, Tallies]) -> Html:
+    rows: list[Sequence[Child]] = [
+        [_short(name), *(_cell(rounds[number], name) for number in sorted(rounds))]
+        for name in _names(rounds)
+    ]
+    heads = ["kind", *(f"round {number}" for number in sorted(rounds))]
+    caption = f"Successes of episodes explored by {environment}"
     return table(heads, rows, caption=caption, class_="dense")
 
 
-def _cell(tally: tuple[int, int] | None) -> str:
-    return f"{tally[0]} of {tally[1]}" if tally else "–"
+def _cell(kinds: Tallies, name: str) -> str:
+    won, played = kinds.get(name, (0, 0))
+    return f"{won} of {played}" if played else "–"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

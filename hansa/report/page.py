@@ -296,6 +296,7 @@ def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
             for field in _BY_ROUND
             if field != "epsilon" or data.federation.spec.privacy
         },
+        "kinds": kinds.figures(data, name),
         "seconds": {
             phase: [_rounded(one.get(phase)) for one in spent] for phase in phases(spent, ())
         },
