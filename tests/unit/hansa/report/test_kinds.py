@@ -109,3 +109,12 @@ def test_what_a_private_update_says_of_kinds_is_not_repeated() -> None:
     shown = page(private, r1={"near": [3, 4], "far": [0, 4]})
     assert 'id="kinds"' not in shown
     assert figures(shown) == {}
+
+
+def test_fifty_rounds_of_twelve_kinds_in_five_worlds_leave_the_page_small() -> None:
+    given = sample.federation(50)
+    store = sample.fill(MemoryStore(), given)
+    plain = len(render(collect(given, store)))
+    full = render(collect(given, sample.write_kinds(store, given)))
+    assert 'id="kinds"' in full
+    assert len(full) - plain < 150_000
