@@ -27,7 +27,7 @@ Rates = Annotated[dict[Name, Annotated[int, Field(ge=0, le=PARTS)]], Field(max_l
 _OTHER = re.compile(r"[^A-Za-z0-9,._+-]+")
 
 
-def told(names: Collection[str], tasks: int) -> dict[str, str]:
+def public_names(names: Collection[str], tasks: int) -> dict[str, str]:
     """What each of a world's names is called outside; nothing where they are no kinds.
 
     `tasks`: how many training tasks have these names. Neighbours that are one have the name of the
@@ -47,7 +47,7 @@ def rates(tallies: Mapping[str, Sequence[int]]) -> dict[str, int] | None:
 
     An update of an older version may have more kinds than are told apart now.
     """
-    called = told(tallies, LEAST_TASKS * len(tallies))
+    called = public_names(tallies, LEAST_TASKS * len(tallies))
     sums: dict[str, list[int]] = {}
     for name, outside in called.items():
         both = sums.setdefault(outside, [0, 0])

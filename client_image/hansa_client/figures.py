@@ -74,9 +74,9 @@ def kinds_of(assignment: Assignment) -> dict[str, str]:
     """The kind of each task of the round, as it may be told."""
     with explained(assignment):
         world = make_world(assignment)
-        told = kinds.told(world.groups(), len(world.tasks("train")))
+        names = kinds.public_names(world.groups(), len(world.tasks("train")))
         jobs = mixed_silo.jobs(assignment, "train", explore_jobs)
-        return {job.task.id: told.get(world.group(job.task), "") for job in jobs}
+        return {job.task.id: names.get(world.group(job.task), "") for job in jobs}
 
 
 def pass_at(tasks: Mapping[str, Sequence[int]]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hansa.kinds import MOST_KINDS, told
+from hansa.kinds import MOST_KINDS, public_names
 from hansa_worlds import (
     DEMO_OPTIONS,
     Move,
@@ -85,7 +85,9 @@ def test_the_demos_tasks_are_of_three_to_twelve_kinds_and_each_has_several(name)
     counts = Counter(world.group(task) for task in world.tasks("train"))
     assert 3 <= len(counts) <= MOST_KINDS
     assert min(counts.values()) >= 10
-    assert set(told(world.groups(), len(world.tasks("train"))).items()) == {(k, k) for k in counts}
+    assert set(public_names(world.groups(), len(world.tasks("train"))).items()) == {
+        (k, k) for k in counts
+    }
 
 
 def test_the_demo_has_five_builtin_worlds_and_each_has_a_name():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from hansa.kinds import LONGEST_NAME, MOST_KINDS, MOST_NAMES, Name, Rates, rates, told
+from hansa.kinds import LONGEST_NAME, MOST_KINDS, MOST_NAMES, Name, Rates, public_names, rates
 
 NAME: TypeAdapter[str] = TypeAdapter(Name)
 RATES: TypeAdapter[dict[str, int]] = TypeAdapter(Rates)
@@ -15,7 +15,7 @@ RATES: TypeAdapter[dict[str, int]] = TypeAdapter(Rates)
 
 @given(st.sets(st.text(max_size=120), max_size=MOST_NAMES))
 def test_whatever_a_world_calls_its_kinds_what_leaves_is_few_and_plain(names: set[str]) -> None:
-    called = told(names, 10_000)
+    called = public_names(names, 10_000)
     assert called.keys() == names - {""}
     assert len(set(called.values())) <= MOST_KINDS
     for name in called.values():
@@ -24,12 +24,12 @@ def test_whatever_a_world_calls_its_kinds_what_leaves_is_few_and_plain(names: se
 
 def test_few_short_names_stay_as_they_are() -> None:
     names = [f"depth {number:02d}" for number in range(MOST_KINDS)]
-    assert told(reversed(names), 1000) == {name: name for name in names}  # type: ignore[arg-type]
+    assert public_names(reversed(names), 1000) == {name: name for name in names}  # type: ignore[arg-type]
 
 
 def test_of_many_kinds_neighbours_are_one_under_the_first_name() -> None:
     names = [f"level {number:02d} {'x' * 20}" for number in range(40)]
-    called = told(names, 1000)
+    called = public_names(names, 1000)
     assert called[names[0]] == called[names[3]] != called[names[4]]
     assert called[names[0]] == f"level 00 {'x' * 18} +3"
     assert len(called[names[0]]) == LONGEST_NAME
@@ -40,13 +40,13 @@ def test_where_there_are_nearly_as_many_kinds_as_tasks_nothing_is_told(
     most: int, tasks: int
 ) -> None:
     names = [f"task {number}" for number in range(most + 1)]
-    assert told(names, tasks) == {}
-    assert told(names[:most], tasks).keys() == set(names[:most])
+    assert public_names(names, tasks) == {}
+    assert public_names(names[:most], tasks).keys() == set(names[:most])
 
 
 def test_an_empty_name_is_no_kind() -> None:
-    assert told({""}, 100) == {}
-    assert told({"", "far"}, 100) == {"far": "far"}
+    assert public_names({""}, 100) == {}
+    assert public_names({"", "far"}, 100) == {"far": "far"}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_rates_of_a_liar_are_refused(rates: dict[str, int]) -> None:
 def test_no_line_ends_hide_behind_a_name() -> None:
     with pytest.raises(ValidationError):
         NAME.validate_python("far\n")
-    assert re.fullmatch(r"[ -~]+", told({"zwölf\nWege"}, 100)["zwölf\nWege"])
+    assert re.fullmatch(r"[ -~]+", public_names({"zwölf\nWege"}, 100)["zwölf\nWege"])
 
 
 def test_rates_of_an_older_updates_many_kinds_are_those_of_neighbours_together() -> None:
