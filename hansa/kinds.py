@@ -24,6 +24,9 @@ PARTS = 10_000
 Rates = Annotated[dict[Name, Annotated[int, Field(ge=0, le=PARTS)]], Field(max_length=MOST_KINDS)]
 """Share of successes by kind in 1/10,000: bounded where it is read, for a silo writes it."""
 
+Tallies = Mapping[str, Sequence[int]]
+"""Successes and episodes by kind."""
+
 _OTHER = re.compile(r"[^A-Za-z0-9,._+-]+")
 
 
@@ -42,16 +45,25 @@ def public_names(names: Collection[str], tasks: int) -> dict[str, str]:
     return {name: _called(some) for some in places.values() for name in some}
 
 
-def rates(tallies: Mapping[str, Sequence[int]]) -> dict[str, int] | None:
-    """Successes and episodes by kind, as a report has room for them; nothing where there are none.
+def merged(rounds: Mapping[int, Tallies]) -> dict[int, dict[str, tuple[int, int]]]:
+    """Successes and episodes of some rounds by public names, whatever names were written.
 
-    An update of an older version may have more kinds than are told apart now.
+    An update of an older version may have more kinds than are told apart now, and one of a liar
+    any text: where there are too many, nothing is left.
     """
-    called = public_names(tallies, LEAST_TASKS * len(tallies))
-    sums: dict[str, list[int]] = {}
-    for name, outside in called.items():
-        both = sums.setdefault(outside, [0, 0])
-        both[:] = both[0] + tallies[name][0], both[1] + tallies[name][1]
+    known = {name for tallies in rounds.values() for name in tallies}
+    public = public_names(known, LEAST_TASKS * len(known))
+    sums: dict[int, dict[str, tuple[int, int]]] = {number: {} for number in rounds}
+    for number, tallies in rounds.items():
+        for name in sorted(tallies.keys() & public.keys()):
+            (won, played), before = tallies[name], sums[number].get(public[name], (0, 0))
+            sums[number][public[name]] = before[0] + won, before[1] + played
+    return sums
+
+
+def rates(tallies: Tallies) -> dict[str, int] | None:
+    """Share of successes by kind, as a report has room for; nothing where there are no kinds."""
+    sums = merged({0: tallies})[0]
     return {name: won * PARTS // played for name, (won, played) in sums.items() if played} or None
 
 

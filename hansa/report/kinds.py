@@ -3,13 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from hansa.kinds import LONGEST_NAME, MOST_KINDS
+from hansa.kinds import merged
 from hansa.report.charts import SPAN, Axes, Column, Slots, layer, legend
 from hansa.report.facts import ReportData
 from hansa.report.markup import Child, Html, Section, details, percent, section, table, tag
 
 MOST_ENVIRONMENTS = 12
-OTHERS = "others"
 _TONES = ("p2", "p5")
 _HEIGHT = 24
 _MORE = re.compile(r" \+\d+$")
@@ -53,27 +52,13 @@ def figures(data: ReportData, name: str) -> dict[str, list[tuple[int, int] | Non
 
 
 def _rounds(data: ReportData, name: str) -> dict[int, Tallies]:
-    """What an environment explored round by round; of too many kinds those played most."""
-    rounds = {e.number: e.parts[name].kinds for e in data.played if name in e.parts}
-    rounds = {number: kinds for number, kinds in rounds.items() if kinds}
-    names = _names(rounds)
-    if len(names) <= MOST_KINDS:
-        return dict(rounds)
-    episodes = {
-        name: sum(kinds.get(name, (0, 0))[1] for kinds in rounds.values()) for name in names
-    }
-    kept = sorted(names, key=lambda name: (-episodes[name], name))[: MOST_KINDS - 1]
-    return {number: _merged(kinds, set(kept)) for number, kinds in rounds.items()}
+    """What an environment explored round by round, as far as it tells kinds apart."""
+    rounds = merged({e.number: e.parts[name].kinds for e in data.played if name in e.parts})
+    return {number: kinds for number, kinds in rounds.items() if kinds}
 
 
 def _names(rounds: Mapping[int, Tallies]) -> list[str]:
     return sorted({name for kinds in rounds.values() for name in kinds})
-
-
-def _merged(kinds: Tallies, kept: set[str]) -> dict[str, tuple[int, int]]:
-    rest = [tally for name, tally in kinds.items() if name not in kept]
-    others = sum(won for won, _ in rest), sum(played for _, played in rest)
-    return {**{name: kinds[name] for name in kinds if name in kept - {OTHERS}}, OTHERS: others}
 
 
 def _picture(environment: str, rounds: Mapping[int, Tallies]) -> Html:
@@ -84,7 +69,7 @@ def _picture(environment: str, rounds: Mapping[int, Tallies]) -> Html:
     top = max(sum(layers) for kinds in shares.values() for layers in kinds.values())
     axes = Axes(first=first, last=last, top=top or 1.0, height=_HEIGHT)
     rows: list[Sequence[Child]] = [
-        [_short(name), _strip(name, shares, axes), *(_cell(rounds[each], name) for each in ends)]
+        [name, _strip(name, shares, axes), *(_cell(rounds[each], name) for each in ends)]
         for name in _names(rounds)
     ]
     heads = ["kind", "share", *(f"round {each}" for each in ends)]
@@ -114,14 +99,14 @@ def _strip(name: str, shares: Mapping[int, Mapping[str, tuple[float, float]]], a
         width="100%",
         height=_HEIGHT,
         role="img",
-        aria_label=f"Share of {_short(name)} in each round, successful and not.",
+        aria_label=f"Share of {name} in each round, successful and not.",
     )
     return tag("td", drawing)
 
 
 def _table(environment: str, rounds: Mapping[int, Tallies]) -> Html:
     rows: list[Sequence[Child]] = [
-        [_short(name), *(_cell(rounds[number], name) for number in sorted(rounds))]
+        [name, *(_cell(rounds[number], name) for number in sorted(rounds))]
         for name in _names(rounds)
     ]
     heads = ["kind", *(f"round {number}" for number in sorted(rounds))]
@@ -132,7 +117,3 @@ def _table(environment: str, rounds: Mapping[int, Tallies]) -> Html:
 def _cell(kinds: Tallies, name: str) -> str:
     won, played = kinds.get(name, (0, 0))
     return f"{won} of {played}" if played else "–"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

@@ -5,10 +5,9 @@ import re
 from typing import Any
 
 from hansa import keys
-from hansa.kinds import MOST_KINDS
+from hansa.kinds import MOST_KINDS, MOST_NAMES
 from hansa.manifest import Learning
 from hansa.privacy.settings import Statement
-from hansa.report import kinds
 from hansa.report.data import collect
 from hansa.report.page import DATA_ID, render
 from tests.unit.hansa.report import sample
@@ -69,15 +68,19 @@ def shown_heads(shown: str) -> list[str]:
     return re.findall(r'<th scope="col">([^<]*)', head)
 
 
-def test_of_more_kinds_than_are_told_apart_those_played_most_are_shown_and_the_rest_is_one() -> (
-    None
-):
-    groups = {f"level {number:02d}": [1, number] for number in range(1, 41)}
-    shown = page(r1=groups)
-    told = figures(shown)
+def test_of_an_older_versions_many_kinds_neighbours_are_one_in_all_rounds() -> None:
+    first = {f"level {number:02d}": [1, 2] for number in range(0, 24, 2)}
+    second = {f"level {number:02d}": [0, 1] for number in range(1, 24, 2)}
+    told = figures(page(r1=first, r2=second))
     assert len(told) == MOST_KINDS
-    assert told["level 30"] == [None, [1, 30], None]
-    assert told[kinds.OTHERS] == [None, [29, sum(range(1, 30))], None]
+    assert all(each == [None, [1, 2], [0, 1]] for each in told.values())
+    assert "level 22 +1" in told
+
+
+def test_names_of_tasks_instead_of_kinds_are_not_shown() -> None:
+    shown = page(r1={f"task {number}": [1, 1] for number in range(MOST_NAMES + 1)})
+    assert 'id="kinds"' not in shown
+    assert "task 7" not in shown
 
 
 def test_kinds_that_are_counted_together_are_explained() -> None:
@@ -88,11 +91,10 @@ def test_kinds_that_are_counted_together_are_explained() -> None:
 
 def test_a_kind_that_a_stranger_named_is_short_text_and_no_markup() -> None:
     evil = "<script>alert(1)</script>" + "x" * 10_000
-    shown = page(r1={evil: [1, 2], kinds.OTHERS: [1, 2], "near": [0, 1]})
+    shown = page(r1={evil: [1, 2], "near": [0, 1]})
     assert "<script>alert" not in shown
-    assert "&lt;script&gt;alert" in shown
-    visible = shown.partition(f'id="{DATA_ID}"')[0]
-    assert "x" * 100 not in visible
+    assert "x" * 100 not in shown
+    assert figures(shown).keys() == {"near", f"script alert 1 script {'x' * 8}"}
 
 
 def test_what_a_private_update_says_of_kinds_is_not_repeated() -> None:
