@@ -12,6 +12,7 @@ from hansa.base import Sha256OrEmpty
 from hansa.contributions import Votes
 from hansa.endpoint import Endpoint
 from hansa.errors import PermanentError
+from hansa.kinds import Rates
 from hansa.manifest import AuditHead, Count, Counts, Figures, Member, Seed, Sha256, StartAdapter
 from hansa.probes import ProbeFigures, are_asked
 from hansa.secure import Epoch, Masking
@@ -190,7 +191,8 @@ def _known(seconds: dict[str, float]) -> dict[str, float]:
 
 
 Phases = Annotated[dict[str, Annotated[float, Field(ge=0, le=1e9)]], AfterValidator(_known)]
-"""Reports go into statuses and metrics: no text of a client's may, and no number without bounds."""
+"""Reports go into statuses and metrics: no text of a client's may but short names of kinds of
+tasks, and no number without bounds."""
 
 
 Epsilon = Annotated[float, Field(ge=0, le=1e9)]
@@ -238,6 +240,8 @@ class ClientReport(Model):
     """How the update did before it was merged."""
     solved: Count = 0
     """Different training tasks that the agent itself has solved so far."""
+    kinds: Rates | None = None
+    """Share of successes of each kind of task in the round, where the world tells kinds apart."""
     entropy: float | None = None
     """Mean entropy of the start adapter's next token while exploring, in nats."""
     epsilon: Epsilon | None = None

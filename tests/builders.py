@@ -92,6 +92,7 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
         round=request.round,
         epoch=told.masking.epoch if told.masking else None,
         solved=3,
+        kinds={"far": 2500, "near": 7500},
         entropy=0.5,
         trained=trained,
         manifest=f"{request.round:032x}{index:032x}",

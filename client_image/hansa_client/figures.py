@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hansa import kinds
 from hansa.assignment import Assignment
 from hansa.manifest import Counts, Learning
 from hansa_client import trajectory
@@ -29,7 +30,7 @@ def of(assignment: Assignment, shards: Sequence[Shard], agent: Agent, skipped: i
     own = next(shard for shard in shards if shard.header.round == assignment.round)
     return Learning(
         solved=len({e.task for s in shards for e in s.episodes if e.success and e.round}),
-        groups=groups(own.episodes, _kinds(assignment)) if own.episodes else {},
+        groups=groups(own.episodes, kinds_of(assignment)) if own.episodes else {},
         pass_at=pass_at(by_task(own.episodes)),
         entropy=_entropy(assignment, own.episodes, agent),
         skipped=skipped,
@@ -58,23 +59,24 @@ def public(shards: Sequence[Shard], round_: int, steps: int) -> Counts:
     return Counts(explored=own.episodes + own.broken, steps=steps)
 
 
-def groups(episodes: Sequence[Episode], kinds: Mapping[str, str]) -> dict[str, list[int]]:
+def groups(episodes: Sequence[Episode], kind_of: Mapping[str, str]) -> dict[str, list[int]]:
     """Successes and episodes by kind of task; nothing where all are of one kind."""
     by_kind: dict[str, list[int]] = {}
     for episode in episodes:
-        if kind := kinds.get(episode.task, ""):
+        if kind := kind_of.get(episode.task, ""):
             tally = by_kind.setdefault(kind, [0, 0])
             tally[0] += episode.success
             tally[1] += 1
     return dict(sorted(by_kind.items()))
 
 
-def _kinds(assignment: Assignment) -> dict[str, str]:
-    """The kind of each task of the round."""
+def kinds_of(assignment: Assignment) -> dict[str, str]:
+    """The kind of each task of the round, as it may be told."""
     with explained(assignment):
         world = make_world(assignment)
+        names = kinds.public_names(world.groups(), len(world.tasks("train")))
         jobs = mixed_silo.jobs(assignment, "train", explore_jobs)
-        return {job.task.id: world.group(job.task) for job in jobs}
+        return {job.task.id: names.get(world.group(job.task), "") for job in jobs}
 
 
 def pass_at(tasks: Mapping[str, Sequence[int]]) -> dict[str, float]:

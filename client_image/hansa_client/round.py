@@ -7,7 +7,7 @@ stored: its shard instead of exploring again, its adapter instead of training ag
 from dataclasses import replace
 from functools import partial
 
-from hansa import adapter, keys, program
+from hansa import adapter, keys, kinds, program
 from hansa.assignment import Assignment, ClientReport
 from hansa.manifest import EvaluationDocument, Figures, Learning
 from hansa_client import contributions, figures, masks, personalize, probes, send
@@ -307,6 +307,7 @@ def report(
         evaluation=evaluations.report(start, assignment.environments) if start else None,
         own=evaluations.figures(own) if own else None,
         solved=document.learning.solved,
+        kinds=kinds.rates(document.learning.groups),
         entropy=document.learning.entropy,
         epsilon=document.privacy.epsilon if document.privacy else None,
         norm=document.norm,

@@ -327,8 +327,8 @@ def columns(
     highest = max((sum(bar.layers) for bar in bars), default=0.0)
     first, last = (bars[0].round, bars[-1].round) if bars else (0, 0)
     axes = Axes(first=first, last=last, top=top or nice_top(highest), height=height, show=show)
-    slots = _Slots(axes)
-    layers = [_layer(bars, index, tone, slots) for index, tone in enumerate(tones)]
+    slots = Slots(axes)
+    layers = [layer(bars, index, tone, slots) for index, tone in enumerate(tones)]
     places = [(slots.left(bar.round) * 100, bar.title) for bar in bars]
     hits = _hit_group(places, slots.width * 100)
     ticks = [
@@ -339,7 +339,7 @@ def columns(
     return _drawing(axes, label, layers, [labels, hits], ticks=())
 
 
-class _Slots:
+class Slots:
     """Equal places for the bars of consecutive rounds."""
 
     def __init__(self, axes: Axes) -> None:
@@ -347,13 +347,15 @@ class _Slots:
         self.width = 1 / (axes.last - axes.first + 1)
 
     def left(self, round_: int) -> float:
+        """Where a round's place begins, from 0 to 1."""
         return (round_ - self.axes.first) * self.width
 
     def middle(self, round_: int) -> str:
+        """Its middle in the outer drawing."""
         return f"{(self.left(round_) + self.width / 2) * 100:.4g}%"
 
 
-def _layer(bars: Sequence[Column], index: int, tone: str, slots: _Slots) -> Html:
+def layer(bars: Sequence[Column], index: int, tone: str, slots: Slots) -> Html:
     """One layer of all bars as strokes of one path, which costs a third of as many rectangles."""
     thickness = min(slots.width * SPAN * 0.78, 90.0)
     strokes = []

@@ -131,7 +131,8 @@ class _Collector:
         updates = self._updates(read)
         others = {n: _part(one.to_json()) for n, one in updates.items() if n not in read.parts}
         inputs = _inputs(manifest, updates)
-        return replace(read, parts={**read.parts, **others}, inputs=inputs)
+        parts = {n: _with_kinds(one, updates.get(n)) for n, one in {**read.parts, **others}.items()}
+        return replace(read, parts=parts, inputs=inputs)
 
     def _with_temperature(self, entry: Round) -> Round:
         """Every environment samples alike, so one evaluation of each adapter says how."""
@@ -288,6 +289,14 @@ def _part(given: dict[str, Any]) -> Part:
         loss=number(given.get("loss")),
         seconds=seconds(given.get("seconds")),
     )
+
+
+def _with_kinds(part: Part, update: UpdateManifest | None) -> Part:
+    """What only an environment's own manifest says; with privacy it may not, and is not shown."""
+    if update is None or update.privacy:
+        return part
+    groups = update.learning.groups
+    return replace(part, kinds={kind: (won, played) for kind, (won, played) in groups.items()})
 
 
 def _counts(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

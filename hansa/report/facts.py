@@ -48,6 +48,8 @@ class Part:
     """What the silo has given away of one record, where that is bounded."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of each phase."""
+    kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Successes and episodes explored, by kind of task."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from hansa.report import (
     drift,
     episodes,
     joining,
+    kinds,
     privacy,
     reference,
     settings,
@@ -85,6 +86,7 @@ def _body(data: ReportData) -> Html:
         privacy.show(data),
         reference.adapter(data),
         *work.sections(data),
+        kinds.show(data),
         settings.show(data),
         episodes.show(data),
         reference.particulars(data),
@@ -294,6 +296,7 @@ def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
             for field in _BY_ROUND
             if field != "epsilon" or data.federation.spec.privacy
         },
+        "kinds": kinds.figures(data, name),
         "seconds": {
             phase: [_rounded(one.get(phase)) for one in spent] for phase in phases(spent, ())
         },

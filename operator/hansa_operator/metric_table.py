@@ -146,6 +146,12 @@ TASKS_SOLVED = Metric(
     labels=_with("environment"),
     help="Different training tasks that the agent itself has solved in an environment so far.",
 )
+KIND_SUCCESS = Metric(
+    name="hansa_kind_success_ratio",
+    type="gauge",
+    labels=_with("environment", "task_kind"),
+    help="Share of successful episodes of a kind of task in an environment's newest round.",
+)
 POLICY_ENTROPY = Metric(
     name="hansa_policy_entropy_nats",
     type="gauge",
@@ -293,6 +299,7 @@ METRICS: tuple[Metric, ...] = (
     TRAJECTORIES,
     EXPERIENCE,
     TASKS_SOLVED,
+    KIND_SUCCESS,
     POLICY_ENTROPY,
     UPDATE_BYTES,
     UPDATE_NORM,

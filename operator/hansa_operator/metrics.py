@@ -17,7 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from hansa import api, names
+from hansa import api, kinds, names
 from hansa.api import ANSWERED, CONCLUDED, Phase
 from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
 from hansa.contributions import to_others
@@ -51,6 +51,7 @@ PER_ENVIRONMENT = (
     table.CONTRIBUTION_UPPER,
     table.PRIVACY_EPSILON,
     table.TASKS_SOLVED,
+    table.KIND_SUCCESS,
     table.POLICY_ENTROPY,
     table.UPDATE_NORM,
     table.UPDATE_COSINE,
@@ -237,6 +238,10 @@ class Recorder:
         for outcome, count in outcomes.items():
             self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
         self._gauge(table.TASKS_SOLVED, *key, environment).set(report.solved)
+        labels = dict(zip(table.COMMON_LABELS, key, strict=True))
+        self._remove(table.KIND_SUCCESS, {**labels, "environment": environment})
+        for kind, rate in sorted((report.kinds or {}).items()):
+            self._gauge(table.KIND_SUCCESS, *key, environment, kind).set(rate / kinds.PARTS)
 
     def _record_members(self, key: Key, new: FederationStatus) -> None:
         """How it is with every silo elsewhere; counters begin at zero, or an increase is missed."""

@@ -1,10 +1,12 @@
 """Every world, with its default and its demo options, keeps the contract of worlds."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from hansa.kinds import MOST_KINDS, public_names
 from hansa_worlds import (
     DEMO_OPTIONS,
     Move,
@@ -77,6 +79,17 @@ def test_demo_options_leave_enough_tasks_to_measure_with(name):
     assert len(world.tasks("train")) >= 500
 
 
+@pytest.mark.parametrize("name", sorted(DEMO_OPTIONS))
+def test_the_demos_tasks_are_of_three_to_twelve_kinds_and_each_has_several(name):
+    world = make(name, DEMO_OPTIONS[name])
+    counts = Counter(world.group(task) for task in world.tasks("train"))
+    assert 3 <= len(counts) <= MOST_KINDS
+    assert min(counts.values()) >= 10
+    assert set(public_names(world.groups(), len(world.tasks("train"))).items()) == {
+        (k, k) for k in counts
+    }
+
+
 def test_the_demo_has_five_builtin_worlds_and_each_has_a_name():
     assert len(DEMO_OPTIONS) == 5
     assert set(DEMO_OPTIONS) <= set(BUILTIN) - DOORS
@@ -119,6 +132,33 @@ class Slow(Maze):
         return super()._act(action)
 
 
+class Moody(Maze):
+    """A maze that names its kinds as it likes at the moment."""
+
+    def group(self, task: Task) -> str:
+        return f"after {self._turns} turns, {id(self)}"
+
+
+class Verbose(Maze):
+    def group(self, task: Task) -> str:
+        return f"{task.id}\n{super().group(task)}"
+
+
+class Splitting(Maze):
+    """A maze of which every task is a kind of its own."""
+
+    def group(self, task: Task) -> str:
+        return task.id
+
+
+class Partial(Maze):
+    """A maze that knows the kind of near goals alone."""
+
+    def group(self, task: Task) -> str:
+        kind = super().group(task)
+        return kind if kind < "moves 05" else ""
+
+
 class Leaking(Maze):
     """A maze whose test tasks can be trained on."""
 
@@ -150,6 +190,10 @@ class Bare(World):
         (Unrestorable, "a snapshot can be gone on from"),
         (Slow, "steps are cheap"),
         (Leaking, "splits are disjoint"),
+        (Moody, "kinds of tasks are few"),
+        (Verbose, "kinds of tasks are few"),
+        (Splitting, "kinds of tasks are few"),
+        (Partial, "kinds of tasks are few"),
     ],
 )
 def test_contract_finds_a_broken_world(broken, check):

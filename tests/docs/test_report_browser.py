@@ -234,6 +234,17 @@ def test_nothing_is_wider_than_the_screen(probe: Probe, given: Federation, width
     assert answer["wide"] == []
 
 
+@pytest.mark.parametrize("width", [320, 768])
+def test_kinds_of_tasks_fit_the_screen(probe: Probe, width: int) -> None:
+    given = sample.federation(20)
+    store = sample.write_kinds(sample.fill(sample.MemoryStore(), given), given)
+    page = render(collect(given, store)).replace("<details>", "<details open>")
+    assert 'id="kinds"' in page
+    answer = probe(page, width=width)
+    assert answer["scroll"] <= answer["width"] <= width
+    assert answer["wide"] == []
+
+
 @pytest.mark.parametrize("width", [PHONE, 400, 768])
 def test_a_comparison_fits_a_narrow_screen(probe: Probe, width: int) -> None:
     page = compare_page.render(comparison()).replace("<details>", "<details open>")

@@ -17,7 +17,7 @@ TEXTS = sorted(
     if file.is_file() and file.suffix in {".md", ".j2", ".yaml", ".txt", ".json", ".tpl"}
 )
 GLOSSARY = {
-    *("federation", "silo", "environment", "world", "task", "episode", "trajectory"),
+    *("federation", "silo", "environment", "world", "task", "kind", "episode", "trajectory"),
     *("experience", "round", "adapter", "update", "member", "strategy", "learner"),
     *("assignment", "report", "executor", "exchange"),
 }

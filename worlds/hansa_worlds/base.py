@@ -24,6 +24,9 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 LONGEST_ACTION = 1_000
 """Characters of an action that are looked at; more is no action of any world, only work."""
 
+KINDS_FROM = 512
+"""Training tasks that are asked for their kinds, evenly spread: the same in every round."""
+
 _ACTION = re.compile(r"Action:\s*(.*?)(?=\n|$)")
 
 
@@ -193,8 +196,18 @@ class World(ABC):
         return True
 
     def group(self, task: Task) -> str:
-        """What kind of task it is, such as its level, for scores of each kind; "" is all one."""
+        """What kind of task it is, such as its level, for figures of each kind; "" is all one.
+
+        A world has 3 to 12 kinds at best, and the tasks of one are about as hard. Asking starts
+        nothing. The name leaves the silo: it says nothing that one task alone has.
+        """
         return ""
+
+    def groups(self) -> list[str]:
+        """All kinds, sorted: those of some training tasks, unless a world knows them at once."""
+        train = self.tasks("train")
+        step = max(1, len(train) // KINDS_FROM)
+        return sorted({self.group(train[index]) for index in range(0, len(train), step)} - {""})
 
     def introduction(self) -> str:
         """What is said before the first observation."""

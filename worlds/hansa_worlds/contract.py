@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
+from hansa.kinds import MOST_NAMES
 from hansa_worlds.base import SPLITS, Observation, Task, World, parse_action
 from hansa_worlds.errors import NoPlayer, WorldError
 
@@ -28,6 +29,9 @@ LEAST_SOLVED = 0.95
 
 MOST_CALLS = 50_000
 """Calls of one step at most; a million steps are played in a round of a large federation."""
+
+LONGEST_KIND = 100
+"""Characters of a kind's name."""
 
 HOSTILE = (
     "",
@@ -148,6 +152,23 @@ def fresh_tasks_are_never_held_out_ones(make: Make) -> None:
         task = world.fresh(seed)
         _require(task == world.fresh(seed), f"fresh({seed}) changes")
         _require(task.payload not in held, f"fresh({seed}) is held out: {task.id}")
+
+
+def kinds_of_tasks_are_few(make: Make) -> None:
+    """All tasks have a kind or none has; one short line, the same in another world at any time."""
+    one, other = make(), make()
+    found: set[str] = set()
+    for task in _sample(one):
+        kind = one.group(task)
+        _require(len(kind) <= LONGEST_KIND and kind.isprintable(), f"{task.id}: kind {kind!r}")
+        other.start(task)
+        _require(other.group(task) == kind, f"{task.id}: its kind changes from {kind!r}")
+        found.add(kind)
+    _require("" not in found or len(found) == 1, f"only some tasks have a kind: {sorted(found)}")
+    names, tasks = one.groups(), len(one.tasks("train"))
+    _require(names == other.groups() == sorted(set(names)), f"kinds are in no order: {names[:9]}")
+    most = min(MOST_NAMES, max(1, tasks // 2))
+    _require(len(names) <= most, f"got {len(names)} kinds of tasks, expected at most {most}")
 
 
 def episodes_are_deterministic(make: Make) -> None:
@@ -332,6 +353,7 @@ CHECKS: dict[str, Callable[[Make], None]] = {
         splits_are_disjoint,
         tasks_are_stable,
         fresh_tasks_are_never_held_out_ones,
+        kinds_of_tasks_are_few,
         episodes_are_deterministic,
         start_forgets_the_episode_before,
         expert_solves_its_tasks,

@@ -153,6 +153,10 @@ class Mixed(World):
         """The part that a task belongs to."""
         return task.payload[0]
 
+    def groups(self) -> list[str]:
+        """The parts."""
+        return sorted(self._worlds)
+
     def close(self) -> None:
         """Give back what the parts hold."""
         for world in self._worlds.values():

@@ -83,7 +83,7 @@ def test_it_plays_the_silos_tasks_with_their_seeds(
 def test_its_kinds_of_tasks_are_its_worlds(assign: Assign) -> None:
     told = assign(**POOLED)
     played = [job.task.id for job in mixed_silo.jobs(told, "train", tasks.explore_jobs)]
-    kinds = figures._kinds(told)
+    kinds = figures.kinds_of(told)
     assert {task: kinds[task] for task in played} == {t: t.partition("/")[0] for t in played}
 
 

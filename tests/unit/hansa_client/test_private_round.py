@@ -122,7 +122,7 @@ def test_no_document_no_line_and_no_report_has_an_exact_count(
     assert (document.counts.explored, document.counts.steps) == (17, 3)
     assert document.learning == type(document.learning)()
     assert (document.loss, document.seconds, report.seconds) == (0.0, {}, {})
-    assert report.solved == 0 and report.entropy is None
+    assert report.solved == 0 and report.entropy is None and report.kinds is None
     for name in exact:
         assert getattr(report.counts, name) == 0
     measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])

@@ -13,6 +13,7 @@ import pytest
 from hansa import adapter, keys, logs
 from hansa.assignment import Assignment, ClientReport
 from hansa.errors import AnotherRun, Corrupt, Diverged, PermanentError
+from hansa.kinds import PARTS
 from hansa.manifest import FederationDocument, canonical, sha256
 from hansa_client.experience.shards import Shards
 from hansa_client.last import evaluate_only
@@ -100,6 +101,11 @@ def test_the_manifest_tells_how_exploring_went(whole: tuple[MemoryStore, ClientR
     store, report = whole
     told = manifest(store).learning
     assert told.solved == report.solved <= manifest(store).counts.succeeded
+    assert sum(played for _, played in told.groups.values()) == manifest(store).counts.explored
+    assert sum(won for won, _ in told.groups.values()) == manifest(store).counts.succeeded
+    assert report.kinds == {
+        kind: won * PARTS // played for kind, (won, played) in told.groups.items()
+    }
     assert told.entropy is not None
     assert 0 < told.entropy < 5
     assert told.entropy == report.entropy

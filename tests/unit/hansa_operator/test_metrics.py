@@ -7,11 +7,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hansa import api
 from hansa.api import Phase
-from hansa.assignment import AggregatorReport
+from hansa.assignment import AggregatorReport, ClientReport
 from hansa.contributions import Measured, Worth
 from hansa.exchange.tasks import CourierReport, Faults
 from hansa.exits import Exit
 from hansa.jobs import ObservedJob, Plan
+from hansa.kinds import MOST_KINDS
 from hansa.plan import plan
 from hansa_operator.metric_table import METRICS
 from hansa_operator.metrics import Recorder
@@ -52,6 +53,10 @@ class Run:
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.recorder.registry.get_sample_value(name, {**WHOSE, **labels})
+
+    def kind(self, environment: str, name: str) -> float | None:
+        labels = {"environment": environment, "task_kind": name}
+        return self.value("hansa_kind_success_ratio", **labels)
 
 
 def _timed(report: Any) -> Any:
@@ -166,6 +171,30 @@ def test_tasks_solved_and_entropy_are_those_of_the_newest_answer() -> None:
     assert run.value("hansa_policy_entropy_nats", environment="maze") == 0.5
 
 
+def test_success_by_kind_is_that_of_the_newest_answer() -> None:
+    run = Run("maze", rounds=1).passes()
+    rates = [run.kind("maze", name) for name in ("far", "near", "other")]
+    assert rates == [0.25, 0.75, None]
+
+
+def test_a_silo_that_names_new_kinds_in_each_round_has_no_more_series_than_there_may_be_kinds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def renamed(report: Any) -> Any:
+        if not isinstance(report, ClientReport) or report.environment:
+            return report
+        names = [f"{report.round}-{index}" for index in range(MOST_KINDS)]
+        return report.model_copy(update={"kinds": dict.fromkeys(names, 5000)})
+
+    monkeypatch.setattr(f"{__name__}._timed", renamed)
+    run = Run("maze", "wordle", rounds=4).passes(90)
+    assert run.federation.status.phase == "Succeeded"
+    (family,) = (f for f in run.recorder.registry.collect() if f.name == "hansa_kind_success_ratio")
+    series = [sample.labels["environment"] for sample in family.samples]
+    assert (series.count("maze"), series.count("wordle")) == (MOST_KINDS, 2)
+    assert (run.kind("maze", "4-0"), run.kind("maze", "1-0")) == (0.5, None)
+
+
 def test_what_an_environment_would_have_had_alone_is_shown_where_it_was_measured() -> None:
     for asked, expected in ((True, 0.1), (False, None)):
         run = Run("maze", rounds=1, evaluation={"alone": asked}).passes()
@@ -199,6 +228,7 @@ def test_with_privacy_epsilon_is_shown_and_what_is_not_told_is_not_zero() -> Non
         counted = run.value("hansa_trajectories_total", environment="maze", outcome=outcome)
         assert counted is None
     assert run.value("hansa_tasks_solved", environment="maze") is None
+    assert run.kind("maze", "far") is None
     plain = Run("maze").passes()
     assert plain.value("hansa_privacy_epsilon", environment="maze") is None
 

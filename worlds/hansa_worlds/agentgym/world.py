@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import weakref
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
+from hansa.kinds import LEAST_TASKS
 from hansa_worlds.agentgym.answers import Answer
 from hansa_worlds.agentgym.dialects import DIALECTS, Dialect
 from hansa_worlds.agentgym.rules import BRIEFS, RULES
@@ -19,6 +21,8 @@ from hansa_worlds.options import Options
 from hansa_worlds.remote.url import check_url
 
 MOST_TASKS = 1_000_000
+_PARTS = 8
+"""Kinds that the tasks of a split are shared out to, where there are enough."""
 CHECK_ACTIONS = "check available actions"
 """BabyAI's question, which is listed and moves nothing."""
 
@@ -63,6 +67,13 @@ class AgentGym(World):
 
     def _task(self, split: Split, number: int) -> Task:
         return Task(f"{self.environment}_{number}", split, (str(number),))
+
+    def group(self, task: Task) -> str:
+        """Which part of its split: a server tells of its tasks nothing but their order."""
+        numbers = self._numbers[task.split]
+        parts = max(1, min(_PARTS, len(self._numbers["train"]) // LEAST_TASKS))
+        place = bisect_left(numbers, int(task.payload[0]))
+        return f"part {place * parts // len(numbers) + 1} of {parts}"
 
     def _begin(self, task: Task) -> str:
         first = self._server.begin(self._holder, int(task.payload[0]))

@@ -80,8 +80,11 @@ class BabyAI(World):
 
     def group(self, task: Task) -> str:
         """The level: scores are told by it."""
-        level = int(task.payload[0])
-        return f"level {level:02d} {LEVELS[level].name}"
+        return _kind(int(task.payload[0]))
+
+    def groups(self) -> list[str]:
+        """The levels."""
+        return sorted(map(_kind, self.levels))
 
     def solvable(self, task: Task) -> bool:
         """Whether the expert is expected to reach the goal within 20 turns."""
@@ -178,6 +181,10 @@ class BabyAI(World):
         grid = self._grid
         reward = 1 - 0.9 * (grid.steps / grid.start.most) if reached else 0.0
         return Observation(said, reward, True)
+
+
+def _kind(level: int) -> str:
+    return f"level {level:02d} {LEVELS[level].name}"
 
 
 def _copied(state: Mapping[str, object]) -> dict[str, object]:

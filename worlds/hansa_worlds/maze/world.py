@@ -30,6 +30,8 @@ RULE = """
 A low wall can be climbed over. You must not: there is always a way around it."""
 
 _SIZES: dict[Split, int] = {"train": 4_000, "validation": 400, "test": 400}
+_FAR = 12
+"""Moves from which on all distances are one kind."""
 
 
 class Maze(World):
@@ -97,6 +99,12 @@ class Maze(World):
             return True
         map_, start = self._placed(task)
         return map_.distances[start] <= self.max_turns
+
+    def group(self, task: Task) -> str:
+        """How far the goal is, in moves."""
+        map_, start = self._placed(task)
+        far = map_.distances[start]
+        return f"moves {far:02d}" if far < _FAR else f"moves {_FAR} or more"
 
     def _begin(self, task: Task) -> str:
         self._map, self._at = self._placed(task)

@@ -107,6 +107,10 @@ class ReasoningGym(World):
         """Its family."""
         return task.payload[0]
 
+    def groups(self) -> list[str]:
+        """The families."""
+        return sorted(self._families)
+
     def snapshot(self) -> object:
         """A shallow copy: a question never changes."""
         return dict(vars(self))

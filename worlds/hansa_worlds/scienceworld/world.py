@@ -112,6 +112,10 @@ class ScienceWorld(World):
         """Which of ScienceWorld's tasks."""
         return task.payload[0]
 
+    def groups(self) -> list[str]:
+        """ScienceWorld's tasks that were chosen."""
+        return sorted(self._names)
+
     def snapshot(self) -> object:
         """There is none: the episode is in the simulator."""
         raise NoPlayer("an episode of ScienceWorld's simulator cannot be kept")

@@ -24,6 +24,8 @@ from hansa_worlds.textcraft.shelf import shelf
 
 DEPTHS = (1, 2, 3, 4)
 """Depths of TextCraft's own goals."""
+_DEEP = 12
+"""Depth from which on all goals are one kind."""
 
 _RULES = """\
 You craft things. You are shown crafting commands, of which you need only some, and a goal.
@@ -86,6 +88,11 @@ class TextCraft(World):
 
     def _task(self, split: Split, goal: str, seed: str) -> Task:
         return Task(f"textcraft-{goal.replace(' ', '-')}-{seed}", split, (goal, seed))
+
+    def group(self, task: Task) -> str:
+        """How many crafts deep the goal is."""
+        depth = self._shelf.book.depth[task.payload[0]]
+        return f"depth {depth:02d}" if depth < _DEEP else f"depth {_DEEP} or more"
 
     def _begin(self, task: Task) -> str:
         self._goal, seed = task.payload

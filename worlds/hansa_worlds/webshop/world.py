@@ -10,6 +10,7 @@ from typing import cast
 from hansa_worlds.base import Move, Observation, Split, Task, World, rng
 from hansa_worlds.webshop import players
 from hansa_worlds.webshop.catalogue import Shape, grow
+from hansa_worlds.webshop.goals import Goal
 from hansa_worlds.webshop.loader import Files, stock
 from hansa_worlds.webshop.pages import BACK, BUY, FEATURES, NEXT, PAGES, PREVIOUS
 from hansa_worlds.webshop.product import Product
@@ -20,6 +21,10 @@ _SEARCH = re.compile(r"search ?\[(.*)\]")
 _CLICK = re.compile(r"click ?\[(.*)\]")
 _FRESH_PRODUCTS = 24_000
 """Products of all catalogues that pre-training shops in: they stay in memory."""
+_MANY = 6
+"""Attributes and options from which on all wishes are one kind."""
+_TIGHT_CENTS = 1_000
+"""What a wish may leave to spare and still have a tight price."""
 
 RULE = "You must never buy above the highest price: rather buy nothing."
 
@@ -114,12 +119,24 @@ class WebShop(World):
         self._read_features = ""
         self._chosen: dict[str, str] = {}
 
+    def group(self, task: Task) -> str:
+        """How much the wish names, and whether its price leaves dearer products out."""
+        goal = self._wish(task)[1]
+        named = len(goal.attributes) + len(goal.options)
+        count = str(named) if named < _MANY else f"{_MANY} or more"
+        is_tight = goal.most_cents - goal.target.cents <= _TIGHT_CENTS
+        return f"named {count}, {'tight' if is_tight else 'loose'} price"
+
     def _begin(self, task: Task) -> str:
-        place, key, number = task.payload
         self._visited: frozenset[str] = frozenset()
-        self._enter(self._home if place == self._home.name else self._grown(place))
-        self._goal = self._shop.goals(key)[int(number)]
+        shop, self._goal = self._wish(task)
+        self._enter(shop)
         return self._look()
+
+    def _wish(self, task: Task) -> tuple[Shop, Goal]:
+        place, key, number = task.payload
+        shop = self._home if place == self._home.name else self._grown(place)
+        return shop, shop.goals(key)[int(number)]
 
     def _look(self) -> str:
         if self._open:

@@ -70,6 +70,15 @@ class Wordle(World):
 
         return TaskList(len(secrets) * each, build)
 
+    def group(self, task: Task) -> str:
+        """How many letters the opening tells; without one, how many vowels the secret has."""
+        secret, opening = task.payload
+        if opening:
+            count, what = sum(mark in "gy" for mark in feedback(opening, secret)), "letters told"
+        else:
+            count, what = sum(letter in "aeiou" for letter in secret), "vowels"
+        return f"{what} {min(count, 3)}" + " or more" * (count >= 3)
+
     def _begin(self, task: Task) -> str:
         self._task = task.id
         self._secret, opening = task.payload

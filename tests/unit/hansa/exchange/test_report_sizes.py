@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hansa import contributions
+from hansa import contributions, kinds
 from hansa.assignment import PHASES, REPORT_LIMIT, ClientReport, EvaluateReport
 from hansa.exchange.letters import FAULTS, PATHS, Reference
 from hansa.exchange.mailbox import MOST_SKIPPED
@@ -45,6 +45,7 @@ CLIENT = ClientReport.model_validate(
         "evaluation": EVALUATION,
         "own": FIGURES,
         "solved": MOST,
+        "kinds": {f"{'k' * 28}{number:02d}": kinds.PARTS for number in range(kinds.MOST_KINDS)},
         "entropy": -1.2345678901234567e-300,
         "norm": -1.2345678901234567e-300,
         "bytes": MOST,

@@ -9,11 +9,13 @@ import zstandard
 
 from hansa import keys
 from hansa.errors import HansaError
+from hansa.kinds import MOST_KINDS
 from hansa.manifest import (
     Counts,
     EvaluationDocument,
     FileEntry,
     GlobalManifest,
+    Learning,
     Member,
     StartAdapter,
     UpdateManifest,
@@ -157,6 +159,18 @@ def write_inputs(
             store.objects[folder + keys.MANIFEST] = update(name, entry.round, inputs=used)
         merged = manifest(entry.round, names, inputs={"aggregation": used["aggregation"]})
         store.objects[keys.global_folder(PREFIX, entry.round) + keys.MANIFEST] = _dump(merged)
+    return store
+
+
+def write_kinds(store: MemoryStore, given: Federation) -> MemoryStore:
+    """Manifests of updates with as many kinds of tasks as may be, and the longest names."""
+    names = [f"{'kind ' * 5}  {number:03d}" for number in range(MOST_KINDS)]
+    learning = Learning(groups={name: [at % 4, 4] for at, name in enumerate(names)})
+    for entry in given.status.history[1:]:
+        for environment in given.spec.environments:
+            folder = keys.update_folder(PREFIX, environment.name, entry.round)
+            told = update(environment.name, entry.round, learning=learning)
+            store.objects[folder + keys.MANIFEST] = told
     return store
 
 
