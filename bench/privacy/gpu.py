@@ -3,11 +3,13 @@
     python bench/privacy/gpu.py --out gpu.json          # SmolLM2-135M's shape, drawn weights
     python bench/privacy/gpu.py --model path:FOLDER --out gpu.json
 
-Prints JSON. *check*: each trajectory's gradient from a row of all of them, from a row of its own,
-and alone in fp32, which is nearest to the truth. In bf16 they differ by rounding: a packed row may
-be no further from fp32 than the others are, by TWICE. And when one trajectory of the row is another
-one, the gradients of all the rest must stay what they were. *time*: steps of 32 trajectories,
-plain, plain without CUDA graphs, and private; medians.
+Prints JSON. *check*: each trajectory's gradient from a recorded row of all of them, from a packed
+row that is not recorded, from a row of its own, and alone in fp32, which is nearest to the truth.
+In bf16 they differ by rounding: a row may be no further from fp32 than the others are, by TWICE.
+And when one trajectory of the row is another one, the gradients of all the rest must stay what they
+were. *sums*: clipped sums of recorded rows beside those of rows that are not, for lots of several
+sizes, after the weights have moved, and again. *time*: steps of 32 trajectories, plain and private,
+with CUDA graphs and without; medians. What fails is in its place, with a traceback.
 """
 
 import argparse
@@ -17,8 +19,10 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +35,15 @@ from private import MANY, lesson_of  # type: ignore[import-not-found]  # of benc
 
 from hansa import adapter
 from hansa.spec import Adapter
-from hansa_client import learners
-from hansa_client.learners import Lesson, loop, private
-from hansa_client.learners.private import PrivateRun
+from hansa_client import learners, noise
+from hansa_client.learners import Lesson, loop
+from hansa_client.learners.private import PackedGradients, PrivateRun
+from hansa_client.learners.private_graph import GraphedSums
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models import base_model, fused_layers, lora
 from hansa_client.models.base_model import Base
 from hansa_client.models.segments import Segments
-from hansa_client.training import packing, scoring
+from hansa_client.training import even_rows, packing, scoring
 from hansa_client.training.scoring import PackedScorer, Scorer
 from hansa_client.trajectory import Sequence
 
@@ -48,6 +53,10 @@ EXACT = 1e-4
 """Largest relative error in fp32, where rounding is no excuse."""
 WARM = 6
 """Steps that only warm up: the first ones record CUDA graphs."""
+SOME = range(0, MANY, 4)
+"""Trajectories that are computed one by one, too."""
+EAGER = 10
+"""Steps without CUDA graphs, at most: they are slow."""
 Gradients = list[torch.Tensor]
 """Of each trajectory all values in a row, in float64."""
 
@@ -91,11 +100,17 @@ def moved(base: Base) -> adapter.Tensors:
     return {n: a + 0.01 * random.standard_normal(a.shape, np.float32) for n, a in made.items()}
 
 
+def moved_lesson(base: Base, length: int) -> Lesson:
+    lesson = lesson_of(base, length, SHAPE, private=True)
+    return Lesson(**{**vars(lesson), "start": moved(base)})
+
+
 @contextmanager
 def running(base: Base, lesson: Lesson, *, packed: bool) -> Iterator[PrivateRun]:
     """A private training as `loop.train` sets it up, to be asked for gradients."""
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     lora.train_only(wrapped, lesson.half)
+    wrapped.train()
     objective = Imitation(lesson)
     try:
         if not packed:
@@ -106,9 +121,10 @@ def running(base: Base, lesson: Lesson, *, packed: bool) -> Iterator[PrivateRun]
             fused_layers.fused(wrapped, dropout=0.0, segments=segments),
             packing.exchanged(wrapped),
         ):
-            own = PackedScorer(wrapped, base.device, may_record=False)
+            own = PackedScorer(wrapped, base.device)
             yield loop._run(wrapped, own, lesson, objective, segments)  # type: ignore[misc]
     finally:
+        wrapped.eval()
         lora.detach(wrapped)
 
 
@@ -124,11 +140,33 @@ def together(base: Base, lesson: Lesson, parts: list[list[int]]) -> Gradients:
     ]
 
 
+def recorded(base: Base, lessons: list[Lesson]) -> list[Gradients]:
+    """From a recorded row of all trajectories, of each lesson; its sequences alone may differ."""
+    every, kept = list(range(MANY)), []
+    with running(base, lessons[0], packed=True) as run:
+        packed = run.packed
+        assert packed
+        own = ([every] * scoring.MANY, packed._lengths, packed._agents, packed._room)
+        shapes = even_rows.shapes(*own, least=scoring.MANY)
+        values = sum(weight.numel() for weight in run.weights)
+        rows = run.weights[0].new_zeros(shapes[0].count, values)
+        graphs = GraphedSums(
+            packed._scorer, packed._segments, run.weights, shapes, lambda _, made: rows.copy_(made)
+        )
+        for lesson in lessons:
+            (both,) = even_rows.rows(every, packed._lengths, shapes)
+            sequences = [lesson.sequences[index] for index in both[1]]
+            shares = [packed._shares[index] for index in both[1]]
+            graphs.add(both[0], even_rows.row(both[0], sequences, shares))
+            made = rows.double().cpu()
+            kept.append([made[both[1].index(index)] for index in every])
+    return kept
+
+
 def singly(base: Base, lesson: Lesson) -> Gradients:
-    """One by one, padded and not packed, as any model can be."""
+    """Some, one by one, padded and not packed, as any model can be."""
     with running(base, lesson, packed=False) as run:
-        every = range(len(lesson.sequences))
-        return [torch.cat([g.double().flatten() for g in run.gradients(i)]).cpu() for i in every]
+        return [torch.cat([g.double().flatten() for g in run.gradients(i)]).cpu() for i in SOME]
 
 
 def apart(ours: Gradients, theirs: Gradients) -> list[float]:
@@ -137,30 +175,36 @@ def apart(ours: Gradients, theirs: Gradients) -> list[float]:
     return [float((a - b).norm() / b.norm().clamp(min=1e-12)) for a, b in both]
 
 
+def some(gradients: Gradients) -> Gradients:
+    return [gradients[index] for index in SOME]
+
+
 def check(base: Base, length: int) -> dict[str, Any]:
-    """Errors of packed rows, and whether they are rounding alone."""
-    lesson = lesson_of(base, length, SHAPE, private=True)
-    lesson = Lesson(**{**vars(lesson), "start": moved(base)})
-    every = list(range(MANY))
-    of_row = together(base, lesson, [every])
-    of_rows = together(base, lesson, [[index] for index in every])
+    """Errors of packed rows, recorded and not, and whether they are rounding alone."""
+    lesson = moved_lesson(base, length)
     first = lesson.sequences[0]
     strange = Sequence(list(reversed(first.tokens)), first.is_agent)
     other = Lesson(**{**vars(lesson), "sequences": [strange, *lesson.sequences[1:]]})
-    beside = together(base, other, [every])
+    every = list(range(MANY))
+    of_row, beside = (together(base, each, [every]) for each in (lesson, other))
+    of_graph, graph_beside, graph_again = recorded(base, [lesson, other, lesson])
+    of_rows = together(base, lesson, [[index] for index in SOME])
     one_by_one = singly(base, lesson)
     dtype = next(base.model.parameters()).dtype
-    exact = Base(copy.deepcopy(base.model).float(), base.chat, base.device)
-    truth = singly(exact, lesson)
+    truth = singly(Base(copy.deepcopy(base.model).float(), base.chat, base.device), lesson)
     errors = {
-        "rowToFp32": apart(of_row, truth),
+        "graphToFp32": apart(some(of_graph), truth),
+        "rowToFp32": apart(some(of_row), truth),
         "ownRowToFp32": apart(of_rows, truth),
         "oneByOneToFp32": apart(one_by_one, truth),
-        "rowToOwnRow": apart(of_row, of_rows),
-        "rowToOneByOne": apart(of_row, one_by_one),
+        "graphToRow": apart(of_graph, of_row),
+        "rowToOwnRow": apart(some(of_row), of_rows),
+        "graphToOneByOne": apart(some(of_graph), one_by_one),
+        "rowToOneByOne": apart(some(of_row), one_by_one),
     }
     told = {name: [max(e), statistics.median(e)] for name, e in errors.items()}
     touched = max(apart(beside[1:], of_row[1:]))
+    graph_touched = max(apart(graph_beside[1:], of_graph[1:]))
     limit = TWICE * max(told["ownRowToFp32"][0], told["oneByOneToFp32"][0]) + EXACT
     return {
         "length": length,
@@ -168,9 +212,47 @@ def check(base: Base, length: int) -> dict[str, Any]:
         "trajectories": MANY,
         "errorsMaxMedian": told,
         "othersMovedByOneExchanged": touched,
+        "graphOthersMovedByOneExchanged": graph_touched,
         "exchangedMoved": apart(beside[:1], of_row[:1])[0],
+        "graphExchangedMoved": apart(graph_beside[:1], of_graph[:1])[0],
+        "graphRepeatsItself": max(apart(graph_again, of_graph)) == 0.0,
         "limit": limit,
         "ok": told["rowToFp32"][0] <= limit and touched <= EXACT,
+        "graphOk": told["graphToFp32"][0] <= limit and graph_touched <= EXACT,
+    }
+
+
+def checked_sums(base: Base, length: int) -> dict[str, Any]:
+    """How far clipped sums of recorded rows are from those of rows that are not."""
+    lesson, every = moved_lesson(base, length), list(range(MANY))
+    lots = [every, every[:5], [], every[7:8], every[3:]]
+    with running(base, lesson, packed=True) as run:
+        packed = run.packed
+        assert packed
+
+        def sums() -> Gradients:
+            return [torch.cat([s.flatten() for s in run.sums(lot)]).cpu() for lot in lots]
+
+        eager = sums()
+        packed.expect([*lots, *([every] * scoring.MANY)], run.weights, run._protection.clip)
+        shapes, is_recorded = [vars(shape) for shape in packed._shapes], bool(packed._graphed)
+        graphs, again = sums(), sums()
+        with torch.no_grad():
+            for weight in run.weights:
+                weight.mul_(1.1)
+        later = sums()
+        packed._graphed = None
+        eager_later = sums()
+    return {
+        "length": length,
+        "recorded": is_recorded,
+        "shapes": shapes,
+        "lots": [len(lot) for lot in lots],
+        "norms": [float(each.norm()) for each in graphs],
+        "graphToRows": apart(graphs, eager),
+        "repeats": all(torch.equal(a, b) for a, b in zip(graphs, again, strict=True)),
+        "graphToRowsLater": apart(later, eager_later),
+        "movedByWeights": apart(later, graphs),
     }
 
 
@@ -197,52 +279,88 @@ def seconds(base: Base, lesson: Lesson) -> float:
 
 
 @contextmanager
-def watched(spent: dict[str, list[float]]) -> Iterator[None]:
-    """Within, how long a private step computes its gradients, and how long all of it took."""
-    sums = PrivateRun.sums
+def watched(owner: type, name: str, spent: list[float]) -> Iterator[None]:
+    """Within, how long a method takes."""
+    usual = getattr(owner, name)
 
-    def timed(run: PrivateRun, indexes: Any) -> Any:
+    def timed(*given: Any) -> Any:
         synchronize()
         began = time.perf_counter()
-        made = sums(run, indexes)
+        made = usual(*given)
         synchronize()
-        spent["gradients"].append(time.perf_counter() - began)
+        spent.append(time.perf_counter() - began)
         return made
 
-    private.PrivateRun.sums = timed  # type: ignore[method-assign, assignment]
+    setattr(owner, name, timed)
     try:
         yield
     finally:
-        private.PrivateRun.sums = sums  # type: ignore[method-assign]
+        setattr(owner, name, usual)
+
+
+@contextmanager
+def without_graphs() -> Iterator[None]:
+    usual, scoring.MANY = scoring.MANY, 10**9
+    try:
+        yield
+    finally:
+        scoring.MANY = usual
+
+
+def median(spent: list[float]) -> float:
+    return statistics.median(spent[min(WARM, len(spent) // 2) :] or [0.0])
 
 
 def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     """Seconds of a step in each way."""
-    usual = scoring._MANY
-    plain = seconds(base, lesson_of(base, length, SHAPE, private=False, steps=steps))
-    scoring._MANY = 10**9
-    eager = seconds(base, lesson_of(base, length, SHAPE, private=False, steps=steps))
-    scoring._MANY = usual
+
+    def lesson(steps: int, *, private: bool) -> Lesson:
+        return lesson_of(base, length, SHAPE, private=private, steps=steps)
+
+    plain = seconds(base, lesson(steps, private=False))
+    with without_graphs():
+        eager = seconds(base, lesson(min(EAGER, steps), private=False))
+        private_eager = seconds(base, lesson(min(EAGER, steps), private=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    lesson = lesson_of(base, length, SHAPE, private=True, steps=steps)
-    own = seconds(base, lesson)
+    own = seconds(base, lesson(steps, private=True))
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-    spent: dict[str, list[float]] = {"gradients": []}
-    with watched(spent):
-        seconds(base, lesson)
-    gradients = statistics.median(spent["gradients"][min(WARM, steps // 2) :])
+    gradients: list[float] = []
+    reading: list[float] = []
+    recording: list[float] = []
+    with (
+        watched(PackedGradients, "sums", gradients),
+        watched(noise.NoiseAhead, "read", reading),
+        watched(PackedGradients, "expect", recording),
+    ):
+        seconds(base, lesson(steps, private=True))
     return {
         "length": length,
         "plain": plain,
         "plainWithoutGraphs": eager,
         "private": own,
-        "privateGradients": gradients,
-        "privateNoiseAndStep": own - gradients,
+        "privateWithoutGraphs": private_eager,
+        "privateGradients": median(gradients),
+        "privateNoise": median(reading),
+        "privateNoiseAndStep": own - median(gradients),
+        "privateRecording": sum(recording),
         "times": own / plain,
-        "timesWithoutGraphs": own / eager,
+        "timesWithoutGraphs": private_eager / eager,
         "peakBytes": peak,
     }
+
+
+def noise_alone(base: Base, steps: int) -> dict[str, Any]:
+    """Seconds in which a step's noise is drawn, where nothing else is done."""
+    protection = lesson_of(base, 27, SHAPE, private=True).private
+    assert protection
+    sizes = {name: array.size for name, array in moved(base).items()}
+    into, times = np.zeros(sum(sizes.values())), []
+    with noise.ahead(protection.stream, sizes, steps) as coming:
+        for _ in range(steps):
+            coming.read(into)
+            times.append(time.perf_counter())
+    return {"cores": os.cpu_count(), "seconds": statistics.median(np.diff(times).tolist())}
 
 
 def _device() -> str:
@@ -269,19 +387,31 @@ def main() -> None:
         "packs": scoring.packs(base.model, base.device),
         "values": sum(a.size for a in moved(base).values()),
     }
-    for name, measure in (("check", check), ("time", timed)):
+    parts: dict[str, Callable[[int], dict[str, Any]]] = {
+        "sums": lambda length: checked_sums(base, length),
+        "time": lambda length: timed(base, length, given.steps),
+        "check": lambda length: check(base, length),
+    }
+    document["noise"] = tried(lambda: noise_alone(base, given.steps))
+    for name, measure in parts.items():
         document[name] = []
         for length in given.lengths:
-            more = (given.steps,) if name == "time" else ()
-            try:
-                document[name].append(measure(base, length, *more))
-            except Exception as error:  # one that fails must not hide the others
-                document[name].append(
-                    {"length": length, "error": f"{type(error).__name__}: {error}"}
-                )
+            began = time.perf_counter()
+            made = tried(partial(measure, length))
+            took = round(time.perf_counter() - began, 1)
+            document[name].append({"length": length, **made, "took": took})
+            print(name, length, took, "s", file=sys.stderr, flush=True)
             if given.out:
                 given.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
+
+
+def tried(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What it gives; one that fails must not hide the others."""
+    try:
+        return measure()
+    except Exception:
+        return {"error": traceback.format_exc()}
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ class PrivateRun:
 class FlatNoise:
     """The same noise for all weights at once.
 
-    A GPU is told of one sum: of hundreds of thin ones, each by itself would wait for the one before.
+    A GPU is told of one sum: of hundreds of thin ones, each would wait for the one before.
     """
 
     def __init__(
@@ -301,9 +301,9 @@ def add_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> None:
     pieces = torch.split(rows, max(1, _PIECE // len(rows)), dim=1)
     squares = torch.stack([piece.double().square().sum(1) for piece in pieces])
     norms = squares.sum(0).sqrt()
-    is_finite = norms.isfinite()
-    factors = torch.where(is_finite, (clip * _BELOW / norms).clamp(max=1.0), 0.0)
-    added = [factors @ torch.where(is_finite[:, None], piece.double(), 0.0) for piece in pieces]
+    is_nothing = ~norms.isfinite()
+    factors = (clip * _BELOW / norms).clamp(max=1.0).masked_fill(is_nothing, 0.0)
+    added = [factors @ piece.double().masked_fill(is_nothing[:, None], 0.0) for piece in pieces]
     total.add_(torch.cat(added))
 
 

@@ -1,4 +1,4 @@
-"""Even rows: trajectories filled up to one length, in few shapes, so that few CUDA graphs serve all.
+"""Even rows: trajectories filled up to one length, in few shapes, for which few CUDA graphs do.
 
 Each trajectory's gradient is then a product of its own slice of the row. What fills a trajectory up
 stands behind it, where no token of it looks, and adds nothing; neither does an empty trajectory.
@@ -84,9 +84,7 @@ def rows(
         order = order[shape.count :]
 
 
-def row(
-    shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence[float]
-) -> EvenRow:
+def row(shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence[float]) -> EvenRow:
     """These sequences as a row; each one's tokens of the agent count its share."""
     tokens = np.zeros((shape.count, shape.length), np.int64)
     own: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
@@ -117,7 +115,7 @@ def _ladder(drawn: set[int], most: int, room: int) -> list[Shape]:
 
 
 def _count(top: int, most: int, room: int) -> int:
-    """Trajectories of a row, so that the largest step has full ones, as few as there is room for."""
+    """Trajectories of a row: the largest step has full ones, as few as there is room for."""
     needed = -(-most // max(1, room // top))
     return -(-most // needed)
 
