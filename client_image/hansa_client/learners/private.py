@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hansa_client import noise, trajectory
+from hansa_client import trajectory
 from hansa_client.learners.private_graph import GraphedSums
 from hansa_client.models import lora
-from hansa_client.training import batches, even_rows, scoring
+from hansa_client.training import batches, even_rows, noise, scoring
 from hansa_client.training.adamw import AdamW, State
 from hansa_client.training.scoring import PackedScorer, agent_tokens
 

@@ -91,13 +91,13 @@ def row(shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence
     for place, sequence in enumerate(sequences):
         tokens[place, : len(sequence)] = sequence.tokens
         own.append(place * shape.length + np.flatnonzero(sequence.is_agent[1:]))
-    found = np.concatenate(own)
+    wanted = np.concatenate(own)
     among = np.full(shape.tokens, shape.wanted, np.int64)
-    among[found] = np.arange(len(found))
-    missing = shape.wanted - len(found)
+    among[wanted] = np.arange(len(wanted))
+    missing = shape.wanted - len(wanted)
     counted = np.repeat(np.array([0.0, *shares], np.float32), list(map(len, own)))
     return EvenRow(
-        np.concatenate([tokens.reshape(-1), among, found, np.zeros(missing, np.int64)]),
+        np.concatenate([tokens.reshape(-1), among, wanted, np.zeros(missing, np.int64)]),
         np.concatenate([counted, np.zeros(missing, np.float32)]),
     )
 

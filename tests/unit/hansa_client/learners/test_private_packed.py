@@ -16,7 +16,6 @@ import torch
 from hansa.adapter import Tensors
 from hansa.errors import PermanentError
 from hansa.spec import Training
-from hansa_client import noise
 from hansa_client.learners import Lesson, loop, private
 from hansa_client.learners.private import FlatNoise, PrivateRun, Protection, add, add_rows
 from hansa_client.learners.reward_weighted import Weighted
@@ -25,7 +24,7 @@ from hansa_client.models import base_model, fused_layers, lora
 from hansa_client.models.base_model import Base
 from hansa_client.models.segments import Segments
 from hansa_client.privacy import Stream
-from hansa_client.training import packing, scoring
+from hansa_client.training import noise, packing, scoring
 from hansa_client.training.scoring import PackedScorer, Scorer
 from tests.unit.hansa_client.learners import gradients as given
 

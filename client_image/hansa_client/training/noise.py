@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate, groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +37,16 @@ def drawn(stream: Stream, name: str, step: int, count: int) -> NDArray[np.float6
 class NoiseAhead:
     """The noise of all weights, step by step, one weight behind another."""
 
-    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], counts: Sequence[int]) -> None:
-        self._processes = processes
+    def __init__(self, pipes: Sequence[Any], counts: Sequence[int]) -> None:
+        """`pipes` bring so many numbers each for every step."""
+        self._pipes = pipes
         self._ends = [8 * end for end in accumulate(counts)]
 
     def read(self, into: NDArray[np.float64]) -> None:
         """The next step's noise; steps come in their order."""
-        view, begin = memoryview(into).cast("B"), 0
-        for process, end in zip(self._processes, self._ends, strict=True):
-            # Popen has a pipe for each; one that ends early ends the training.
-            if process.stdout is None or process.stdout.readinto(view[begin:end]) < end - begin:  # type: ignore[attr-defined]
+        view, begin = into.data.cast("B"), 0
+        for pipe, end in zip(self._pipes, self._ends, strict=True):
+            if pipe.readinto(view[begin:end]) < end - begin:
                 raise RuntimeError("a process that draws noise has ended before its last step")
             begin = end
 
@@ -55,12 +56,12 @@ def ahead(stream: Stream, sizes: Sizes, steps: int) -> Iterator[NoiseAhead]:
     """Within, the noise of these steps is drawn while something else is done."""
     parts = shared(sizes, min(_PROCESSES, os.cpu_count() or 1))
     with ExitStack() as stack:
-        processes = []
+        pipes = []
         for part in parts:
             process = stack.enter_context(_start(stream, part, steps))
             stack.callback(process.kill)  # its work is done, or worth nothing
-            processes.append(process)
-        yield NoiseAhead(processes, [sum(part.values()) for part in parts])
+            pipes.append(process.stdout)
+        yield NoiseAhead(pipes, [sum(part.values()) for part in parts])
 
 
 def shared(sizes: Sizes, count: int) -> list[dict[str, int]]:
