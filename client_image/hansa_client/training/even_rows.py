@@ -18,7 +18,7 @@ from hansa_client import trajectory
 _STEP = 16
 """Lengths are whole numbers of these, which is how a GPU cuts its products."""
 _SHORTER = 0.71
-"""The next shorter shape's length: up to 40 % of a row are filled up, and few shapes are enough."""
+"""A shorter shape is at most so long: few are enough, and little of a row is filled up."""
 
 Lots = Sequence[Sequence[int]]
 """The sequences of each step."""
@@ -104,13 +104,12 @@ def row(shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence
 
 def _ladder(drawn: set[int], most: int, room: int) -> list[Shape]:
     """Shapes from the longest trajectory down to the shortest."""
-    tops = [max(drawn)]
-    while (shorter := int(tops[-1] * _SHORTER)) >= min(drawn):
-        tops.append(shorter)
     by_length: dict[int, Shape] = {}
-    for top in tops:
+    while drawn:
+        top = max(drawn)
         length = _STEP * -(-top // _STEP)
         by_length.setdefault(length, Shape(_count(top, most, room), length))
+        drawn = {each for each in drawn if each <= _SHORTER * top}
     return list(by_length.values())
 
 
