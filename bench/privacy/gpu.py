@@ -131,7 +131,8 @@ def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     """Seconds of a step in each way."""
 
     def lesson(steps: int, *, private: bool) -> Lesson:
-        return lesson_of(base, length, SHAPE, private=private, steps=steps)
+        made: Lesson = lesson_of(base, length, SHAPE, private=private, steps=steps)
+        return made
 
     plain = seconds(base, lesson(steps, private=False))
     with without_graphs():

@@ -252,6 +252,44 @@ def test_a_recorded_rows_trajectory_that_is_no_number_spoils_no_other(
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("room", [10_000, 40, 0])
+def test_recorded_rows_are_halved_until_memory_holds_them_or_are_not_recorded(
+    library: Base, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    recorded = private.GraphedSums
+
+    def short(scorer: Any, segments: Any, weights: Any, shapes: Any, add: Any) -> Any:
+        if max(shape.tokens for shape in shapes) > room:
+            raise torch.OutOfMemoryError
+        return recorded(scorer, segments, weights, shapes, add)
+
+    monkeypatch.setattr(private, "GraphedSums", short)
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with graphed(library, lesson) as run:
+        assert run.packed
+        before = run.sums(EVERYBODY)
+        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        assert bool(run.packed._graphed) is bool(room)
+        assert max(shape.tokens for shape in run.packed._shapes) <= max(room, 32)
+        for ours, theirs in zip(run.sums(EVERYBODY), before, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_what_cannot_be_recorded_is_computed_all_the_same(
+    library: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(private, "GraphedSums", refuse)
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with graphed(library, lesson) as run:
+        assert run.packed
+        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        assert run.packed._graphed is None
+        assert any(float(added.abs().sum()) > 0 for added in run.sums(EVERYBODY))
+
+
 def test_layers_whose_gradients_cannot_be_told_apart_are_refused(library: Base) -> None:
     lesson = lesson_from(given.moved(library))
     wrapped = lora.attach(library.model, lesson.adapter, lesson.start)
