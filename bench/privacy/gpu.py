@@ -8,8 +8,9 @@ row that is not recorded, from a row of its own, and alone in fp32, which is nea
 In bf16 they differ by rounding: a row may be no further from fp32 than the others are, by TWICE.
 And when one trajectory of the row is another one, the gradients of all the rest must stay what they
 were. *sums*: clipped sums of recorded rows beside those of rows that are not, for lots of several
-sizes, after the weights have moved, and again. *time*: steps of 32 trajectories, plain and private,
-with CUDA graphs and without; medians. What fails is in its place, with a traceback.
+sizes, after the weights have moved, and again; *mixed* does so for secret lots of many lengths, and
+times them. *time*: steps of 32 trajectories, plain and private, with CUDA graphs and without;
+medians. What fails is in its place, with a traceback.
 """
 
 import argparse
@@ -30,7 +31,7 @@ sys.path.append(str(Path(__file__).parents[1] / "train"))
 
 import numpy as np
 import torch
-from gpu_check import SHAPE, check, checked_sums, moved
+from gpu_check import SHAPE, check, checked_mix, checked_sums, mixed_lesson, moved
 from private import lesson_of  # type: ignore[import-not-found]  # of bench/train
 
 from hansa_client import learners
@@ -167,6 +168,14 @@ def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     }
 
 
+def timed_mix(base: Base) -> dict[str, Any]:
+    """Seconds of a private step of many lengths."""
+    with without_graphs():
+        eager = seconds(base, mixed_lesson(base, EAGER))
+    own = seconds(base, mixed_lesson(base, 2 * EAGER))
+    return {"private": own, "privateWithoutGraphs": eager}
+
+
 def noise_alone(base: Base, steps: int) -> dict[str, Any]:
     """Seconds in which a step's noise is drawn, where nothing else is done."""
     protection = lesson_of(base, 27, SHAPE, private=True).private
@@ -200,7 +209,7 @@ def main() -> None:
     document: dict[str, Any] = {
         "device": _device(),
         "torch": torch.__version__,
-        "machine": f"{_device()}, torch {torch.__version__}",
+        "machine": f"{_device()}, {os.cpu_count()} cores, torch {torch.__version__}",
         "packs": scoring.packs(base.model, base.device),
         "values": sum(a.size for a in moved(base).values()),
     }
@@ -210,6 +219,7 @@ def main() -> None:
         "check": lambda length: check(base, length),
     }
     document["noise"] = tried(lambda: noise_alone(base, given.steps))
+    document["mixed"] = [tried(lambda: checked_mix(base)), tried(lambda: timed_mix(base))]
     for name, measure in parts.items():
         document[name] = []
         for length in given.lengths:
