@@ -3,22 +3,26 @@
     python bench/privacy/gpu.py --out gpu.json          # SmolLM2-135M's shape, drawn weights
     python bench/privacy/gpu.py --model path:FOLDER --out gpu.json
 
-Prints JSON. *check*: each trajectory's gradient from a row of all of them, from a row of its own,
-and alone in fp32, which is nearest to the truth. In bf16 they differ by rounding: a packed row may
-be no further from fp32 than the others are, by TWICE. And when one trajectory of the row is another
-one, the gradients of all the rest must stay what they were. *time*: steps of 32 trajectories,
-plain, plain without CUDA graphs, and private; medians.
+Prints JSON. *check*: each trajectory's gradient from a recorded row of all of them, from a packed
+row that is not recorded, from a row of its own, and alone in fp32, which is nearest to the truth.
+In bf16 they differ by rounding: a row may be no further from fp32 than the others are, by TWICE.
+And when one trajectory of the row is another one, the gradients of all the rest must stay what they
+were. *sums*: clipped sums of recorded rows beside those of rows that are not, for lots of several
+sizes, after the weights have moved, and again; *mixed* does so for secret lots of many lengths, and
+times them. *time*: steps of 32 trajectories, plain and private, with CUDA graphs and without;
+medians. What fails is in its place, with a traceback.
 """
 
 import argparse
-import copy
 import json
 import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +31,20 @@ sys.path.append(str(Path(__file__).parents[1] / "train"))
 
 import numpy as np
 import torch
-from private import MANY, lesson_of  # type: ignore[import-not-found]  # of bench/train
+from gpu_check import SHAPE, check, checked_mix, checked_sums, mixed_lesson, moved
+from private import lesson_of  # type: ignore[import-not-found]  # of bench/train
 
-from hansa import adapter
-from hansa.spec import Adapter
 from hansa_client import learners
-from hansa_client.learners import Lesson, loop, private
-from hansa_client.learners.private import PrivateRun
-from hansa_client.learners.success_sft import Imitation
-from hansa_client.models import base_model, fused_layers, lora
+from hansa_client.learners import Lesson
+from hansa_client.learners.private import PackedGradients
+from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
-from hansa_client.models.segments import Segments
-from hansa_client.training import packing, scoring
-from hansa_client.training.scoring import PackedScorer, Scorer
-from hansa_client.trajectory import Sequence
+from hansa_client.training import noise, scoring
 
-SHAPE = Adapter()
-TWICE = 2.0
-EXACT = 1e-4
-"""Largest relative error in fp32, where rounding is no excuse."""
 WARM = 6
 """Steps that only warm up: the first ones record CUDA graphs."""
-Gradients = list[torch.Tensor]
-"""Of each trajectory all values in a row, in float64."""
+EAGER = 10
+"""Steps without CUDA graphs, at most: they are slow."""
 
 
 def drawn(given: argparse.Namespace) -> Base:
@@ -81,102 +76,6 @@ def drawn(given: argparse.Namespace) -> Base:
     return Base(model.requires_grad_(False).eval(), None, device)  # type: ignore[arg-type]
 
 
-# -- are they right -------------------------------------------------------------------------------
-
-
-def moved(base: Base) -> adapter.Tensors:
-    """An adapter that has left its start, so that A has gradients as well as B."""
-    made = adapter.start(lora.shapes(base.model, SHAPE), SHAPE.rank, 7)
-    random = np.random.default_rng(1)
-    return {n: a + 0.01 * random.standard_normal(a.shape, np.float32) for n, a in made.items()}
-
-
-@contextmanager
-def running(base: Base, lesson: Lesson, *, packed: bool) -> Iterator[PrivateRun]:
-    """A private training as `loop.train` sets it up, to be asked for gradients."""
-    wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
-    lora.train_only(wrapped, lesson.half)
-    objective = Imitation(lesson)
-    try:
-        if not packed:
-            yield loop._run(wrapped, Scorer(wrapped, base.device), lesson, objective)  # type: ignore[misc]
-            return
-        segments = Segments()
-        with (
-            fused_layers.fused(wrapped, dropout=0.0, segments=segments),
-            packing.exchanged(wrapped),
-        ):
-            own = PackedScorer(wrapped, base.device, may_record=False)
-            yield loop._run(wrapped, own, lesson, objective, segments)  # type: ignore[misc]
-    finally:
-        lora.detach(wrapped)
-
-
-def together(base: Base, lesson: Lesson, parts: list[list[int]]) -> Gradients:
-    """From packed rows of these trajectories."""
-    with running(base, lesson, packed=True) as run:
-        assert run.packed
-        rows = [run.packed.gradients(run.weights, part) for part in parts]
-    return [
-        torch.cat([each[place].double().flatten() for each in row]).cpu()
-        for row, part in zip(rows, parts, strict=True)
-        for place in range(len(part))
-    ]
-
-
-def singly(base: Base, lesson: Lesson) -> Gradients:
-    """One by one, padded and not packed, as any model can be."""
-    with running(base, lesson, packed=False) as run:
-        every = range(len(lesson.sequences))
-        return [torch.cat([g.double().flatten() for g in run.gradients(i)]).cpu() for i in every]
-
-
-def apart(ours: Gradients, theirs: Gradients) -> list[float]:
-    """Of each trajectory, how far the gradients are apart, relative to their length."""
-    both = zip(ours, theirs, strict=True)
-    return [float((a - b).norm() / b.norm().clamp(min=1e-12)) for a, b in both]
-
-
-def check(base: Base, length: int) -> dict[str, Any]:
-    """Errors of packed rows, and whether they are rounding alone."""
-    lesson = lesson_of(base, length, SHAPE, private=True)
-    lesson = Lesson(**{**vars(lesson), "start": moved(base)})
-    every = list(range(MANY))
-    of_row = together(base, lesson, [every])
-    of_rows = together(base, lesson, [[index] for index in every])
-    first = lesson.sequences[0]
-    strange = Sequence(list(reversed(first.tokens)), first.is_agent)
-    other = Lesson(**{**vars(lesson), "sequences": [strange, *lesson.sequences[1:]]})
-    beside = together(base, other, [every])
-    one_by_one = singly(base, lesson)
-    dtype = next(base.model.parameters()).dtype
-    exact = Base(copy.deepcopy(base.model).float(), base.chat, base.device)
-    truth = singly(exact, lesson)
-    errors = {
-        "rowToFp32": apart(of_row, truth),
-        "ownRowToFp32": apart(of_rows, truth),
-        "oneByOneToFp32": apart(one_by_one, truth),
-        "rowToOwnRow": apart(of_row, of_rows),
-        "rowToOneByOne": apart(of_row, one_by_one),
-    }
-    told = {name: [max(e), statistics.median(e)] for name, e in errors.items()}
-    touched = max(apart(beside[1:], of_row[1:]))
-    limit = TWICE * max(told["ownRowToFp32"][0], told["oneByOneToFp32"][0]) + EXACT
-    return {
-        "length": length,
-        "dtype": str(dtype),
-        "trajectories": MANY,
-        "errorsMaxMedian": told,
-        "othersMovedByOneExchanged": touched,
-        "exchangedMoved": apart(beside[:1], of_row[:1])[0],
-        "limit": limit,
-        "ok": told["rowToFp32"][0] <= limit and touched <= EXACT,
-    }
-
-
-# -- what do they cost ----------------------------------------------------------------------------
-
-
 def synchronize() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
@@ -197,52 +96,97 @@ def seconds(base: Base, lesson: Lesson) -> float:
 
 
 @contextmanager
-def watched(spent: dict[str, list[float]]) -> Iterator[None]:
-    """Within, how long a private step computes its gradients, and how long all of it took."""
-    sums = PrivateRun.sums
+def watched(owner: type, name: str, spent: list[float]) -> Iterator[None]:
+    """Within, how long a method takes."""
+    usual = getattr(owner, name)
 
-    def timed(run: PrivateRun, indexes: Any) -> Any:
+    def timed(*given: Any) -> Any:
         synchronize()
         began = time.perf_counter()
-        made = sums(run, indexes)
+        made = usual(*given)
         synchronize()
-        spent["gradients"].append(time.perf_counter() - began)
+        spent.append(time.perf_counter() - began)
         return made
 
-    private.PrivateRun.sums = timed  # type: ignore[method-assign, assignment]
+    setattr(owner, name, timed)
     try:
         yield
     finally:
-        private.PrivateRun.sums = sums  # type: ignore[method-assign]
+        setattr(owner, name, usual)
+
+
+@contextmanager
+def without_graphs() -> Iterator[None]:
+    usual, scoring.MANY = scoring.MANY, 10**9
+    try:
+        yield
+    finally:
+        scoring.MANY = usual
+
+
+def median(spent: list[float]) -> float:
+    return statistics.median(spent[min(WARM, len(spent) // 2) :] or [0.0])
 
 
 def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     """Seconds of a step in each way."""
-    usual = scoring._MANY
-    plain = seconds(base, lesson_of(base, length, SHAPE, private=False, steps=steps))
-    scoring._MANY = 10**9
-    eager = seconds(base, lesson_of(base, length, SHAPE, private=False, steps=steps))
-    scoring._MANY = usual
+
+    def lesson(steps: int, *, private: bool) -> Lesson:
+        made: Lesson = lesson_of(base, length, SHAPE, private=private, steps=steps)
+        return made
+
+    plain = seconds(base, lesson(steps, private=False))
+    with without_graphs():
+        eager = seconds(base, lesson(min(EAGER, steps), private=False))
+        private_eager = seconds(base, lesson(min(EAGER, steps), private=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    lesson = lesson_of(base, length, SHAPE, private=True, steps=steps)
-    own = seconds(base, lesson)
+    own = seconds(base, lesson(steps, private=True))
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-    spent: dict[str, list[float]] = {"gradients": []}
-    with watched(spent):
-        seconds(base, lesson)
-    gradients = statistics.median(spent["gradients"][min(WARM, steps // 2) :])
+    gradients: list[float] = []
+    reading: list[float] = []
+    recording: list[float] = []
+    with (
+        watched(PackedGradients, "sums", gradients),
+        watched(noise.NoiseAhead, "read", reading),
+        watched(PackedGradients, "expect", recording),
+    ):
+        seconds(base, lesson(steps, private=True))
     return {
         "length": length,
         "plain": plain,
         "plainWithoutGraphs": eager,
         "private": own,
-        "privateGradients": gradients,
-        "privateNoiseAndStep": own - gradients,
+        "privateWithoutGraphs": private_eager,
+        "privateGradients": median(gradients),
+        "privateNoise": median(reading),
+        "privateNoiseAndStep": own - median(gradients),
+        "privateRecording": sum(recording),
         "times": own / plain,
-        "timesWithoutGraphs": own / eager,
+        "timesWithoutGraphs": private_eager / eager,
         "peakBytes": peak,
     }
+
+
+def timed_mix(base: Base) -> dict[str, Any]:
+    """Seconds of a private step of many lengths."""
+    with without_graphs():
+        eager = seconds(base, mixed_lesson(base, EAGER))
+    own = seconds(base, mixed_lesson(base, 2 * EAGER))
+    return {"private": own, "privateWithoutGraphs": eager}
+
+
+def noise_alone(base: Base, steps: int) -> dict[str, Any]:
+    """Seconds in which a step's noise is drawn, where nothing else is done."""
+    protection = lesson_of(base, 27, SHAPE, private=True).private
+    assert protection
+    sizes = {name: array.size for name, array in moved(base).items()}
+    into, times = np.zeros(sum(sizes.values())), []
+    with noise.ahead(protection.stream, sizes, steps) as coming:
+        for _ in range(steps):
+            coming.read(into)
+            times.append(time.perf_counter())
+    return {"cores": os.cpu_count(), "seconds": statistics.median(np.diff(times).tolist())}
 
 
 def _device() -> str:
@@ -265,23 +209,36 @@ def main() -> None:
     document: dict[str, Any] = {
         "device": _device(),
         "torch": torch.__version__,
-        "machine": f"{_device()}, torch {torch.__version__}",
+        "machine": f"{_device()}, {os.cpu_count()} cores, torch {torch.__version__}",
         "packs": scoring.packs(base.model, base.device),
         "values": sum(a.size for a in moved(base).values()),
     }
-    for name, measure in (("check", check), ("time", timed)):
+    parts: dict[str, Callable[[int], dict[str, Any]]] = {
+        "sums": lambda length: checked_sums(base, length),
+        "time": lambda length: timed(base, length, given.steps),
+        "check": lambda length: check(base, length),
+    }
+    document["noise"] = tried(lambda: noise_alone(base, given.steps))
+    document["mixed"] = [tried(lambda: checked_mix(base)), tried(lambda: timed_mix(base))]
+    for name, measure in parts.items():
         document[name] = []
         for length in given.lengths:
-            more = (given.steps,) if name == "time" else ()
-            try:
-                document[name].append(measure(base, length, *more))
-            except Exception as error:  # one that fails must not hide the others
-                document[name].append(
-                    {"length": length, "error": f"{type(error).__name__}: {error}"}
-                )
+            began = time.perf_counter()
+            made = tried(partial(measure, length))
+            took = round(time.perf_counter() - began, 1)
+            document[name].append({"length": length, **made, "took": took})
+            print(name, length, took, "s", file=sys.stderr, flush=True)
             if given.out:
                 given.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
+
+
+def tried(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What it gives; one that fails must not hide the others."""
+    try:
+        return measure()
+    except Exception:
+        return {"error": traceback.format_exc()}
 
 
 if __name__ == "__main__":

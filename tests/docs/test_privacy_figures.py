@@ -109,7 +109,8 @@ def test_the_page_of_privacy_takes_its_figures_in_as_well(measured: Path, tmp_pa
     lines.append({**lines[0], "who": "start", "strategy": ""})
     lines.append({**lines[0], "model": "path:another"})
     (tmp_path / "privacy.json").write_text(json.dumps({**one, "table": lines}))
-    names = ("plain", "plainWithoutGraphs", "private", "times", "timesWithoutGraphs")
+    ways = ("plain", "private", "plainWithoutGraphs", "privateWithoutGraphs")
+    names = (*ways, "times", "timesWithoutGraphs")
     time = [{"length": 27, **dict.fromkeys(names, 0.5)}]
     gpu = {"machine": "a GPU", "check": [{"trajectories": 32}], "time": time}
     (tmp_path / "privacy-gpu.json").write_text(json.dumps(gpu))
@@ -117,7 +118,7 @@ def test_the_page_of_privacy_takes_its_figures_in_as_well(measured: Path, tmp_pa
     assert (
         "\n\n## What it costs in success\n" in page and "\n\n## What it does not protect\n" in page
     )
-    assert "\n| noise 0.5 | 0.5 |" in page and "| 27 | 500 | 500 | 500 | 0.5 | 0.5 |" in page
+    assert "\n| noise 0.5 | 0.5 |" in page and "| 27 | 500 | 500 | 500 | 500 | 0.5 | 0.5 |" in page
     assert "not measured yet" not in page and "\n\n\n" not in page
 
 

@@ -18,7 +18,7 @@ from hansa_client.models.base_model import Base
 from hansa_client.models.segments import Segments
 from hansa_client.training import batches
 from hansa_client.training.adamw import AdamW
-from hansa_client.training.scoring import Scorer, agent_tokens, packs, scorer
+from hansa_client.training.scoring import PackedScorer, Scorer, agent_tokens, packs, scorer
 
 
 class Objective(Protocol):
@@ -47,13 +47,12 @@ def train(
         lora.train_only(wrapped, lesson.half)
         try:
             checks = lesson.training.gradient_checkpointing
-            may_record = not checks and lesson.private is None
             is_packed = lesson.private is not None and packs(wrapped, base.device)
             segments = Segments() if is_packed else None
             with (
                 lora.fastest(wrapped, lesson.adapter, segments),
                 checkpointed(wrapped, checks),
-                scorer(wrapped, base.device, may_record=may_record) as own,
+                scorer(wrapped, base.device, may_record=not checks) as own,
             ):
                 run = _run(wrapped, own, lesson, objective, segments)
                 losses = list(run.steps(progress))
@@ -98,7 +97,8 @@ def _run(
             )
         room = training.micro_batch_tokens or training.batch_tokens
         own = (lesson.sequences, lesson.weights, room)
-        run.packed = PackedGradients(scorer, segments, *own)
+        if isinstance(scorer, PackedScorer):
+            run.packed = PackedGradients(scorer, segments, *own)
     return run
 
 

@@ -3,27 +3,27 @@
 Each step draws its units in secret, one by one, and of each one of its trajectories. The gradient
 of a trajectory's mean loss is clipped, the sum gets noise, and is divided by a public number. The
 number of steps is fixed; one that draws nobody is noise alone. The gradients are made one by one,
-which is exact for any model, or from the segments of a packed row, which a GPU computes faster.
+which is exact for any model, or from the segments of a packed row, which a GPU computes faster,
+most of all where rows of few shapes are recorded as CUDA graphs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from hansa_client import trajectory
+from hansa_client.learners.private_graph import GraphedSums
 from hansa_client.models import lora
-from hansa_client.training import batches
+from hansa_client.training import batches, even_rows, noise, scoring
 from hansa_client.training.adamw import AdamW, State
-from hansa_client.training.scoring import Scorer, agent_tokens
+from hansa_client.training.scoring import PackedScorer, agent_tokens
 
 if TYPE_CHECKING:
     from hansa_client.models.segments import Segments
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _BELOW = 1 - 1e-9
 """Rounding must not make a clipped gradient longer than its bound."""
 
-_THREADS = 4
-"""That draw noise while a GPU computes."""
 _PIECE = 2**25
 """Values that are widened to float64 at a time."""
 
@@ -72,17 +70,13 @@ class Protection:
 
     def noised(self, name: str, step: int, total: torch.Tensor) -> torch.Tensor:
         """A step's sum of one weight's gradients with noise, as a mean."""
-        drawn = self.drawn(name, step, total.numel()).reshape(total.shape)
-        return self.mean(total, np.ascontiguousarray(drawn))
+        drawn = noise.drawn(self.stream, name, step, total.numel()).reshape(total.shape)
+        return self.mean(total, torch.from_numpy(np.ascontiguousarray(drawn)))
 
-    def drawn(self, name: str, step: int, count: int) -> NDArray[np.float64]:
-        """The standard normal numbers of one weight's noise in a step."""
-        return self.stream.normals(f"noise/{step}/{name}", count)
-
-    def mean(self, total: torch.Tensor, drawn: NDArray[np.float64]) -> torch.Tensor:
+    def mean(self, total: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """A sum of gradients with this noise, as a mean."""
-        noise = torch.from_numpy(drawn).to(total.device)
-        return (total + self.noise * self.clip * noise) / self.divisor
+        there = drawn.to(total.device, non_blocking=True)
+        return (total + self.noise * self.clip * there) / self.divisor
 
 
 class PrivateRun:
@@ -118,10 +112,10 @@ class PrivateRun:
         """Take the steps; no loss is told, for it is the records' own."""
         total = self._protection.steps
         self._wrapped.train()
-        with self._noise() as noised:
+        lots = [self._protection.draw(step) for step in range(total)]
+        with self._noised(lots) as gradients:
             for done in range(total):
-                gradients = noised(done, self.sums(self._protection.draw(done)))
-                for weight, gradient in zip(self.weights, gradients, strict=True):
+                for weight, gradient in zip(self.weights, gradients(done), strict=True):
                     weight.grad = gradient
                 self.pull()
                 self.optimizer.step(self._rate(done, total))
@@ -129,18 +123,23 @@ class PrivateRun:
                 progress(done + 1, total)
 
     @contextmanager
-    def _noise(self) -> Iterator[Callable[[int, Sums], list[torch.Tensor]]]:
-        """What makes a step's sums into gradients: weight by weight, or for a GPU all at once."""
-        protection = self._protection
-        if self.packed:
-            with ThreadPoolExecutor(_THREADS) as pool:
-                yield NoiseAhead(protection, self._named, pool).gradients
+    def _noised(self, lots: even_rows.Lots) -> Iterator[Callable[[int], list[torch.Tensor]]]:
+        """What gives a step's gradients: weight by weight, or for a GPU all at once."""
+        protection, packed = self._protection, self.packed
+        if packed:
+            sizes = {name: weight.numel() for name, weight in self._named.items()}
+            with noise.ahead(protection.stream, sizes, protection.steps) as coming:
+                packed.expect(lots, self.weights, protection.clip)
+                flat = FlatNoise(protection, self.weights, coming)
+                yield lambda step: flat.gradients(self._packed_sums(packed, lots[step]))
             return
 
-        def one_by_one(step: int, sums: Sums) -> list[torch.Tensor]:
+        def one_by_one(step: int) -> list[torch.Tensor]:
             return [
                 protection.noised(name, step, added).to(weight.dtype)
-                for (name, weight), added in zip(self._named.items(), sums, strict=True)
+                for (name, weight), added in zip(
+                    self._named.items(), self.sums(lots[step]), strict=True
+                )
             ]
 
         yield one_by_one
@@ -148,28 +147,21 @@ class PrivateRun:
     def sums(self, drawn: Sequence[int]) -> Sums:
         """The clipped gradients of these sequences, added up."""
         if self.packed:
-            return self._packed_sums(self.packed, drawn)
-        sums = self._zeros()
+            return views(self._packed_sums(self.packed, drawn).clone(), self.weights)
+        sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
         for index in drawn:
             add(sums, self.gradients(index), self._protection.clip)
         return sums
 
-    def _packed_sums(self, packed: PackedGradients, drawn: Sequence[int]) -> Sums:
+    def _packed_sums(self, packed: PackedGradients, drawn: Sequence[int]) -> torch.Tensor:
         """The same in rows as large as memory allows; where it is too little, they begin anew."""
         while True:
-            sums = self._zeros()
             try:
-                for part in packed.parts(drawn):
-                    add_many(sums, packed.gradients(self.weights, part), self._protection.clip)
+                return packed.sums(self.weights, drawn, self._protection.clip)
             except torch.OutOfMemoryError:
                 if not packed.shrink(drawn):
                     raise
-            else:
-                return sums
             torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
-
-    def _zeros(self) -> Sums:
-        return [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
 
     def gradients(self, index: int) -> list[torch.Tensor]:
         """The gradient of one trajectory's mean loss at each weight."""
@@ -180,36 +172,31 @@ class PrivateRun:
         return gradients
 
 
-class NoiseAhead:
-    """Noise of the step to come, drawn by threads while a GPU computes the present one.
+class FlatNoise:
+    """The same noise for all weights at once.
 
-    It is the same noise, but a GPU is told of all weights at once: of hundreds of thin ones, each
-    by itself would wait for the one before.
+    A GPU is told of one sum: of hundreds of thin ones, each would wait for the one before.
     """
 
     def __init__(
-        self, protection: Protection, named: Mapping[str, torch.Tensor], pool: ThreadPoolExecutor
+        self, protection: Protection, weights: Sequence[torch.Tensor], coming: noise.NoiseAhead
     ) -> None:
         self._protection = protection
-        self._named = named
-        self._pool = pool
-        self._coming = self._begin(0)
+        self._weights = weights
+        self._coming = coming
+        count, is_gpu = sum(weight.numel() for weight in weights), weights[0].is_cuda
+        self._drawn = torch.empty(count, dtype=torch.float64, pin_memory=is_gpu)
+        self._copied = torch.cuda.Event() if is_gpu else None  # type: ignore[no-untyped-call]
 
-    def gradients(self, step: int, sums: Sums) -> list[torch.Tensor]:
-        """Of each weight, a step's sum with noise, as a mean; steps come in their order."""
-        drawn = np.concatenate([part.result() for part in self._coming])
-        self._coming = self._begin(step + 1) if step + 1 < self._protection.steps else []
-        weights = list(self._named.values())
-        flat = self._protection.mean(torch.cat([each.flatten() for each in sums]), drawn)
-        sizes = [weight.numel() for weight in weights]
-        parts = torch.split(flat.to(weights[0].dtype), sizes)
-        return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
-
-    def _begin(self, step: int) -> list[Future[NDArray[np.float64]]]:
-        return [
-            self._pool.submit(self._protection.drawn, name, step, weight.numel())
-            for name, weight in self._named.items()
-        ]
+    def gradients(self, total: torch.Tensor) -> list[torch.Tensor]:
+        """Of each weight, the next step's sum with noise, as a mean; steps come in their order."""
+        if self._copied:
+            self._copied.synchronize()
+        self._coming.read(self._drawn.numpy())
+        flat = self._protection.mean(total, self._drawn)
+        if self._copied:
+            self._copied.record()
+        return views(flat.to(self._weights[0].dtype), self._weights)
 
 
 class PackedGradients:
@@ -217,7 +204,7 @@ class PackedGradients:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: PackedScorer,
         segments: Segments,
         sequences: Sequence[trajectory.Sequence],
         weights: Sequence[float],
@@ -229,8 +216,55 @@ class PackedGradients:
         self._sequences = sequences
         self._lengths = [len(sequence) for sequence in sequences]
         self._room = room
-        pairs = zip(weights or [1.0] * len(sequences), sequences, strict=True)
-        self._shares = [weight / max(1, agent_tokens([sequence])) for weight, sequence in pairs]
+        self._agents = [agent_tokens([sequence]) for sequence in sequences]
+        pairs = zip(weights or [1.0] * len(sequences), self._agents, strict=True)
+        self._shares = [weight / max(1, count) for weight, count in pairs]
+        self._shapes: list[even_rows.Shape] = []
+        self._graphed: GraphedSums | None = None
+        """Where rows are recorded as CUDA graphs."""
+
+    def expect(self, lots: even_rows.Lots, weights: Sequence[torch.Tensor], clip: float) -> None:
+        """Learn all steps' sequences: where their rows are many, they are worth recording."""
+
+        def added(total: torch.Tensor, rows: torch.Tensor) -> None:
+            add_rows(total, rows, clip)
+
+        while self._scorer.may_record:
+            own = (lots, self._lengths, self._agents, self._room)
+            self._shapes = even_rows.shapes(*own, least=scoring.MANY)
+            if not self._shapes:
+                return
+            try:
+                self._graphed = GraphedSums(
+                    self._scorer, self._segments, weights, self._shapes, added
+                )
+            except torch.OutOfMemoryError:
+                if all(shape.count == 1 for shape in self._shapes):
+                    return
+                self._room = min(self._room, max(each.tokens for each in self._shapes)) // 2
+            except RuntimeError:  # a layer that waits for the GPU cannot be recorded: only slower
+                return
+            else:
+                return
+            torch.cuda.empty_cache()
+
+    def sums(
+        self, weights: Sequence[torch.Tensor], drawn: Sequence[int], clip: float
+    ) -> torch.Tensor:
+        """The clipped gradients of these sequences, added up; the next call overwrites them."""
+        if self._graphed:
+            self._graphed.total.zero_()
+            for shape, part in even_rows.rows(drawn, self._lengths, self._shapes):
+                shares = [self._shares[index] for index in part]
+                sequences = [self._sequences[index] for index in part]
+                self._graphed.add(shape, even_rows.row(shape, sequences, shares))
+            return self._graphed.total
+        count = sum(weight.numel() for weight in weights)
+        total = torch.zeros(count, dtype=torch.float64, device=weights[0].device)
+        for part in self.parts(drawn):
+            rows = [each.flatten(1) for each in self.gradients(weights, part)]
+            add_rows(total, torch.cat(rows, dim=1), clip)
+        return total
 
     def parts(self, drawn: Sequence[int]) -> list[list[int]]:
         """A step's sequences in parts that memory holds, similar lengths together."""
@@ -239,6 +273,7 @@ class PackedGradients:
 
     def shrink(self, drawn: Sequence[int]) -> bool:
         """Halve the parts from now on; False: these are one sequence each already."""
+        self._graphed = None
         several = [part for part in self.parts(drawn) if len(part) > 1]
         if several:
             self._room = max(batches.padded(part, self._lengths) for part in several) // 2
@@ -254,20 +289,22 @@ class PackedGradients:
         return self._segments.end(weights)
 
 
+def views(flat: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """A row of all weights' values, weight by weight."""
+    parts = torch.split(flat, [weight.numel() for weight in weights])
+    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
+
+
 @torch.no_grad()
-def add_many(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
-    """The same as `add` of each: the first axis of the gradients is the trajectory."""
-    flat = torch.cat([each.flatten(1) for each in gradients], dim=1)
-    pieces = torch.split(flat, max(1, _PIECE // len(flat)), dim=1)
+def add_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> None:
+    """The same as `add` of each: a row is one trajectory's gradient at all weights."""
+    pieces = torch.split(rows, max(1, _PIECE // len(rows)), dim=1)
     squares = torch.stack([piece.double().square().sum(1) for piece in pieces])
     norms = squares.sum(0).sqrt()
-    is_finite = norms.isfinite()
-    factors = torch.where(is_finite, (clip * _BELOW / norms).clamp(max=1.0), 0.0)
-    added = torch.cat(
-        [factors @ torch.where(is_finite[:, None], piece.double(), 0.0) for piece in pieces]
-    )
-    parts = torch.split(added, [total.numel() for total in sums])
-    torch._foreach_add_(sums, [p.view_as(total) for p, total in zip(parts, sums, strict=True)])
+    is_nothing = ~norms.isfinite()
+    factors = (clip * _BELOW / norms).clamp(max=1.0).masked_fill(is_nothing, 0.0)
+    added = [factors @ piece.double().masked_fill(is_nothing[:, None], 0.0) for piece in pieces]
+    total.add_(torch.cat(added))
 
 
 @torch.no_grad()

@@ -6,7 +6,8 @@ trajectory by trajectory: they cost what the sum costs, and room for each trajec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
@@ -21,6 +22,7 @@ class Segments:
         """Weights, by identity, whose gradients come here."""
         self._places: torch.Tensor | None = None
         self._gradients: dict[int, torch.Tensor] = {}
+        self._into: Mapping[int, torch.Tensor] = {}
 
     def begin(self, lengths: Sequence[int], device: torch.device) -> None:
         """Expect a row of trajectories of these lengths, and nothing else in it."""
@@ -31,9 +33,27 @@ class Segments:
         self._places = filled.to(device)
         self._gradients = {}
 
+    @contextmanager
+    def even(self, into: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Within, rows are of trajectories of one length, and their gradients go to these places.
+
+        They are given by a weight's identity; the first axis of each is the trajectory.
+        """
+        self._into = into
+        try:
+            yield
+        finally:
+            self._into = {}
+
     @torch.no_grad()
     def take(self, weight: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> None:
         """One weight's gradients: of each trajectory rows' x columns, over its own tokens."""
+        if self._into:
+            place = self._into[id(weight)]
+            # By itself such a product is a slice of the row: nothing is gathered or filled up.
+            left, right = (each.reshape(len(place), -1, each.shape[1]) for each in (rows, columns))
+            torch.bmm(left.transpose(1, 2), right, out=place)
+            return
         if self._places is None:
             raise RuntimeError("a row was read backward that nobody has begun")
         left, right = (_with_zeros(each)[self._places] for each in (rows, columns))

@@ -6,6 +6,7 @@ longer than running it. A CUDA graph starts them all at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +31,29 @@ class GraphedModel:
         """Of all tokens of a row; the next call overwrites them."""
         states: torch.Tensor = self._play(row.tokens, row.positions, row.bounds)
         return states
+
+
+class Recorder:
+    """Records steps of which one runs at a time, so that all share their memory."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    def record(self, step: Callable[[], None]) -> Callable[[], None]:
+        """What replays a step; it is run, too. On a CPU, which is for tests, the step itself."""
+        if self._device.type != "cuda":
+            return step
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                step()
+        torch.cuda.current_stream(self._device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            step()
+        return graph.replay
 
 
 class _Trunk(torch.nn.Module):

@@ -17,7 +17,7 @@ from hansa_client.training.cuda_graph import GraphedModel
 
 _READ_TOKENS = 16384
 """Tokens that are read at once where nothing is kept of them."""
-_MANY = 8
+MANY = 8
 """Rows from which on a recording, which costs about five of them, is worth it."""
 
 
@@ -106,7 +106,7 @@ class PackedScorer(Scorer):
     def expect(self, rows: Sequence[Sequence[int]]) -> None:
         """Learn the lengths of rows to come; where they are many, they are worth recording."""
         self._recorded = None
-        self._frame = packing.Frame.around(rows) if len(rows) >= _MANY else None
+        self._frame = packing.Frame.around(rows) if len(rows) >= MANY else None
 
     def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens."""
@@ -122,6 +122,40 @@ class PackedScorer(Scorer):
         states = self._states(row, frame)[wanted]
         weight = self._model.get_output_embeddings().weight
         return sliced_logits.logprobs(states, weight, row.tokens[0, wanted + 1]), rows
+
+    @property
+    def may_record(self) -> bool:
+        """Whether CUDA graphs may be recorded of this model."""
+        return self._may_record
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the model computes in."""
+        dtype: torch.dtype = self._model.get_output_embeddings().weight.dtype
+        return dtype
+
+    def read_backward(
+        self,
+        row: packing.PackedRow,
+        wanted: torch.Tensor,
+        among: torch.Tensor,
+        shares: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+    ) -> None:
+        """Read a row backward at these weights, from log-probabilities that count these shares.
+
+        `wanted` are the places that predict, and `among` has each token's place among them, or
+        their number. So nothing is scattered, which could not be recorded in a fixed order.
+        """
+        states = self._packed.states(row)
+        chosen = states.detach().index_select(0, wanted).requires_grad_()
+        targets = row.tokens[0].index_select(0, wanted + 1)
+        weight = self._model.get_output_embeddings().weight
+        logprobs = sliced_logits.logprobs(chosen, weight, targets)
+        (slopes,) = torch.autograd.grad(logprobs, chosen, -shares)
+        filled = torch.cat([slopes, slopes.new_zeros(1, slopes.shape[1])])
+        gradient = filled.index_select(0, among)
+        torch.autograd.grad(states, weights, gradient, allow_unused=True)
 
     def entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
         """Entropy of the next token before each of the agent's tokens, some at a time."""

@@ -5,7 +5,6 @@ Opacus's own are golden values, which `tools/opacus_golden.py` writes.
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +17,14 @@ from hansa.adapter import Tensors
 from hansa.errors import PermanentError
 from hansa.spec import Training
 from hansa_client.learners import Lesson, loop, private
-from hansa_client.learners.private import NoiseAhead, PrivateRun, Protection, add, add_many
+from hansa_client.learners.private import FlatNoise, PrivateRun, Protection, add, add_rows
 from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models import base_model, fused_layers, lora
 from hansa_client.models.base_model import Base
 from hansa_client.models.segments import Segments
 from hansa_client.privacy import Stream
-from hansa_client.training import packing
+from hansa_client.training import noise, packing, scoring
 from hansa_client.training.scoring import PackedScorer, Scorer
 from tests.unit.hansa_client.learners import gradients as given
 
@@ -155,53 +154,140 @@ def test_rows_are_halved_until_memory_holds_them(
 
 def test_many_are_clipped_and_added_as_one_after_another() -> None:
     torch.manual_seed(1)
-    gradients = [torch.randn(5, 3, 2), torch.randn(5, 4, 3)]
-    gradients[0][1, 0, 0], gradients[1][3, 2, 1] = torch.nan, torch.inf
-    gradients[0][4], gradients[1][4] = 0.0, 0.0
-    singly, together = ([torch.zeros(3, 2).double(), torch.zeros(4, 3).double()] for _ in "ab")
-    for index in range(5):
-        add(singly, [each[index] for each in gradients], 0.7)
-    add_many(together, gradients, 0.7)
-    for ours, theirs in zip(together, singly, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    rows = torch.randn(5, 18)
+    rows[1, 0], rows[3, 14] = torch.nan, torch.inf
+    rows[4] = 0.0
+    singly, together = (torch.zeros(18).double() for _ in "ab")
+    for row in rows:
+        add([singly[:6], singly[6:]], [row[:6], row[6:]], 0.7)
+    add_rows(together, rows, 0.7)
+    torch.testing.assert_close(together, singly, rtol=0, atol=1e-12)
 
 
 def test_many_are_added_in_pieces_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(2)
-    gradients = [torch.randn(5, 3, 2), torch.randn(5, 4, 3)]
-    whole, cut = ([torch.zeros(3, 2).double(), torch.zeros(4, 3).double()] for _ in "ab")
-    add_many(whole, gradients, 0.7)
+    rows = torch.randn(5, 18)
+    whole, cut = (torch.zeros(18).double() for _ in "ab")
+    add_rows(whole, rows, 0.7)
     monkeypatch.setattr(private, "_PIECE", 20)
-    add_many(cut, gradients, 0.7)
-    for ours, theirs in zip(cut, whole, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    add_rows(cut, rows, 0.7)
+    torch.testing.assert_close(cut, whole, rtol=0, atol=1e-12)
 
 
 def test_noise_that_is_drawn_ahead_is_the_noise_of_its_step_and_weight(library: Base) -> None:
     lesson = lesson_from(given.moved(library))
-    with packed(library, lesson) as run, ThreadPoolExecutor(2) as pool:
-        assert lesson.private
-        ahead = NoiseAhead(lesson.private, run._named, pool)
-        for step in range(lesson.private.steps):
-            sums = [torch.full_like(weight, step, dtype=torch.float64) for weight in run.weights]
-            for (name, weight), added, ours in zip(
-                run._named.items(), sums, ahead.gradients(step, sums), strict=True
-            ):
-                theirs = lesson.private.noised(name, step, added).to(weight.dtype)
-                assert torch.equal(ours, theirs)
+    own = lesson.private
+    assert own
+    with packed(library, lesson) as run:
+        sizes = {name: weight.numel() for name, weight in run._named.items()}
+        with noise.ahead(own.stream, sizes, own.steps) as coming:
+            flat = FlatNoise(own, run.weights, coming)
+            for step in range(own.steps):
+                total = torch.full((sum(sizes.values()),), step, dtype=torch.float64)
+                for (name, weight), ours in zip(
+                    run._named.items(), flat.gradients(total), strict=True
+                ):
+                    added = torch.full_like(weight, step, dtype=torch.float64)
+                    assert torch.equal(ours, own.noised(name, step, added).to(weight.dtype))
 
 
-def test_a_packed_training_ends_where_one_by_one_does(library: Base) -> None:
+def test_a_packed_training_ends_where_one_by_one_does(
+    library: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lesson = replace(lesson_from(given.moved(library), learning_rate=1e-3), weights=())
+    monkeypatch.setattr(scoring, "MANY", 2)  # it has as many steps
     ends = []
-    for way in (one_by_one, packed):
+    for way in (one_by_one, packed, graphed):
         with way(library, lesson) as run:
             before = [weight.detach().clone() for weight in run.weights]
             list(run.steps(lambda done, total: None))
             ends.append([weight.detach().clone() for weight in run.weights])
-    for ours, theirs, start in zip(*ends, before, strict=True):
-        assert not torch.allclose(ours, start, rtol=0, atol=1e-4)
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+    for singly, together, recorded, start in zip(*ends, before, strict=True):
+        assert not torch.allclose(singly, start, rtol=0, atol=1e-4)
+        torch.testing.assert_close(together, singly, rtol=0, atol=1e-5)
+        torch.testing.assert_close(recorded, singly, rtol=0, atol=1e-5)
+
+
+@contextmanager
+def graphed(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterator[PrivateRun]:
+    """Packed into rows of few shapes, which a GPU would record."""
+    with packed(base, lesson, objective) as run:
+        assert run.packed
+        run.packed._scorer._may_record = True
+        yield run
+
+
+@pytest.mark.parametrize("room", [16, 45, 8192])
+@pytest.mark.parametrize("objective", [Imitation, Weighted])
+@pytest.mark.parametrize("half", ["both", "B"])
+def test_a_steps_sum_is_the_same_in_rows_that_are_recorded(
+    library: Base, objective: Any, room: int, half: Any
+) -> None:
+    lesson = replace(lesson_from(given.moved(library), micro_batch_tokens=room), half=half)
+    lesson = lesson if objective is Weighted else replace(lesson, weights=())
+    lots = [list(EVERYBODY), [3, 1], [], [5], *([[0, 4, 2]] * 8)]
+    with one_by_one(library, lesson, objective) as run:
+        singly = [run.sums(lot) for lot in lots]
+    with graphed(library, lesson, objective) as run:
+        assert run.packed
+        run.packed.expect(lots, run.weights, 0.3)
+        assert run.packed._graphed
+        together = [run.sums(lot) for lot in lots]
+        assert all(weight.grad is None for weight in run.weights)
+    for our_lot, their_lot in zip(together, singly, strict=True):
+        for ours, theirs in zip(our_lot, their_lot, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_a_recorded_rows_trajectory_that_is_no_number_spoils_no_other(
+    library: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with graphed(library, lesson) as run:
+        assert run.packed
+        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        without = run.sums([0, 1, 3, 4, 5])
+        run.packed._shares[2] = torch.nan
+        for ours, theirs in zip(run.sums(EVERYBODY), without, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("room", [10_000, 40, 0])
+def test_recorded_rows_are_halved_until_memory_holds_them_or_are_not_recorded(
+    library: Base, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    recorded = private.GraphedSums
+
+    def short(scorer: Any, segments: Any, weights: Any, shapes: Any, add: Any) -> Any:
+        if max(shape.tokens for shape in shapes) > room:
+            raise torch.OutOfMemoryError
+        return recorded(scorer, segments, weights, shapes, add)
+
+    monkeypatch.setattr(private, "GraphedSums", short)
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with graphed(library, lesson) as run:
+        assert run.packed
+        before = run.sums(EVERYBODY)
+        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        assert bool(run.packed._graphed) is bool(room)
+        assert max(shape.tokens for shape in run.packed._shapes) <= max(room, 32)
+        for ours, theirs in zip(run.sums(EVERYBODY), before, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_what_cannot_be_recorded_is_computed_all_the_same(
+    library: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(private, "GraphedSums", refuse)
+    lesson = replace(lesson_from(given.moved(library)), weights=())
+    with graphed(library, lesson) as run:
+        assert run.packed
+        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        assert run.packed._graphed is None
+        assert any(float(added.abs().sum()) > 0 for added in run.sums(EVERYBODY))
 
 
 def test_layers_whose_gradients_cannot_be_told_apart_are_refused(library: Base) -> None:

@@ -1,0 +1,126 @@
+"""Even rows: trajectories filled up to one length, in few shapes, for which few CUDA graphs do.
+
+Each trajectory's gradient is then a product of its own slice of the row. What fills a trajectory up
+stands behind it, where no token of it looks, and adds nothing; neither does an empty trajectory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hansa_client import trajectory
+
+_STEP = 16
+"""Lengths are whole numbers of these, which is how a GPU cuts its products."""
+_SHORTER = 0.71
+"""A shorter shape is at most so long: few are enough, and little of a row is filled up."""
+
+Lots = Sequence[Sequence[int]]
+"""The sequences of each step."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all rows of a CUDA graph have in common."""
+
+    count: int
+    """Trajectories; the last ones may be empty."""
+    length: int
+    """Tokens of each."""
+    wanted: int = 0
+    """Most tokens of the agent in a row."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a row."""
+        return self.count * self.length
+
+
+@dataclass(frozen=True)
+class EvenRow:
+    """A row as a CUDA graph reads it."""
+
+    numbers: NDArray[np.int64]
+    """Tokens, then for each of them its place among the wanted, then the places of the wanted."""
+    shares: NDArray[np.float32]
+    """What the log-probability of each wanted token counts; what fills them up counts nothing."""
+
+
+def shapes(
+    lots: Lots, lengths: Sequence[int], agents: Sequence[int], room: int, least: int
+) -> list[Shape]:
+    """Shapes for the rows of all steps, the longest first; none where the rows are too few.
+
+    `agents` are the agent's tokens of each sequence, `room` the tokens of a row, `least` the rows
+    from which on a shape is worth it: those of rarer ones go into longer rows.
+    """
+    drawn = {lengths[index] for lot in lots for index in lot}
+    made = _ladder(drawn, max(map(len, lots), default=0), room) if drawn else []
+    while made:
+        every = [each for lot in lots for each in rows(lot, lengths, made)]
+        used = Counter(shape for shape, _ in every)
+        rare = [shape for shape in made if used[shape] < least]
+        if len(every) < least:
+            return []
+        if not rare or rare == made[:1]:
+            return [_wanting(shape, every, agents) for shape in made]
+        made.remove(rare[-1])
+    return []
+
+
+def rows(
+    lot: Sequence[int], lengths: Sequence[int], made: Sequence[Shape]
+) -> Iterator[tuple[Shape, list[int]]]:
+    """A step's sequences in rows of these shapes, the longest first."""
+    order = sorted(lot, key=lambda index: -lengths[index])
+    while order:
+        shape = [each for each in made if each.length >= lengths[order[0]]][-1]
+        yield shape, order[: shape.count]
+        order = order[shape.count :]
+
+
+def row(shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence[float]) -> EvenRow:
+    """These sequences as a row; each one's tokens of the agent count its share."""
+    tokens = np.zeros((shape.count, shape.length), np.int64)
+    own: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    for place, sequence in enumerate(sequences):
+        tokens[place, : len(sequence)] = sequence.tokens
+        own.append(place * shape.length + np.flatnonzero(sequence.is_agent[1:]))
+    wanted = np.concatenate(own)
+    among = np.full(shape.tokens, shape.wanted, np.int64)
+    among[wanted] = np.arange(len(wanted))
+    missing = shape.wanted - len(wanted)
+    counted = np.repeat(np.array([0.0, *shares], np.float32), list(map(len, own)))
+    return EvenRow(
+        np.concatenate([tokens.reshape(-1), among, wanted, np.zeros(missing, np.int64)]),
+        np.concatenate([counted, np.zeros(missing, np.float32)]),
+    )
+
+
+def _ladder(drawn: set[int], most: int, room: int) -> list[Shape]:
+    """Shapes from the longest trajectory down to the shortest."""
+    by_length: dict[int, Shape] = {}
+    while drawn:
+        top = max(drawn)
+        length = _STEP * -(-top // _STEP)
+        by_length.setdefault(length, Shape(_count(top, most, room), length))
+        drawn = {each for each in drawn if each <= _SHORTER * top}
+    return list(by_length.values())
+
+
+def _count(top: int, most: int, room: int) -> int:
+    """Trajectories of a row: the largest step has full ones, as few as there is room for."""
+    needed = -(-most // max(1, room // top))
+    return -(-most // needed)
+
+
+def _wanting(
+    shape: Shape, every: Sequence[tuple[Shape, list[int]]], agents: Sequence[int]
+) -> Shape:
+    wanted = [sum(agents[index] for index in part) for each, part in every if each == shape]
+    return replace(shape, wanted=_STEP * -(-max(1, *wanted) // _STEP))
