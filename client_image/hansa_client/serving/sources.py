@@ -132,7 +132,7 @@ def _personal(
     for environment in (each.name for each in spec.environments):
         place = spec.private_storage(environment)
         variables = given.get(environment) or of_reader(given) if given else None
-        private = private_store(spec, environment, variables) or store
+        private = private_store(spec, environment, store, variables)
         folder = into / f"silo-{environment}"
         prefix = place.s3.prefix if place else ""
         try:
