@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hansa.access import AGGREGATOR
-from hansa.errors import InputError, StoreError
+from hansa.errors import InputError, StoreError, Unopened
 from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
@@ -93,8 +93,8 @@ def run(
         _check_sealing_key(spec, options, embedded=embedded)
         of_silos = maskingkeys.of_silos(spec, options.masking_keys, embedded=embedded)
         if not embedded:
-            _check_experience_keys(spec, environ)
             check_own_store(spec, environ)
+            _check_experience_keys(spec, environ)
         # Before they count: a kill in between tells them twice, and never not at all.
         _tell(folder.changes(wanted), folder, display)
         folder.save(federation)
@@ -178,12 +178,18 @@ def _check_sealing_key(spec: FederationSpec, options: Options, *, embedded: bool
 
 
 def _check_experience_keys(spec: FederationSpec, environ: Callable[[str], dict[str, str]]) -> None:
-    """Refuse experience that would be sealed to no key, before anything is started."""
+    """Refuse keys that seal nothing or do not open what is there, before a round fails of it."""
     for index, each in enumerate(spec.environments):
-        sealed = f"spec.environments[{index}].experienceKeySecret"
-        if each.member is None:
-            field = sealed if each.experience_key_secret else ""
-            check_experience_key(environ(each.name), each.name, field)
+        variables, sealed = environ(each.name), f"spec.environments[{index}].experienceKeySecret"
+        if each.member:
+            continue
+        check_experience_key(variables, each.name, sealed if each.experience_key_secret else "")
+        if variables.get(ENV_EXPERIENCE_KEY):
+            own = private_store(spec, each.name, own_store(spec, variables), variables)
+            try:
+                own.check()
+            except Unopened as error:
+                raise InputError(f"--credentials: {each.name}: {error.message}") from None
 
 
 def _of_aggregator(options: Options) -> dict[str, str]:
@@ -281,7 +287,7 @@ def private_store(
     environment: str,
     exchange: ObjectStore,
     variables: dict[str, str] | None = None,
-) -> ObjectStore:
+) -> ExperienceStore:
     """What has an environment's experience: its experienceStorage, by its own keys where it has
     some, or the exchange; opened where its own key is given."""
     environ = variables if variables is not None else os.environ
