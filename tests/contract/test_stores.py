@@ -150,7 +150,7 @@ def test_a_file_of_another_size_or_none_is_not_copied(
 ) -> None:
     key = f"{fresh_prefix}/file"
     any_store.put_if_absent(key, b"0123456789")
-    with pytest.raises(Corrupt, match="got 10 bytes, expected 9"):
+    with pytest.raises(Corrupt, match=r"got (10|82) bytes, expected (9|81)"):  # 82 is sealed
         any_store.download(key, tmp_path / "down", 9)
     with pytest.raises(NotFound):
         any_store.download(f"{key}-not", tmp_path / "down", 9)

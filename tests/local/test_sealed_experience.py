@@ -106,13 +106,13 @@ def _check_tools(place: Place, out: Path) -> None:
     """What reads experience opens it with the key, and says so without."""
     read = ("trajectories", out, "-e", "maze")
     shown = small.hansa(*read, "--credentials", place.credentials())
-    assert shown.returncode == 0 and "maze: " in shown.stdout, shown.stderr
+    assert shown.returncode == 0 and "maze-" in shown.stdout, shown.stderr
     for other, sentence in {
         "": "and HANSA_EXPERIENCE_KEY names no file",
         "webshop": "not at hand",
     }.items():
         refused = small.hansa(*read, "--credentials", place.credentials(maze=other))
-        assert sentence in refused.stderr and "maze: " not in refused.stdout, refused.stderr
+        assert sentence in refused.stderr and "maze-" not in refused.stdout, refused.stderr
     checked = ("audit", "--out", out, "--silo", "maze")
     audited = small.hansa(*checked, "--credentials", place.credentials())
     assert audited.returncode == 0, (audited.stdout, audited.stderr)
