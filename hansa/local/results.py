@@ -67,11 +67,10 @@ def write_page(
     shown = with_storage(federation, folder)
     target = path or folder.page
     given = read_credentials(credentials) if credentials else {}
-    private = {
-        e.name: private_store(shown.spec, e.name, store, given.get(e.name) or of_reader(given))
-        for e in shown.spec.environments
-        if e.experience_storage is None
-    }
+    private = {}
+    for name in (e.name for e in shown.spec.environments if e.experience_storage is None):
+        variables = given.get(name) or of_reader(given) if given else None
+        private[name] = private_store(shown.spec, name, store, variables)
     facts = data.collect(
         shown, store, private=private, now=now(), adapter=str(folder.adapter), episodes=episodes
     )

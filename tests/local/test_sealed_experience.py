@@ -14,6 +14,7 @@ from hansa import keys, sealing
 from hansa.local.objectstore import LocalStore
 from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore
 from hansa_client.experience import shards
+from hansa_client.serving import sources
 from tests import small
 
 pytestmark = pytest.mark.slow
@@ -136,7 +137,14 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
     file.write_text(json.dumps({"default": its_own}))
     refused = small.hansa(*pulled, "--credentials", file)
     assert "and HANSA_EXPERIENCE_KEY names no file" in refused.stderr
+    assert "silo-maze" not in served(out, file, place.folder / "without")
     with_key = {**its_own, ENV_EXPERIENCE_KEY: str(place.key("maze"))}
     file.write_text(json.dumps({"default": with_key}))
     done = small.hansa(*pulled, "--credentials", file)
     assert done.returncode == 0, done.stderr
+    assert "silo-maze" in served(out, file, place.folder / "with")
+
+
+def served(out: Path, credentials: Path, into: Path) -> list[str]:
+    """Names of what `hansa serve` would serve."""
+    return [entry.name for entry in sources.of_run(out, credentials, into).entries]

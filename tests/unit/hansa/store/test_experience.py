@@ -112,7 +112,7 @@ def test_a_large_file_is_sealed_and_opened_a_little_at_a_time(tmp_path: Path) ->
 
     (tmp_path / "plain").write_bytes(TURN * 400_000)
     tracemalloc.start()
-    digest = over(Disk(), NEW).upload_if_absent(SHARD, tmp_path / "plain")
+    digest = over(Disk(), NEW, OLD).upload_if_absent(SHARD, tmp_path / "plain")
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 8 * sealing.CHUNK
