@@ -288,8 +288,8 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
             "spec.environments",
             [{"name": "maze", "world": "maze", "experienceKeySecret": "maze.key"}],
         ),
-        "spec.environments[0].experienceKeySecret: got 'maze.key'",
-        "expected",
+        "spec.environments[0].experienceKeySecret: got text",
+        "expected a mapping with name",
     ),
     "privacy without a private store": (
         lambda document: document["spec"].update(privacy={"epsilon": 8, "delta": 1e-5}),
