@@ -53,12 +53,12 @@ def environment_grants(
 def remote_grants(storage: S3, name: str, *, claims: bool = False) -> list[Grant]:
     """What a silo in a cluster of its own needs of the exchange: its letters, too.
 
-    Its experience is in a store of its own, with other credentials (`private_grants`).
+    Its experience is in a store of its own, or sealed to its own key in its folder of this one.
     """
     orders = keys.order_root(storage.prefix, name)
     answers = keys.answer_root(storage.prefix, name)
     return [
-        *_shared_grants(storage, name, claims=claims),
+        *environment_grants(storage, name, claims=claims),
         Grant(s3=storage, path=orders, rights=("read",)),
         Grant(s3=storage, path=answers, rights=("read", "write")),
     ]

@@ -97,7 +97,8 @@ class Aggregation(Model):
 
     seal_to: SealingKey | None = None
     """Public key of the aggregator that updates are encrypted to, so that whoever else reads the
-    bucket learns nothing from them; absent: they are not. Every silo needs experienceStorage."""
+    bucket learns nothing from them; absent: they are not. Every silo needs experienceStorage
+    or experienceKeySecret."""
     secure: Secure | None = None
     """Secure aggregation: silos mask their updates, so that only the sum is readable, for the
     aggregator as well; absent: they do not. Every silo needs maskingKey and experienceStorage."""
@@ -139,7 +140,7 @@ class Aggregation(Model):
     def check_sealing(self, is_apart: Sequence[bool]) -> None:
         """Refuse sealed updates that nobody merges, or whose silo's experience lies open beside.
 
-        `is_apart`: whether each environment keeps its experience in a store of its own.
+        `is_apart`: whether each environment keeps its experience in a store of its own, or sealed.
         """
         if not self.seal_to:
             return
@@ -151,8 +152,8 @@ class Aggregation(Model):
         if not all(is_apart):
             raise ValueError(
                 f"environments[{is_apart.index(False)}].experienceStorage: got nothing, expected a "
-                "store of the silo's own, since aggregation.sealTo hides its update from those who "
-                "read the shared one"
+                "store of the silo's own, or experienceKeySecret, since aggregation.sealTo hides "
+                "its update from those who read the shared one"
             )
 
     def check_members(self, environments: int) -> None:

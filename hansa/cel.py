@@ -19,7 +19,7 @@ FIXED_IN_MEMBER = (
 
 OWN_OF_A_MEMBER = (
     *("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint"),
-    "maskingSecret",
+    *("experienceKeySecret", "maskingSecret"),
 )
 """What an environment has no value for once it runs elsewhere, as far as CEL can tell."""
 
@@ -224,16 +224,20 @@ def of_environment() -> list[Rule]:
 
 def of_member() -> list[Rule]:
     """Rules of a FederationMember's spec; what it needs beyond `hansa join`, a cluster asks for."""
-    needed = {
-        "signingSecret": "the Secret with the silo's own key as signing.key",
-        "experienceStorage": "the silo's private store: trajectories never go to the shared bucket",
-    }
     digests = ("model.sha256", "adapter.shapes")
     return [
         *(_immutable(path, made="member") for path in FIXED_IN_MEMBER),
-        *(
-            _rule(f"has(self.{field})", f"spec.{field}: got nothing, expected {what}", f".{field}")
-            for field, what in needed.items()
+        _rule(
+            "has(self.signingSecret)",
+            "spec.signingSecret: got nothing, expected the Secret with the silo's own key as "
+            "signing.key",
+            ".signingSecret",
+        ),
+        _rule(
+            "has(self.experienceStorage) || has(self.experienceKeySecret)",
+            "spec.experienceStorage: got nothing, expected the silo's private store, or "
+            "experienceKeySecret: nobody else reads its trajectories",
+            ".experienceStorage",
         ),
         *(
             _rule(

@@ -14,6 +14,7 @@ from hansa.refusals import (
     credentials_secret,
     endpoint_secret,
     experience_ca_secret,
+    experience_key_secret,
     experience_secret,
     masking_secret,
     sealing_secret,
@@ -59,8 +60,8 @@ def secrets(spec: FederationSpec, party: str, *, signs: bool = False) -> list[st
     authorities = (ca_secret(spec), experience_ca_secret(spec, party))
     signing = signing_secret(spec) if signs else ""
     sealing = "" if party or signs else sealing_secret(spec)
-    own = "" if signs else masking_secret(spec, party)
-    keys = (credentials_secret(spec, party), experience_secret(spec, party), signing, sealing, own)
+    own = () if signs else (masking_secret(spec, party), experience_key_secret(spec, party))
+    keys = (credentials_secret(spec, party), experience_secret(spec, party), signing, sealing, *own)
     endpoint = None if signs else endpoint_secret(spec, party)  # clients alone ask the endpoint
     names = (*keys, *(secret.name for secret in (*authorities, endpoint) if secret))
     return list(dict.fromkeys(name for name in names if name))

@@ -147,6 +147,12 @@ def masking_secret(spec: FederationSpec, environment: str) -> str:
     return secret.name if secret else ""
 
 
+def experience_key_secret(spec: FederationSpec, environment: str) -> str:
+    """Secret with the key that a silo's experience is sealed to; empty: it is not sealed."""
+    secret = spec.environment(environment).experience_key_secret if environment else None
+    return secret.name if secret else ""
+
+
 def stops(refusals: Iterable[Refusal], environment: str) -> list[Refusal]:
     """Those that keep one environment's Jobs from being made."""
     return [refusal for refusal in refusals if refusal.environment in ("", environment)]
@@ -209,7 +215,7 @@ def _secrets(environment: Environment) -> set[str]:
     private = environment.experience_storage.s3 if environment.experience_storage else None
     named = [environment.credentials_secret, private.credentials_secret if private else None]
     named.append(environment.endpoint.api_key_secret if environment.endpoint else None)
-    named.append(environment.masking_secret)
+    named += [environment.masking_secret, environment.experience_key_secret]
     return {secret.name for secret in named if secret}
 
 

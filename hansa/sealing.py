@@ -9,6 +9,7 @@ whoever may write the object can seal other bytes, which the manifest's digest t
 length is that of what is in it.
 """
 
+import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -111,6 +112,11 @@ def is_sealed(head: bytes) -> bool:
 
 def seal(public: str, name: str, data: bytes) -> bytes:
     """The sealed object of that name; other bytes each time, for its key is made for it alone."""
+    return b"".join(seal_pieces(public, name, len(data), io.BytesIO(data).read))
+
+
+def seal_pieces(public: str, name: str, size: int, read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The same, piece by piece; `read` gives the next bytes of what goes into it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     reader, own = raw("x25519", public), X25519PrivateKey.generate()
@@ -120,12 +126,10 @@ def seal(public: str, name: str, data: bytes) -> bytes:
     except ValueError:  # a point with which every secret is the same
         raise InputError(f"public key: got {public}, which seals nothing") from None
     cipher = _cipher(shared, ephemeral, reader, name)
-    sealed = bytearray(MAGIC + bytes.fromhex(keyid(public)) + ephemeral)
-    view, last = memoryview(data), max(0, (len(data) - 1) // CHUNK)
+    yield MAGIC + bytes.fromhex(keyid(public)) + ephemeral
+    last = max(0, (size - 1) // CHUNK)
     for number in range(last + 1):
-        piece = view[number * CHUNK : (number + 1) * CHUNK]
-        sealed += cipher.encrypt(_nonce(number, is_last=number == last), piece, None)
-    return bytes(sealed)
+        yield cipher.encrypt(_nonce(number, is_last=number == last), read(CHUNK), None)
 
 
 class Opening:

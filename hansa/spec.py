@@ -169,6 +169,10 @@ class Environment(Model):
     """The silo's private store for trajectories, whose endpoint cannot change, either; its own
     credentialsSecret and caSecret open it and nothing else; absent: a private prefix of
     spec.storage."""
+    experience_key_secret: SecretName | None = None
+    """Secret with the silo's own key as `sealing.key`: all of its experience is sealed to it, from
+    the first round on; only this silo's Jobs get it. `hansa run` takes a file instead
+    (HANSA_EXPERIENCE_KEY in --credentials)."""
     masking_key: MaskingKey | None = None
     """Public half of the silo's masking key, for aggregation.secure; cannot change."""
     masking_secret: SecretName | None = None
@@ -184,7 +188,8 @@ class Environment(Model):
 
 OWN_AFFAIRS = (
     *("world", "options", "demonstrations_from", "credentials_secret"),
-    *("experience_storage", "masking_secret", "endpoint", "pod_template", "queue_name"),
+    *("experience_storage", "experience_key_secret", "masking_secret", "endpoint"),
+    *("pod_template", "queue_name"),
 )
 """Fields of an environment that only its owner sets once it runs elsewhere."""
 
@@ -264,7 +269,10 @@ class FederationSpec(Model):
         check(self.probes or [], self.guard, self.aggregation.strategy)
         self._check_guard()
         self.aggregation.check_sealing(
-            [bool(e.member or e.experience_storage) for e in self.environments]
+            [
+                bool(e.member or e.experience_storage or e.experience_key_secret)
+                for e in self.environments
+            ]
         )
         secure.check(self)
         if self.evaluation.alone and self.aggregation.strategy == "none":

@@ -17,6 +17,8 @@ from hansa import logs, program
 from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateReport
 from hansa.errors import PermanentError
 from hansa.store.aside import aside_store, masking_keys
+from hansa.store.base import ObjectStore
+from hansa.store.experience import experience_store
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store, preload
 from hansa.store.sealed import sealing_store
@@ -55,9 +57,10 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     if assignment.role == "client":
         learners.check(assignment.settings)  # before an hour of playing
     exchange = S3Store(assignment.storage)
-    private = exchange
+    place: ObjectStore = exchange
     if assignment.experience_storage:
-        private = open_private(assignment.experience_storage, assignment.environment, os.environ)
+        place = open_private(assignment.experience_storage, assignment.environment, os.environ)
+    private = experience_store(place, assignment, os.environ)
     shared = aside_store(sealing_store(exchange, private, assignment), private, assignment)
     keys = partial(masking_keys, os.environ)
     silo = Silo(assignment, shared, private, logs.get(PROGRAM), masking_keys=keys)

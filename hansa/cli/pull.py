@@ -118,7 +118,7 @@ def pull_run(
     destination = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
         placed = with_storage(federation, folder)
-        private = _private_store(placed, environment, credentials) or store
+        private = _private_store(placed, environment, store, credentials)
         chosen = choose_served(federation, round_)
         if served := _pull_served(placed, private, environment, chosen, destination):
             return chosen, destination, served
@@ -171,7 +171,7 @@ def pull_federation(
     variables = of_reader(read_credentials(credentials)) if credentials else None
     try:
         store = own_store(federation.spec, variables)
-        private = _private_store(federation, environment, credentials) or store
+        private = _private_store(federation, environment, store, credentials)
         chosen = choose_served(federation, round_)
         if served := _pull_served(federation, private, environment, chosen, to):
             return chosen, served
@@ -183,14 +183,18 @@ def pull_federation(
 
 
 def _private_store(
-    federation: "Federation", environment: str | None, credentials: Path | None
-) -> "ObjectStore | None":
-    """The silo's own store, where it has one beside the federation's, by its own keys."""
+    federation: "Federation",
+    environment: str | None,
+    store: "ObjectStore",
+    credentials: Path | None,
+) -> "ObjectStore":
+    """What has the silo's experience, by its own keys; the federation's store, where no silo is
+    asked for."""
     from hansa.local.credentials import of_reader, read_credentials
     from hansa.local.loop import private_store
 
     if environment not in [each.name for each in federation.spec.environments]:
-        return None
+        return store
     given = read_credentials(credentials) if credentials else {}
     variables = given.get(environment or "") or of_reader(given) if given else None
-    return private_store(federation.spec, environment or "", variables)
+    return private_store(federation.spec, environment or "", store, variables)

@@ -27,5 +27,7 @@ def report(
     folder = RunDir(out)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
-        written = write_page(federation, folder, store, page, episodes=episodes)
+        written = write_page(
+            federation, folder, store, page, episodes=episodes, credentials=credentials
+        )
     say(f"report: {written}")

@@ -30,7 +30,8 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials",
         help="JSON file: {environment|aggregator|default: {AWS_...: value}}; "
-        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage.",
+        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage, HANSA_EXPERIENCE_KEY "
+        "is the file of the key that its experience is sealed to.",
     ),
 ]
 

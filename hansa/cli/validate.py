@@ -170,12 +170,12 @@ def _storage_notes(federation: "Federation") -> list[str]:
             "spec.storage is absent: `hansa run` starts a store of its own, a cluster needs one"
         ]
     here = [e for e in spec.environments if e.member is None]  # another's is in a store of its own
-    shared = [e.name for e in here if e.experience_storage is None]
+    shared = [e.name for e in here if not (e.experience_storage or e.experience_key_secret)]
     if not shared:
         return []
     return [
         f"{', '.join(shared[:5])}{' and others' if len(shared) > 5 else ''}: without "
-        "experienceStorage only the bucket's policy keeps trajectories apart"
+        "experienceStorage or experienceKeySecret only the bucket's policy keeps trajectories apart"
     ]
 
 

@@ -128,6 +128,8 @@ def _places(silo: FederationMember) -> list[str]:
         f"leaves: s3://{shared.bucket}/{root(shared.prefix, name)}"
         for root in (*written, *([keys.claim_root] if is_masked else []))
     ]
-    own = silo.spec.experience_storage
+    sealed = silo.spec.experience_key_secret
+    own = silo.spec.experience_storage or (silo.spec.storage if sealed else None)
     stays = f"s3://{own.s3.bucket}/{keys.experience_root(own.s3.prefix, name)}" if own else ""
+    stays += ", sealed" if sealed else ""
     return [*leaves, f"stays:  {stays or 'in the store of this folder'}"]

@@ -86,7 +86,7 @@ def without_store(spec: Document) -> Document:
     spec = {name: value for name, value in spec.items() if name != "storage"}
     environments = spec.get("environments")
     if isinstance(environments, list):
-        dropped = ("experienceStorage", "credentialsSecret")
+        dropped = ("experienceStorage", "experienceKeySecret", "credentialsSecret")
         spec["environments"] = [
             {k: v for k, v in each.items() if k not in dropped} if isinstance(each, dict) else each
             for each in environments

@@ -1,11 +1,14 @@
 """Credentials of a run with an object store of the user's own, one identity per environment."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from hansa.endpoint import ENV_API_KEY
 from hansa.errors import InputError
 from hansa.store.base import EXPERIENCE, Credentials
+from hansa.store.experience import ENV_EXPERIENCE_KEY
+from hansa.store.sealed import read_opening_keys
 
 
 def of_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -34,7 +37,8 @@ def read_credentials(path: Path) -> dict[str, dict[str, str]]:
     """AWS_* variables by identity, from a JSON file; values are never repeated in messages."""
     expected = (
         'expected {"maze": {"AWS_ACCESS_KEY_ID": "...", ...}, "aggregator": {...}}; keys of a '
-        f"private store are called {EXPERIENCE}AWS_..., that of an endpoint {ENV_API_KEY}"
+        f"private store are called {EXPERIENCE}AWS_..., that of an endpoint {ENV_API_KEY}, the "
+        f"file of a silo's own key {ENV_EXPERIENCE_KEY}"
     )
     try:
         data = json.loads(path.read_text())
@@ -46,11 +50,26 @@ def read_credentials(path: Path) -> dict[str, dict[str, str]]:
         raise InputError(f"--credentials: {path} holds no object, {expected}")
     for name, variables in data.items():
         if not isinstance(variables, dict) or not all(
-            _is_known(key) and isinstance(value, str) for key, value in variables.items()
+            is_known(key) and isinstance(value, str) for key, value in variables.items()
         ):
             raise InputError(f"--credentials: {path}: {name} is not of that form, {expected}")
     return data
 
 
-def _is_known(name: str) -> bool:
-    return name == ENV_API_KEY or name.removeprefix(EXPERIENCE).startswith("AWS_")
+def is_known(name: str) -> bool:
+    """Whether a variable is one that opens something."""
+    known = (ENV_API_KEY, ENV_EXPERIENCE_KEY)
+    return name in known or name.removeprefix(EXPERIENCE).startswith("AWS_")
+
+
+def check_experience_key(variables: Mapping[str, str], silo: str, field: str) -> None:
+    """Refuse a file without keys, and none at all where `field` says that experience is sealed."""
+    path = variables.get(ENV_EXPERIENCE_KEY, "")
+    if path:
+        read_opening_keys(Path(path), f"{ENV_EXPERIENCE_KEY} of {silo}")
+    elif field:
+        raise InputError(
+            f"--credentials: got no {ENV_EXPERIENCE_KEY} for {silo}, expected the file of the "
+            f"silo's own key, since {field} seals its experience",
+            hint="`hansa keys new FILE --sealing` makes one",
+        )

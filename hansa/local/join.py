@@ -19,7 +19,7 @@ from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob
 from hansa.local import maskingkeys
-from hansa.local.credentials import of_exchange
+from hansa.local.credentials import check_experience_key, is_known, of_exchange
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
@@ -61,6 +61,9 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
     if public not in wanted.spec.public_keys:
         raise InputError(f"--key: got the key {public}, expected one of spec.publicKeys")
     masks = _masks(wanted.spec, joining)
+    name, sealed = wanted.spec.federation.environment, wanted.spec.experience_key_secret
+    field = "spec.experienceKeySecret" if sealed else ""
+    check_experience_key(joining.credentials, name, field)
     folder.prepare()
     with folder.lock("hansa join"), ExitStack() as stack:
         silo = _adopt(wanted, folder)
@@ -85,8 +88,7 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
             )
         )
         store = None
-        if spec.experience_storage is None:
-            name = spec.federation.environment
+        if spec.experience_storage is None and not sealed:
             store = stack.enter_context(LocalStore(folder.store, [name]))
             variables |= _private(store, name)
             spec = spec.model_copy(update={"experience_storage": Storage(s3=store.s3)})
@@ -252,8 +254,4 @@ def environ_of(given: dict[str, dict[str, str]], name: str) -> dict[str, str]:
 
 def own_environ() -> dict[str, str]:
     """Where no file is given: what this process has."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.removeprefix(EXPERIENCE).startswith("AWS_")
-    }
+    return {name: value for name, value in os.environ.items() if is_known(name)}

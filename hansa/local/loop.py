@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 from hansa.access import AGGREGATOR
-from hansa.errors import InputError, StoreError
+from hansa.errors import InputError, StoreError, Unopened
 from hansa.exchange.courier import load_key
 from hansa.exchange.tasks import ENV_SIGNING_KEY
 from hansa.exits import Exit
 from hansa.jobs import Event, ObservedJob, Plan
 from hansa.local import maskingkeys
-from hansa.local.credentials import of_exchange, of_reader, signer
+from hansa.local.credentials import check_experience_key, of_exchange, of_reader, signer
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
@@ -26,6 +26,7 @@ from hansa.spec import S3, ExchangeStorage, FederationSpec
 from hansa.status import Federation
 from hansa.store import probe
 from hansa.store.base import ObjectStore
+from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store
 from hansa.store.sealed import read_opening_keys
@@ -93,6 +94,7 @@ def run(
         of_silos = maskingkeys.of_silos(spec, options.masking_keys, embedded=embedded)
         if not embedded:
             check_own_store(spec, environ)
+            _check_experience_keys(spec, environ)
         # Before they count: a kill in between tells them twice, and never not at all.
         _tell(folder.changes(wanted), folder, display)
         folder.save(federation)
@@ -175,6 +177,21 @@ def _check_sealing_key(spec: FederationSpec, options: Options, *, embedded: bool
         )
 
 
+def _check_experience_keys(spec: FederationSpec, environ: Callable[[str], dict[str, str]]) -> None:
+    """Refuse keys that seal nothing or do not open what is there, before a round fails of it."""
+    for index, each in enumerate(spec.environments):
+        variables, sealed = environ(each.name), f"spec.environments[{index}].experienceKeySecret"
+        if each.member:
+            continue
+        check_experience_key(variables, each.name, sealed if each.experience_key_secret else "")
+        if variables.get(ENV_EXPERIENCE_KEY):
+            own = private_store(spec, each.name, own_store(spec, variables), variables)
+            try:
+                own.check()
+            except Unopened as error:
+                raise InputError(f"--credentials: {each.name}: {error.message}") from None
+
+
 def _of_aggregator(options: Options) -> dict[str, str]:
     return {ENV_SEALING_KEY: str(options.sealing_key.absolute())} if options.sealing_key else {}
 
@@ -247,9 +264,8 @@ def _tell(events: Sequence[Event], folder: RunDir, display: Display | None) -> N
 def embedded_spec(federation: Federation) -> FederationSpec:
     """The spec with the embedded store's place in it; its address comes with its start."""
     s3 = S3(bucket=BUCKET, prefix=federation.metadata.name)
-    environments = [
-        e.model_copy(update={"experience_storage": None}) for e in federation.spec.environments
-    ]
+    apart = {"experience_storage": None, "experience_key_secret": None}
+    environments = [e.model_copy(update=apart) for e in federation.spec.environments]
     update = {"storage": ExchangeStorage(s3=s3), "environments": environments}
     return federation.spec.model_copy(update=update)
 
@@ -267,14 +283,21 @@ def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> 
 
 
 def private_store(
-    spec: FederationSpec, environment: str, variables: dict[str, str] | None = None
-) -> ObjectStore | None:
-    """An environment's own experienceStorage, by its own keys where it has some; or none."""
-    place = spec.environment(environment).experience_storage
-    if place is None:
-        return None
+    spec: FederationSpec,
+    environment: str,
+    exchange: ObjectStore,
+    variables: dict[str, str] | None = None,
+) -> ExperienceStore:
+    """What has an environment's experience: its experienceStorage, by its own keys where it has
+    some, or the exchange; opened where its own key is given."""
     environ = variables if variables is not None else os.environ
-    return open_private(place.s3, environment, environ, signer(variables or {}))
+    own, place = spec.environment(environment).experience_storage, spec.private_storage(environment)
+    store = exchange
+    if own:
+        store = open_private(own.s3, environment, environ, signer(variables or {}))
+    file = environ.get(ENV_EXPERIENCE_KEY)
+    opening = read_opening_keys(Path(file), ENV_EXPERIENCE_KEY) if file else []
+    return ExperienceStore(store, place.s3.prefix if place else "", environment, opening)
 
 
 def check_own_store(spec: FederationSpec, environ: Callable[[str], dict[str, str]]) -> None:

@@ -9,7 +9,7 @@ from hansa import card, keys
 from hansa.errors import Corrupt, Garbled, InputError, NotFound
 from hansa.local.credentials import of_reader, read_credentials
 from hansa.local.executor import now
-from hansa.local.loop import embedded_spec, open_embedded, own_store
+from hansa.local.loop import embedded_spec, open_embedded, own_store, private_store
 from hansa.local.objectstore import attach
 from hansa.local.rundir import RunDir
 from hansa.manifest import (
@@ -61,11 +61,19 @@ def write_page(
     path: Path | None,
     *,
     episodes: bool = True,
+    credentials: Path | None = None,
 ) -> Path:
     """The report page; where it was written."""
     shown = with_storage(federation, folder)
     target = path or folder.page
-    facts = data.collect(shown, store, now=now(), adapter=str(folder.adapter), episodes=episodes)
+    given = read_credentials(credentials) if credentials else {}
+    private = {}
+    for name in (e.name for e in shown.spec.environments if e.experience_storage is None):
+        variables = given.get(name) or of_reader(given) if given else None
+        private[name] = private_store(shown.spec, name, store, variables)
+    facts = data.collect(
+        shown, store, private=private, now=now(), adapter=str(folder.adapter), episodes=episodes
+    )
     replace(target, page.render(facts).encode())
     return target
 

@@ -153,6 +153,10 @@ class MemberSpec(Model):
     """File of demonstrations in AgentGym's format, read with the silo's own credentials."""
     experience_storage: Storage | None = None
     """The silo's private store for trajectories; `hansa join` starts one of its own when absent."""
+    experience_key_secret: SecretName | None = None
+    """Secret with the silo's own key as `sealing.key`: all of its experience is sealed to it, from
+    the first round on, in the shared bucket where experienceStorage is absent; only its clients
+    get it. `hansa join` takes a file instead (HANSA_EXPERIENCE_KEY in --credentials)."""
     endpoint: Endpoint | None = None
     """The silo's own server for the agent's turns; absent: the client writes them itself."""
     model_from: ModelPlace | None = None

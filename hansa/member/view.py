@@ -25,6 +25,7 @@ def as_federation(silo: Member) -> Federation:
         demonstrations_from=spec.demonstrations_from,
         credentials_secret=spec.storage.s3.credentials_secret,
         experience_storage=spec.experience_storage,
+        experience_key_secret=spec.experience_key_secret,
         masking_secret=spec.masking_secret,
         endpoint=spec.endpoint,
         pod_template=spec.pod_template,
@@ -71,8 +72,8 @@ def _missing(silo: Member) -> list[Refusal]:
     needed = (
         (
             "spec.experienceStorage",
-            silo.spec.experience_storage,
-            "the silo's private store: trajectories never go to the bucket that others read",
+            silo.spec.experience_storage or silo.spec.experience_key_secret,
+            "the silo's private store, or experienceKeySecret: nobody else reads its trajectories",
         ),
         (
             "spec.signingSecret",

@@ -44,9 +44,10 @@ def collect(
 ) -> ReportData:
     """Read what a report shows; the rounds are those of the status' history.
 
-    `private` has a store for each environment with an experienceStorage of its own, where the
-    caller holds its credentials. `adapter` is a local folder of the last adapter. `episodes=False`
-    leaves every trajectory out, for a page that goes to other silos.
+    `private` has stores of environments' experience: of one with an experienceStorage of its own,
+    where the caller holds its credentials, and of one whose experience may be sealed. `adapter` is
+    a local folder of the last adapter. `episodes=False` leaves every trajectory out, for a page
+    that goes to other silos.
     """
     notes = Notes()
     collector = _Collector(federation, Reader(store, notes), notes)

@@ -243,21 +243,23 @@ class SealingStore:
 def sealing_store(store: ObjectStore, private: ObjectStore, assignment: Assignment) -> ObjectStore:
     """The exchange of a silo's assignment, which seals its updates where the settings ask for it.
 
-    Refused without a private store: what goes into an update would lie unsealed beside it.
+    Refused where experience lies open in the shared bucket: so would what goes into an update.
     """
     public, name = assignment.settings.aggregation.seal_to, assignment.environment
     if not public:
         return store
-    if assignment.experience_storage is None:
+    # A private store that opens is one that seals: hansa.store.experience.
+    if assignment.experience_storage is None and not isinstance(private, OpenedStore):
         raise PermanentError(
-            "settings.aggregation.sealTo: got a key, and this silo has no experienceStorage, "
-            "expected one: whoever reads the shared bucket would read the experience itself"
+            "settings.aggregation.sealTo: got a key, and this silo has no experienceStorage and no "
+            "key of its own (experienceKeySecret), expected one of them: whoever reads the shared "
+            "bucket would read the experience itself"
         )
     return SealingStore(
         store,
         private,
         root=keys.update_root(assignment.storage.prefix, name),
-        private_root=keys.sealed_updates(assignment.experience_storage.prefix, name),
+        private_root=keys.sealed_updates(assignment.private_storage.prefix, name),
         public=public,
     )
 

@@ -7,6 +7,7 @@ from hansa.jobs import JobRequest
 from hansa.refusals import (
     ca_secret,
     experience_ca_secret,
+    experience_key_secret,
     masking_secret,
     sealing_secret,
     signing_secret,
@@ -15,10 +16,12 @@ from hansa.sealing import ENV_SEALING_KEY
 from hansa.secure import ENV_MASKING_KEY
 from hansa.spec import FederationSpec, SecretKey
 from hansa.store.base import EXPERIENCE
+from hansa.store.experience import ENV_EXPERIENCE_KEY
 
 FOLDER = "/etc/hansa"
 """Where they lie, each in a folder of its own."""
 AUTHORITY = "ca.crt"
+SEALING = "sealing.key"
 
 
 class SecretFile(NamedTuple):
@@ -65,6 +68,9 @@ def files(request: JobRequest, spec: FederationSpec) -> list[SecretFile]:
     masking = masking_secret(spec, request.environment) if request.role == "client" else ""
     if masking:  # its silo's alone, and only to send an update
         made.append(_private_key("masking", masking, ENV_MASKING_KEY))
+    own = experience_key_secret(spec, request.environment)
+    if own and request.role in ("client", "evaluate"):  # they write experience
+        made.append(SecretFile("experience", own, SEALING, SEALING, ENV_EXPERIENCE_KEY))
     return made
 
 

@@ -33,16 +33,18 @@ OBJECTS = {
     "other's answer": keys.answer(PREFIX, OTHER, 1),
     "other's update": keys.update_folder(PREFIX, OTHER, 1) + keys.ADAPTER,
     "other's evaluation": keys.evaluation(PREFIX, OTHER, 1),
+    "other's experience": keys.experience_shard(PREFIX, OTHER, 1),
     "global adapter": keys.global_folder(PREFIX, 1) + keys.ADAPTER,
 }
 UPDATES = {"own update", "other's update"}
+OWN = {"own answer", "own update", "own evaluation", "own experience"}
 LETTERS = {"own order", "own answer", "other's order", "other's answer"}
 READS = {
-    MINE: {"own order", "own answer", "own update", "own evaluation", "global adapter"},
+    MINE: {*OWN, "own order", "global adapter"},
     AGGREGATOR: {*LETTERS, *UPDATES, "global adapter"},
 }
 WRITES = {
-    MINE: {"own answer", "own update", "own evaluation"},
+    MINE: OWN,
     AGGREGATOR: {"own order", "other's order", "global adapter"},
 }
 

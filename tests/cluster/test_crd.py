@@ -68,6 +68,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"environments": [{"name": "maze", "member": AWAY, "maskingSecret": {"name": "s"}}]},
         "spec.environments.maskingSecret: expected none: a silo with member runs elsewhere",
     ),
+    "a key for the experience of a silo that runs elsewhere": (
+        {"environments": [{"name": "maze", "member": AWAY, "experienceKeySecret": {"name": "s"}}]},
+        "spec.environments.experienceKeySecret: expected none: a silo with member runs elsewhere",
+    ),
     "an environment without a world": (
         {"environments": [{"name": "maze"}]},
         "spec.environments.world: expected the world that it plays",

@@ -21,8 +21,9 @@ OWN_ADDRESS = ADDRESS.replace(".svc:", ".svc.cluster.local:")
 
 
 def secret(name: str, key: sealing.OpeningKey) -> Manifest:
-    """A silo's masking key, whose owner consents to its use."""
-    data = {"masking.key": key.pem().decode(), consent.key(NAME, name): consent.YES}
+    """A silo's masking key, also as one that seals, whose owner consents to its use."""
+    pem = key.pem().decode()
+    data = {"masking.key": pem, "sealing.key": pem, consent.key(NAME, name): consent.YES}
     metadata = {"name": f"masks-{name}", "namespace": NAMESPACE}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
 
@@ -37,6 +38,8 @@ def silo(name: str, key: sealing.OpeningKey) -> dict[str, Any]:
         "maskingKey": key.public,
         "maskingSecret": {"name": f"masks-{name}"},
     }
+    if name == "a":
+        made["experienceKeySecret"] = {"name": f"masks-{name}"}
     if name == "d":
         made["podTemplate"] = {"spec": {"containers": [NO_IMAGE]}}
     return made
@@ -72,3 +75,5 @@ def test_a_silo_that_cannot_start_is_left_out_and_the_others_mask_again(federati
             folder = keys.update_folder(NAME, name, 1)
             sent = [key.removeprefix(folder) for key in store.list(folder)]
             assert sent == ["manifest-1.json", "manifest.json", "masked-0.bin", "masked-1.bin"]
+            private = [store.get(key) for key in store.list(keys.experience_root(NAME, name))]
+            assert private and {sealing.is_sealed(data) for data in private} == {name == "a"}

@@ -283,6 +283,14 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         "spec.environments[0].maskingKey: got 'ed25519:",
         "x25519: and 43 letters",
     ),
+    "a key for experience without its Secret's name": (
+        setter(
+            "spec.environments",
+            [{"name": "maze", "world": "maze", "experienceKeySecret": "maze.key"}],
+        ),
+        "spec.environments[0].experienceKeySecret: got text",
+        "expected a mapping with name",
+    ),
     "privacy without a private store": (
         lambda document: document["spec"].update(privacy={"epsilon": 8, "delta": 1e-5}),
         "spec.environments[0].experienceStorage: got nothing",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import keys
+from hansa import keys, sealing
 from hansa.local.objectstore import RUNNER
 from tests import small
 from tests.parties import REMOTE, Parties, equal, state
@@ -86,6 +86,27 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
         *("updates/webshop/", "answers/webshop/"),
     ):
         assert text in page.stdout, text
+
+
+def test_a_silo_without_a_store_of_its_own_keeps_its_experience_sealed_in_the_bucket(
+    parties, digests
+) -> None:
+    manifest = parties.manifest(digests, rounds=1)
+    member = parties.member(manifest, experienceKeySecret={"name": "own"})
+    with parties.join(member) as silo:
+        assert silo.wait() == 2
+        assert "got no HANSA_EXPERIENCE_KEY for webshop, expected the file" in silo.said
+    key, given = parties.folder / "own.key", parties.folder / "own.json"
+    key.write_bytes(sealing.new_key().pem())
+    own = {**parties.store.environ(REMOTE), "HANSA_EXPERIENCE_KEY": str(key)}
+    given.write_text(json.dumps({REMOTE: own}))
+    joined = parties.join(member, "--credentials", str(given))
+    with parties.coordinate(manifest) as coordinator, joined as silo:
+        coordinator.finish()
+        assert not (silo.out / "store").exists()
+    objects = parties.store.store()
+    private = [objects.get(key) for key in objects.list(keys.experience_root(NAME, REMOTE))]
+    assert len(private) > 2 and all(map(sealing.is_sealed, private))
 
 
 @pytest.mark.full

@@ -72,7 +72,7 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $read = concat $read (list (print $under "orders/*") (print $under "answers/*")) -}}
 {{- end -}}
 {{- else -}}
-{{- $own := ternary (list "updates" "evaluations" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
+{{- $own := ternary (list "updates" "evaluations" "experience" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
 {{- if .isSecure -}}{{- $own = append $own "claims" -}}{{- end -}}
 {{- range $own -}}
 {{- $write = append $write (printf "%s%s/%s/*" $under . $.party) -}}

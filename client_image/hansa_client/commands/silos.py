@@ -87,8 +87,7 @@ def _silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
     for environment in spec.environments:
         place = _place(spec, environment)
         variables = given.get(environment.name) or given.get("default")
-        private = private_store(spec, environment.name, variables)
-        store = private or own_store(spec, variables)
+        store = private_store(spec, environment.name, own_store(spec, variables), variables)
         root = keys.experience_root(place.s3.prefix, environment.name)
         silos.append(
             StoredSilo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hansa import keys
 from hansa.cli.bucket import check_name, forward_hint
 from hansa.cli.common import say
-from hansa.errors import Denied, InputError, Unreachable
+from hansa.errors import Denied, InputError, Unopened, Unreachable
 from hansa.local.credentials import of_reader, read_credentials
 from hansa.local.loop import own_store, private_store
 from hansa.local.results import (
@@ -122,7 +122,7 @@ def _personal(
     folders: dict[int, Path],
     into: Path,
 ) -> list[Entry]:
-    """What each silo serves itself, where silos chose that and these credentials may read it."""
+    """What each silo serves itself, where silos chose that and these credentials open it."""
     spec = federation.spec
     if spec.personalization == "none" or federation.status.adapter is None:
         return []
@@ -132,12 +132,12 @@ def _personal(
     for environment in (each.name for each in spec.environments):
         place = spec.private_storage(environment)
         variables = given.get(environment) or of_reader(given) if given else None
-        private = private_store(spec, environment, variables) or store
+        private = private_store(spec, environment, store, variables)
         folder = into / f"silo-{environment}"
         prefix = place.s3.prefix if place else ""
         try:
             files = pull_personal(private, prefix, environment, round_, folder)
-        except (Denied, InputError) as error:
+        except (Denied, InputError, Unopened) as error:
             say(f"note: {environment}: what it serves itself is not served here ({error.message})")
             continue
         own = folder if files else folders.get(round_)

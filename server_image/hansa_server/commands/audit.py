@@ -150,9 +150,8 @@ def _unsealed(opened: Opened, silo: str, sealing_key: Path | None) -> ObjectStor
         opening = read_opening_keys(sealing_key, "--sealing-key") if sealing_key else []
         return OpenedStore(opened.store, prefix, opening, all_are_sealed=False)
     private, place = _private(opened, silo)
-    if not place:
-        return opened.store
-    root, own = update_root(prefix, silo), sealed_updates(place.prefix, silo)
+    own = sealed_updates((place or opened.storage).prefix, silo)
+    root = update_root(prefix, silo)
     return SealingStore(opened.store, private, root=root, private_root=own, public="")
 
 
@@ -165,9 +164,8 @@ def _private(opened: Opened, silo: str) -> tuple[ObjectStore, S3 | None]:
     if silo not in known:
         raise InputError(f"--silo: got '{silo}', expected {' or '.join(known)}")
     own = spec.environment(silo).experience_storage
-    if not own:
-        return opened.store, None
-    return private_store(spec, silo, opened.variables) or opened.store, own.s3
+    private = private_store(spec, silo, opened.store, opened.variables)
+    return private, own.s3 if own else None
 
 
 def _retraining(opened: Opened, silo: str, exchange: ObjectStore) -> Again:

@@ -296,9 +296,12 @@ def test_a_remote_silo_reads_its_orders_and_writes_its_answers() -> None:
 
 
 @pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
-def test_a_remote_silos_experience_is_not_in_the_shared_bucket(action: str) -> None:
+def test_a_remote_silo_may_keep_its_own_experience_in_either_bucket_and_no_other(
+    action: str,
+) -> None:
     shared = access.iam_policy(access.remote_grants(STORAGE, "maze"))
-    assert not allows(shared, action, keys.experience_shard(STORAGE.prefix, "maze", 1))
+    assert allows(shared, action, keys.experience_shard(STORAGE.prefix, "maze", 1))
+    assert not allows(shared, action, keys.experience_shard(STORAGE.prefix, "maze2", 1))
     private = S3(bucket="private", prefix="mine")
     own = access.iam_policy(access.private_grants(private, "maze"))
     assert allows(own, action, keys.experience_shard("mine", "maze", 1), "private")

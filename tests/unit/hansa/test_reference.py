@@ -44,6 +44,7 @@ WHOLE: dict[str, Any] = {
             "name": "maze",
             "world": "maze",
             "experienceStorage": {"s3": {**S3, "caSecret": SECRET}},
+            "experienceKeySecret": {"name": "secret"},
             "maskingKey": "x25519:" + "A" * 43,
             "maskingSecret": {"name": "secret"},
             "credentialsSecret": {"name": "secret"},

@@ -86,6 +86,10 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda made: made["environments"][2].pop("experienceStorage"),
         r"environments\[2\].experienceStorage: got nothing, expected a store of the silo's own",
     ),
+    "a silo that only seals its experience": (
+        first(experienceStorage=None, experienceKeySecret={"name": "own"}),
+        r"environments\[0\].experienceStorage: got nothing, expected a store of the silo's own",
+    ),
     "a private store that is the shared one": (
         first(experienceStorage={"s3": {"bucket": "shared", "prefix": "mine"}}),
         r"environments\[0\].experienceStorage.s3.bucket: got shared, where updates are exchanged",

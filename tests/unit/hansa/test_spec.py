@@ -239,11 +239,12 @@ def test_a_silo_that_shares_nothing_cannot_be_compared_with_itself_alone() -> No
 def test_a_key_to_seal_to_that_hides_nothing_is_refused(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    own = {"experienceStorage": {"s3": {"bucket": "private"}}}
-    fields = {
-        "aggregation": {"sealTo": "x25519:" + "A" * 43},
-        "environments": [{"name": "maze", "world": "maze", **own}],
-    }
-    assert make(**fields).aggregation.seal_to
+    private = {"experienceStorage": {"s3": {"bucket": "private"}}}
+    for own in ({"experienceKeySecret": {"name": "own"}}, private):
+        fields = {
+            "aggregation": {"sealTo": "x25519:" + "A" * 43},
+            "environments": [{"name": "maze", "world": "maze", **own}],
+        }
+        assert make(**fields).aggregation.seal_to
     with pytest.raises(ValueError, match=sentence):
         make(**{**fields, **changes})

@@ -212,6 +212,40 @@ def test_no_pod_template_reads_another_silos_masking_key() -> None:
         build(request, ready, ADMIN)
 
 
+OWN_KEYS = make_federation(
+    *(
+        {"name": name, "world": "maze", "experienceKeySecret": {"name": f"key-of-{name}"}}
+        for name in "ab"
+    ),
+    storage={"s3": {"bucket": "shared"}, "sealingSecret": {"name": "hansa-sealing"}},
+    aggregation={"sealTo": f"x25519:{'A' * 43}"},
+)
+"""No silo has a store of its own, and updates are sealed all the same."""
+
+
+@pytest.mark.parametrize("role", ["client", "evaluate"])
+def test_what_writes_experience_has_its_own_silos_key_and_no_other_job_does(role: str) -> None:
+    job = build_job(OWN_KEYS, ADMIN, role)
+    given = {"name": "HANSA_EXPERIENCE_KEY", "value": "/etc/hansa/experience/sealing.key"}
+    assert given in container(job)["env"]
+    items = [{"key": "sealing.key", "path": "sealing.key"}]
+    volume = {"name": "hansa-experience", "secret": {"secretName": "key-of-a", "items": items}}
+    assert volume in job["spec"]["template"]["spec"]["volumes"]
+    assert consent_of(job)["key-of-a"] == "hansa.fed.a"
+    assert "key-of-b" not in json.dumps(job)
+    assert "key-of" not in json.dumps(build_job(OWN_KEYS, ADMIN, "aggregator"))
+
+
+def test_no_pod_template_reads_another_silos_experience_key() -> None:
+    reads = {"name": "x", "valueFrom": {"secretKeyRef": {"name": "key-of-b", "key": "k"}}}
+    template = {"spec": {"containers": [{"name": "client", "env": [reads]}]}}
+    own = OWN_KEYS.spec.environments[0].model_copy(update={"pod_template": template})
+    spec = OWN_KEYS.spec.model_copy(update={"environments": [own, OWN_KEYS.spec.environments[1]]})
+    ready, request = advance(OWN_KEYS.model_copy(update={"spec": spec}), "client")
+    with pytest.raises(Refused, match=r"key-of-b.*environment b"):
+        build(request, ready, ADMIN)
+
+
 def test_an_environment_without_credentials_never_gets_the_aggregators() -> None:
     own = {**MAZE, "credentialsSecret": {"name": "own"}}
     federation = make_federation(own, {"name": "wordle", "world": "wordle"}, storage=STORE)

@@ -210,6 +210,16 @@ def test_only_clients_have_the_silos_masking_key() -> None:
     assert given in container(clinic.jobs[CLIENT])["env"]
 
 
+def test_only_clients_have_the_key_that_a_silos_experience_is_sealed_to() -> None:
+    """And with it no store of the silo's own is needed."""
+    clinic = at_work(experienceStorage=None, experienceKeySecret={"name": "own"})
+    assert "own" not in {*secrets(clinic.jobs[COURIER]), *consents(clinic.jobs[COURIER])}
+    assert "own" in secrets(clinic.jobs[CLIENT])
+    assert consents(clinic.jobs[CLIENT])["own"] == "hansa.five.member.client"
+    given = {"name": "HANSA_EXPERIENCE_KEY", "value": "/etc/hansa/experience/sealing.key"}
+    assert given in container(clinic.jobs[CLIENT])["env"]
+
+
 def test_a_consent_to_a_member_is_none_to_any_federation() -> None:
     """Names of federations and environments have no dots."""
     for signs in (True, False):

@@ -46,6 +46,12 @@ def test_a_silo_at_work_shows_its_order_its_budget_and_what_leaves() -> None:
     ]
 
 
+def test_a_silo_that_seals_its_experience_shows_where_that_is() -> None:
+    own = {"experienceStorage": None, "experienceKeySecret": {"name": "own"}}
+    page = screen(look(working(**own).post()), NOW)
+    assert page.footer[-1] == "stays:  s3://shared/five/experience/clinic/, sealed"
+
+
 def test_a_silo_that_masks_its_updates_shows_that_its_claims_leave_too() -> None:
     agreed = {**AGREED, "settings": {"aggregation": {"secure": {}}}}
     page = screen(look(working(agreed=agreed).post()), NOW)

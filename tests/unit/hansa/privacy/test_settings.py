@@ -49,6 +49,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"environments": [{"name": "maze", "world": "maze"}]},
         r"environments\[0\].experienceStorage: got nothing, expected a private store",
     ),
+    "sealed experience in the shared bucket": (
+        {"environments": [{"name": "maze", "world": "maze", "experienceKeySecret": {"name": "k"}}]},
+        r"environments\[0\].experienceStorage: got nothing, expected a private store",
+    ),
     "the shared bucket as the private one": (
         {
             "environments": [

@@ -5,11 +5,12 @@ import json
 import pytest
 import zstandard
 
-from hansa import keys
+from hansa import keys, sealing
 from hansa.errors import Corrupt, Denied, HansaError, Unreachable
 from hansa.report import shards
 from hansa.report.data import collect
 from hansa.store.documents import MOST_BYTES
+from hansa.store.experience import ExperienceStore
 from tests.unit.hansa.report import sample
 from tests.unit.hansa.report.sample import PREFIX, MemoryStore
 
@@ -166,6 +167,19 @@ def test_experience_in_a_private_store_is_read_only_with_that_store(store: Memor
     silo.objects[keys.experience_shard("mine", "maze", 1)] = sample.shard([sample.episode(1, 1)])
     held = collect(told, store, private={"maze": silo})
     assert "maze" in {pair.environment for pair in held.episodes}
+
+
+def test_sealed_experience_is_shown_with_the_silos_key_and_a_note_without(
+    store: MemoryStore,
+) -> None:
+    given, own, key = sample.federation(2), sealing.new_key(), keys.experience_shard
+    for name in (key(PREFIX, "maze", round_) for round_ in (1, 2)):
+        store.objects[name] = sealing.seal(own.public, name, store.objects[name])
+    for opening, is_shown in (([own], True), ([], False)):
+        private = {"maze": ExperienceStore(store, PREFIX, "maze", opening)}
+        page = collect(given, store, private=private)
+        assert ("maze" in {pair.environment for pair in page.episodes}) is is_shown
+        assert any("it is sealed to the silo's own key" in n for n in page.notes) is not is_shown
 
 
 def test_rounds_that_the_status_dropped_are_named() -> None:

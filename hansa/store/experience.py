@@ -1,0 +1,93 @@
+"""A store that seals a silo's experience to the silo's own key: wherever it lies, nobody else
+reads it.
+
+Sealed is everything below `experience/<environment>/` that Jobs write; the owner's `budget.json` is
+no Job's. With a key nothing else there is believed unless it is sealed, so experience is sealed
+from a run's first round on, or not at all.
+
+Limits: keys, lengths and times of objects stay visible, and whoever may delete objects can. Then a
+round is played again, and noise drawn or a sum masked once more: `spec.privacy` and
+`aggregation.secure` need a store of the silo's own.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from hansa import keys, sealing
+from hansa.assignment import Assignment
+from hansa.errors import KeyMissing
+from hansa.sealing import OpeningKey
+from hansa.store.base import EXPERIENCE, ObjectStore
+from hansa.store.sealed import OpenedStore, keys_given
+
+ENV_EXPERIENCE_KEY = f"{EXPERIENCE}KEY"
+"""File of a silo's own private keys, newest first: that one seals, and all of them open."""
+
+
+class ExperienceStore(OpenedStore):
+    """A store with a silo's experience, sealed on its way in and opened on its way out.
+
+    Without keys what is not sealed is read and written as it is, and what is sealed is refused.
+    """
+
+    def __init__(
+        self, store: ObjectStore, prefix: str, environment: str, own: Sequence[OpeningKey]
+    ) -> None:
+        """`prefix` is the private one."""
+        super().__init__(store, prefix, own)
+        self._root = keys.experience_root(prefix, environment)
+        self._budget = keys.privacy_budget(prefix, environment)
+
+    def check(self) -> None:
+        """Refuse keys that do not open what is there: nothing must be written beside it."""
+        first = next((key for key in self._store.list(self._root) if self._is_private(key)), None)
+        if first:
+            self.get_range(first, 0, 1)
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Write an object once; Precondition when it exists already."""
+        if self._is_private(key) and self._keys:
+            data = sealing.seal(self._keys[0].public, key, data)
+        self._store.put_if_absent(key, data)
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Write a file as an object once, sealed a little at a time; the file's own sha256."""
+        if not self._is_private(key) or not self._keys:
+            return self._store.upload_if_absent(key, path)
+        public, size = self._keys[0].public, path.stat().st_size
+        with path.open("rb") as plain, NamedTemporaryFile(prefix="hansa-") as sealed:
+            sealed.writelines(sealing.seal_pieces(public, key, size, plain.read))
+            sealed.flush()
+            self._store.upload_if_absent(key, Path(sealed.name))
+            plain.seek(0)
+            return hashlib.file_digest(plain, "sha256").hexdigest()
+
+    def _is_private(self, key: str) -> bool:
+        return key.startswith(self._root) and key != self._budget
+
+    def _is_sealed(self, key: str) -> bool:
+        if not self._is_private(key):
+            return False
+        if not self._keys and self._looks_sealed(key):
+            raise KeyMissing(
+                f"{key}: it is sealed to the silo's own key, and {ENV_EXPERIENCE_KEY} names no "
+                "file with it",
+                hint=f"{ENV_EXPERIENCE_KEY} is a variable, or stands in the silo's part of "
+                "--credentials; on a cluster experienceKeySecret names a Secret",
+            )
+        return bool(self._keys)
+
+
+def experience_store(
+    private: ObjectStore, assignment: Assignment, environ: Mapping[str, str]
+) -> ObjectStore:
+    """The private store of a silo's assignment, which seals where the silo has a key."""
+    which = "the silo's own key (experienceKeySecret, or --credentials)"
+    is_given = environ.get(ENV_EXPERIENCE_KEY)
+    own = keys_given(environ, ENV_EXPERIENCE_KEY, which) if is_given else []
+    prefix = assignment.private_storage.prefix
+    store = ExperienceStore(private, prefix, assignment.environment, own)
+    store.check()
+    return store if own else private
