@@ -58,6 +58,7 @@ class Evolved:
         self._lines: dict[tuple[str, str], Line] = {
             (line["setting"], line["way"]): line for line in document["table"]
         }
+        self._gains: dict[tuple[str, str, str, str, bool], Gain] = {}  # drawing them takes seconds
 
     @cached_property
     def ways(self) -> list[str]:
@@ -244,14 +245,18 @@ class Evolved:
         self, way: str, other: str, setting: str, world: str = "", *, greedy: bool = False
     ) -> Gain:
         """How much better a way is than another."""
-        ours, theirs = (_samples(self._lines[setting, w], world, greedy) for w in (way, other))
-        interval = statistics.difference(ours, theirs)
-        assert interval, f"{way} and {other} have no seed in common"
-        return Gain(way, setting, interval)
+        key = way, other, setting, world, greedy
+        if key not in self._gains:
+            ours, theirs = (_samples(self._lines[setting, w], world, greedy) for w in (way, other))
+            interval = statistics.difference(ours, theirs)
+            assert interval, f"{way} and {other} have no seed in common"
+            self._gains[key] = Gain(way, setting, interval)
+        return self._gains[key]
 
     def _over_control(self, setting: str, way: str) -> Gain | None:
         control = way_of(way).control
-        if control == BASE or (setting, control) not in self._lines:
+        other = self._lines.get((setting, control), {"seeds": []})
+        if control == BASE or not set(other["seeds"]) & set(self._lines[setting, way]["seeds"]):
             return None
         return self.gain(way, control, setting)
 
