@@ -72,9 +72,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     runs["dpo-few-1"] = run(1, {"textcraft": 0.9, "wordle": 0.9})
     del runs["dpo-few-1"]["evaluations"][-1]
+    runs["own-few-1"] = run(1, {"textcraft": 0.9, "wordle": 0.9})
+    runs["own-few-1"]["spec"]["rounds"] = 3
     ended = reckon(folder_of(path / "runs", runs), path / "evolve.json")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == "not over, left out: dpo-few-1.json\n"
+    said = [f"not over, left out: {name}-few-1.json" for name in ("dpo", "own")]
+    assert ended.stderr.splitlines() == said
     return path
 
 
@@ -141,6 +144,7 @@ def test_the_verdicts_follow_from_the_figures(measured: Path) -> None:
     assert "- **In wordle none is ahead of the usual one**: at best +0.0 points" in verdicts
     assert "- **In textcraft one is ahead of the usual one**: most +40.0 points" in verdicts
     section = page.partition(TITLE)[2]
+    assert "; greedily +10.0 (" in section
     assert "against its control, *unsolved again*, +20.0 (" in section
     assert "1.2 times the episodes, 1.0 times the trained tokens.\n" in section
     assert "- **Behind the usual way**, few demonstrations: *grpo*.\n" in section
