@@ -1,6 +1,6 @@
 """Which ways to evolve bring more: one small file of many results of question.py.
 
-    python bench/merging/evolve.py runs/evolve --json docs/results/evolve.json
+    python bench/merging/evolve.py runs/evolve --json docs/results/evolve.json --after smol=5
     python -m tools.results_page      # its figures into the page
 
 Results are named WAY-SETTING-SEED.json, for example grpo-few-1.json; the way `base` is what the
@@ -10,6 +10,8 @@ others of a setting are compared with. A run that is not over is named and left 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,105 +20,112 @@ from hansa.compare.statistics import Rate, Sample
 from hansa.intervals import Interval
 from hansa.program import replace
 from tools.pages.evolve_tables import Evolved
-from tools.pages.evolve_ways import BASE, SETTINGS, is_known
+from tools.pages.evolve_ways import BASE, SETTINGS, WAYS
 
-Run = dict[str, Any]
+
+@dataclass(frozen=True)
+class Run:
+    """What counts of a result."""
+
+    sample: Sample
+    """Its rates by world."""
+    counts: dict[str, int | None]
+    """What it did until then; nothing where an older result does not say."""
+    origin: dict[str, Any]
+    """On what it was measured."""
+
+
 Seeds = dict[int, Run]
-"""Results of one way in one setting, by seed."""
+"""Runs of one way in one setting, by seed."""
 
 
-def read(folder: Path, split: str) -> dict[str, dict[str, Seeds]]:
+def read(folder: Path, split: str, after: Mapping[str, int]) -> dict[str, dict[str, Seeds]]:
     """The runs that are over, by setting and way."""
     runs: dict[str, dict[str, Seeds]] = {name: {} for name in SETTINGS}
     for path in sorted(folder.glob("*-*-*.json")):
         way, setting, seed = path.stem.rsplit("-", 2)
-        run = json.loads(path.read_text())
-        if setting not in SETTINGS or not is_known(way):
-            sys.exit(
-                f"error: {path.name}: got {way} and {setting}, expected names in evolve_ways.py"
-            )
-        if run["seed"] != int(seed):
-            sys.exit(f"error: {path.name}: seed: got {run['seed']}, expected {seed}")
-        if last(run, split):
-            runs[setting].setdefault(way, {})[run["seed"]] = run
+        if setting not in SETTINGS or way not in WAYS:
+            sys.exit(f"error: {path.name}: got {way} and {setting}, expected evolve_ways.py's")
+        result = json.loads(path.read_text())
+        if result["seed"] != int(seed):
+            sys.exit(f"error: {path.name}: seed: got {result['seed']}, expected {seed}")
+        if run := run_of(result, split, after.get(setting, result["spec"]["rounds"])):
+            runs[setting].setdefault(way, {})[int(seed)] = run
         else:
             print(f"not over, left out: {path.name}", file=sys.stderr)
     for setting, ways in runs.items():
         for way, seeds in ways.items():
             if not seeds.keys() & ways.get(BASE, {}).keys():
-                sys.exit(
-                    f"error: {way}-{setting}: got seeds {sorted(seeds)}, expected one of {BASE}'s"
-                )
+                known = sorted(seeds)
+                sys.exit(f"error: {way}-{setting}: got seeds {known}, expected one of {BASE}'s")
     return {setting: ways for setting, ways in runs.items() if ways}
 
 
-def last(run: Run, split: str) -> tuple[Run, Run] | None:
-    """The evaluations that count, sampled and greedy; nothing while one of them is missing."""
-    rounds = run["spec"]["rounds"]
-    own = [e for e in run["evaluations"] if e["round"] == rounds and e["split"] == split]
+def run_of(result: dict[str, Any], split: str, round_: int) -> Run | None:
+    """A run after a round, nothing if it did not get there; greedy play comes with the last."""
+    own = [e for e in result["evaluations"] if e["round"] == round_ and e["split"] == split]
     sampled, greedy = ([e for e in own if bool(e["temperature"]) is hot] for hot in (True, False))
-    return (sampled[-1], greedy[-1]) if sampled and greedy else None
+    rounds = result["spec"]["rounds"]
+    if not sampled or (round_ == rounds and not greedy):
+        return None
+    tasks = sampled[-1]["tasks"]
+    sample = {
+        name: Rate(rate, tasks, tasks, greedy[-1]["success"][name] if greedy else None)
+        for name, rate in sampled[-1]["success"].items()
+    }
+    origin = {
+        "federation": result["flags"]["federation"],
+        "model": result["spec"]["model"]["source"],
+        "rounds": round_,
+        "of": rounds,
+        "tasks": tasks,
+        "machine": f"{result['device']}, torch {result['torch']}",
+    }
+    silos = [s for each in result["rounds"][:round_] for s in each["silos"].values()]
+    return Run(sample, counted(silos), origin)
 
 
-def samples(runs: Seeds, split: str) -> dict[int, Sample]:
-    """Rates by seed and world, as the intervals of all comparisons take them."""
-    made: dict[int, Sample] = {}
-    for seed, run in sorted(runs.items()):
-        both = last(run, split)
-        assert both, "only runs that are over were read"
-        sampled, greedy = both
-        tasks = sampled["tasks"]
-        made[seed] = {
-            name: Rate(rate, effective=tasks, weight=tasks, greedy=greedy["success"][name])
-            for name, rate in sampled["success"].items()
-        }
-    return made
+def counted(silos: list[dict[str, Any]]) -> dict[str, int | None]:
+    """What silos did in all rounds."""
+    has_steps = all("steps" in silo for silo in silos)
+    return {
+        "explored": sum(silo["explored"] for silo in silos),
+        "aided": sum(silo.get("aided", 0) for silo in silos),
+        "aidedWon": sum(silo.get("aidedSuccesses", 0) for silo in silos),
+        "relabelled": sum(silo.get("relabelled", 0) for silo in silos),
+        "tokens": sum(silo["learnedTokens"] for silo in silos),
+        "steps": sum(silo["steps"] for silo in silos) if has_steps else None,
+    }
 
 
-def line(setting: str, way: str, runs: Seeds, base: Seeds, split: str) -> dict[str, Any]:
+def line(setting: str, way: str, runs: Seeds, base: Seeds) -> dict[str, Any]:
     """One line of the table."""
-    own = samples(runs, split)
+    own, usual = ({seed: by[seed].sample for seed in sorted(by)} for by in (runs, base))
     summary = statistics.summarize(own)
-    against = None if way == BASE else statistics.difference(own, samples(base, split))
-    counts = [counted(run) for run in runs.values()]
+    against = None if way == BASE else statistics.difference(own, usual)
+    counts = {name: [run.counts[name] for run in runs.values()] for name in runs[min(runs)].counts}
     return {
         "setting": setting,
         "way": way,
         "seeds": sorted(own),
         "macro": three(summary.macro),
-        "greedy": round(summary.greedy, 4) if summary.greedy is not None else None,
+        "greedy": rounded(summary.greedy, 4),
         "against": three(against) if against else None,
         "worlds": {
-            name: {
-                "success": three(interval),
-                "won": [round(rates[name].success * rates[name].weight) for rates in own.values()],
-                "greedyWon": [
-                    round((rates[name].greedy or 0) * rates[name].weight) for rates in own.values()
-                ],
-                "tasks": [round(rates[name].weight) for rates in own.values()],
-            }
+            name: {"success": three(interval), **wins([sample[name] for sample in own.values()])}
             for name, interval in summary.environments.items()
         },
-        **{name: rounded([each[name] for each in counts]) for name in counts[0]},
+        **{name: rounded(statistics.mean_of(each), 1) for name, each in counts.items()},
     }
 
 
-def rounded(values: list[int | None]) -> float | None:
-    """Their mean to a tenth, where all are known."""
-    mean = statistics.mean_of(values)
-    return mean if mean is None else round(mean, 1)
-
-
-def counted(run: Run) -> dict[str, int | None]:
-    """What a run did, over its rounds and silos; nothing where an older result does not say."""
-    silos = [silo for each in run["rounds"] for silo in each["silos"].values()]
-    has_steps = all("steps" in silo for silo in silos)
+def wins(rates: list[Rate]) -> dict[str, list[int] | None]:
+    """Of each seed: tasks solved, sampled and greedily, of how many."""
+    greedy = [each.greedy * each.weight for each in rates if each.greedy is not None]
     return {
-        "explored": sum(silo["explored"] for silo in silos),
-        "aided": sum(silo.get("aided", 0) for silo in silos),
-        "relabelled": sum(silo.get("relabelled", 0) for silo in silos),
-        "tokens": sum(silo["learnedTokens"] for silo in silos),
-        "steps": sum(silo["steps"] for silo in silos) if has_steps else None,
+        "won": [round(each.success * each.weight) for each in rates],
+        "greedyWon": list(map(round, greedy)) if len(greedy) == len(rates) else None,
+        "tasks": [round(each.weight) for each in rates],
     }
 
 
@@ -125,59 +134,64 @@ def three(interval: Interval) -> list[float]:
     return [interval.low, interval.value, interval.high]
 
 
+def rounded(value: float | None, places: int) -> float | None:
+    """Where it is known."""
+    return None if value is None else round(value, places)
+
+
 def origin(setting: str, runs: list[Run]) -> dict[str, Any]:
     """On what a setting was measured."""
-    return {
-        "name": setting,
-        "federation": runs[0]["flags"]["federation"],
-        "model": runs[0]["spec"]["model"]["source"],
-        "rounds": runs[0]["spec"]["rounds"],
-        "tasks": runs[0]["spec"]["evaluation"]["tasks"],
-        "machine": "; ".join(sorted({f"{run['device']}, torch {run['torch']}" for run in runs})),
-    }
+    machines = "; ".join(sorted({run.origin["machine"] for run in runs}))
+    return {"name": setting, **runs[0].origin, "machine": machines}
 
 
-def document(folder: Path, split: str) -> dict[str, Any]:
+def document(runs: dict[str, dict[str, Seeds]]) -> dict[str, Any]:
     """All of it."""
-    runs = read(folder, split)
     return {
-        "split": split,
         "settings": [
             origin(setting, [run for seeds in ways.values() for run in seeds.values()])
             for setting, ways in runs.items()
         ],
         "table": [
-            line(setting, way, seeds, ways[BASE], split)
+            line(setting, way, seeds, ways[BASE])
             for setting, ways in runs.items()
             for way, seeds in ways.items()
         ],
     }
 
 
+def compact(made: dict[str, Any]) -> str:
+    """JSON with one line for each line of a table."""
+    lists = (f'"{name}": [\n' + ",\n".join(map(json.dumps, made[name])) + "\n]" for name in made)
+    return "{\n" + ",\n".join(lists) + "\n}\n"
+
+
+def read_after(word: str) -> tuple[str, int]:
+    """smol=5"""
+    setting, _, round_ = word.partition("=")
+    if setting not in SETTINGS or not round_.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {word}, expected a setting and a round: smol=5")
+    return setting, int(round_)
+
+
 def main() -> None:
-    """Write the file, and print each way's difference from today's."""
+    """Write the file, and print each way's difference from the usual one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("results", type=Path, help="folder of question.py's results")
     parser.add_argument("--json", type=Path, required=True, help="the file to write")
     parser.add_argument("--split", choices=("test", "validation"), default="test")
+    parser.add_argument(
+        "--after",
+        type=read_after,
+        action="append",
+        default=[],
+        metavar="SETTING=ROUND",
+        help="where runs were stopped: the round that counts",
+    )
     given = parser.parse_args()
-    made = document(given.results, given.split)
+    made = document(read(given.results, given.split, dict(given.after)))
     replace(given.json, compact(made).encode())
     print(Evolved(made).overview)
-
-
-def compact(made: dict[str, Any]) -> str:
-    """JSON with one line for each line of a table."""
-    parts = [
-        f'"{name}": '
-        + (
-            "[\n" + ",\n".join(map(json.dumps, value)) + "\n]"
-            if isinstance(value, list)
-            else json.dumps(value)
-        )
-        for name, value in made.items()
-    ]
-    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":

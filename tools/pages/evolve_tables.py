@@ -16,11 +16,24 @@ from typing import Any
 from hansa.compare import statistics, text
 from hansa.compare.statistics import Rate, Sample
 from hansa.intervals import Interval
-from tools.pages.evolve_ways import BASE, LEARNERS, SETTINGS, WAYS, place, way_of
+from tools.pages.evolve_ways import BASE, COMPARING, LEARNERS, SETTINGS, WAYS
 from tools.pages.privacy_tables import RESULTS, markdown
 
 HOPED = 0.05
 """What ways were hoped to bring, as a share."""
+CHANCE = 0.025
+"""Share of ways that are level and seem ahead."""
+COUNTS = {
+    "explored": "episodes",
+    "aided": "tried again",
+    "aidedWon": "of these won",
+    "relabelled": "relabelled",
+    "tokens": "trained tokens",
+    "steps": "steps",
+}
+"""What runs did, by name in the file and on the page."""
+TINY = "all of the tiny model"
+"""What those settings are called together."""
 _NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 Line = dict[str, Any]
 
@@ -46,7 +59,7 @@ class Gain:
         return text.points([self.interval.low, self.interval.value, self.interval.high])
 
     def __str__(self) -> str:
-        return f"{self.cell.replace(' ', ' points ', 1)}, *{way_of(self.way).words}*"
+        return f"{self.cell.replace(' ', ' points ', 1)}, *{WAYS[self.way].words}*"
 
 
 class Evolved:
@@ -63,7 +76,8 @@ class Evolved:
     @cached_property
     def ways(self) -> list[str]:
         """All that were tried, in the order of tables; the usual one is the first."""
-        return sorted({way for _, way in self._lines}, key=place)
+        known = {way for _, way in self._lines}
+        return [way for way in WAYS if way in known]
 
     def title(self, setting: str) -> str:
         """What a setting is called, as a title."""
@@ -75,7 +89,7 @@ class Evolved:
     def described(self) -> str:
         """What each way is, where it is from, and what plays as much without it."""
         rows = [
-            [own.words, own.about, own.after, way_of(own.control).words if way != BASE else ""]
+            [own.words, own.about, own.after, WAYS[own.control].words if way != BASE else ""]
             for way, own in WAYS.items()
             if way in self.ways
         ]
@@ -83,15 +97,16 @@ class Evolved:
 
     @property
     def overview(self) -> str:
-        """Each way against the usual one, by setting."""
+        """Each way against the usual one, by setting, and over those of the tiny model."""
         rows = [
             [
-                way_of(way).words,
+                WAYS[way].words,
                 *(text.points(self._lines.get((s, way), {}).get("against")) for s in self._names),
+                pooled.cell if (pooled := self.pooled(way)) else "",
             ]
             for way in self.ways[1:]
         ]
-        return markdown(["way", *(SETTINGS[each] for each in self._names)], rows)
+        return markdown(["way", *(SETTINGS[each] for each in self._names), TINY], rows)
 
     def table(self, setting: str) -> str:
         """All figures of a setting."""
@@ -99,33 +114,37 @@ class Evolved:
         worlds = list(lines[0]["worlds"])
         rows = [
             [
-                way_of(line["way"]).words,
+                WAYS[line["way"]].words,
                 text.percent(line["macro"]),
-                f"{100 * line['greedy']:.1f}",
+                "" if line["greedy"] is None else f"{100 * line['greedy']:.1f}",
                 text.points(line["against"]),
                 control.cell if (control := self._over_control(setting, line["way"])) else "",
                 *(text.percent(line["worlds"][world]["success"]) for world in worlds),
-                *(_count(line[each]) for each in ("explored", "aided", "tokens", "steps")),
+                *(_count(line[each]) for each in COUNTS),
                 str(len(line["seeds"])),
             ]
             for line in lines
         ]
         heads = ["way", "macro", "greedy", "against usual", "against its control", *worlds]
-        return markdown([*heads, "episodes", "aided", "trained tokens", "steps", "seeds"], rows)
+        return markdown([*heads, *COUNTS.values(), "seeds"], rows)
 
     @property
     def learners(self) -> str:
-        """Success by learner and setting, in per cent."""
+        """Success by learner, sampled and greedily, in per cent, where learners were compared."""
+        own = [s for s in self._names if any((s, way) in self._lines for way in COMPARING)]
         rows = [
-            [words, *(self._success(setting, way) for setting in self._names)]
+            [words, *(cell for setting in own for cell in self._success(setting, way))]
             for way, words in LEARNERS.items()
-            if way in self.ways
+            if any((setting, way) in self._lines for setting in own)
         ]
-        return markdown(["learner", *(SETTINGS[each] for each in self._names)], rows)
+        heads = (head for each in own for head in (SETTINGS[each], "greedily"))
+        return markdown(["learner", *heads], rows)
 
-    def _success(self, setting: str, way: str) -> str:
+    def _success(self, setting: str, way: str) -> list[str]:
         line = self._lines.get((setting, way))
-        return f"{100 * line['macro'][1]:.0f}" if line else ""
+        return (
+            [f"{100 * line['macro'][1]:.0f}", f"{100 * line['greedy']:.0f}"] if line else ["", ""]
+        )
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -144,12 +163,14 @@ class Evolved:
     def _best(self, world: str = "") -> str:
         gains = self.gains(world)
         ahead = [gain for gain in gains if gain.verdict == "ahead"]
-        count = len({gain.way for gain in ahead})
-        who = f"In {world} {_number(count)}"
-        if not world:
-            who = f"{_number(count).capitalize()} of {len(self.ways) - 1} other ways to evolve"
-        head = f"**{who} {'are' if count > 1 else 'is'} ahead of the usual one**"
-        return f"{head}: most {ahead[0]}" if ahead else f"{head}: at best {gains[0]}"
+        count, all_ = len({gain.way for gain in ahead}), len({gain.way for gain in gains})
+        verb = "are" if count > 1 else "is"
+        who = f"{_number(count)} of {all_}"
+        head = f"{who.capitalize()} other ways to evolve {verb} ahead of the usual one"
+        head = f"In {world} {who} {verb} ahead" if world else head
+        if 0 < len(ahead) <= max(1, round(CHANCE * len(gains))):
+            head += ", no more than by chance"
+        return f"**{head}**: most {ahead[0]}" if ahead else f"**{head}**: at best {gains[0]}"
 
     def _worst(self) -> str:
         gains = self.gains()
@@ -159,7 +180,7 @@ class Evolved:
         return f"{head}: most {behind[-1]}" if behind else f"{head}: at worst {gains[-1]}"
 
     def _hope(self) -> str:
-        pairs = [gain for gain in self.gains() if "-" in gain.way]
+        pairs = [gain for gain in self.gains() if WAYS[gain.way].is_both]
         best = (pairs or self.gains())[0]
         missed = 100 * (HOPED - best.interval.value)
         end = f"{missed:.1f} too few" if missed > 0 else "reached"
@@ -168,13 +189,13 @@ class Evolved:
     @property
     def summary(self) -> str:
         """What came of it, in a sentence."""
-        gains = self.gains()
-        ahead, behind = (_ways(gains, verdict) for verdict in ("ahead", "behind"))
-        where = "in the one setting" if len(self.settings) == 1 else "in a setting or more"
+        ahead, behind = (_ways(self.gains(), verdict) for verdict in ("ahead", "behind"))
+        where = ["in some setting" if count else "in any setting" for count in (ahead, behind)]
+        verbs = ["are" if count > 1 else "is" for count in (ahead, behind)]
+        who = f"{_number(ahead).capitalize()} of {len(self.ways) - 1} other ways to evolve"
         return (
-            f"Of {len(self.ways) - 1} other ways to evolve {_number(ahead)} "
-            f"{'are' if ahead > 1 else 'is'} ahead of the usual one {where}, "
-            f"and {_number(behind)} behind it."
+            f"{who} {verbs[0]} ahead of the usual one {where[0]}, "
+            f"and {_number(behind)} {verbs[1]} behind it {where[1]}."
         )
 
     @property
@@ -183,7 +204,7 @@ class Evolved:
         count = len(self.gains())
         return (
             f"{count} comparisons at 95 %: if all ways were level, "
-            f"about {count * 0.025:.0f} would be ahead and as many behind by chance"
+            f"about {CHANCE * count:.0f} would be ahead and as many behind by chance"
         )
 
     @property
@@ -191,35 +212,56 @@ class Evolved:
         """A list: what is ahead and what else is known of it, what is behind, worlds apart."""
         ahead = [self._about(gain) for gain in self.gains() if gain.verdict == "ahead"]
         lines = ahead or ["**Ahead of the usual way**: none, in any setting"]
-        lines.append(self._hope())
-        lines.append(f"**Played greedily** {self._greedily()}")
-        for setting in self._names:
-            mine = [gain for gain in self.gains() if gain.setting == setting]
-            words = [f"*{way_of(g.way).words}*" for g in mine if g.verdict == "behind"]
-            if words:
-                lines.append(f"**Behind the usual way**, {SETTINGS[setting]}: {', '.join(words)}")
+        lines += [self._behind(), self._together(), self._hope(), self._all_greedily()]
         for world in self.hard:
             told = [self._in_world(world, s) for s in self._names if self.has(s, world)]
             lines.append(f"**{world.capitalize()} by itself**: {'; '.join(told)}")
         return "\n".join(f"- {line}." for line in lines)
 
+    def _behind(self) -> str:
+        behind = [gain for gain in self.gains() if gain.verdict == "behind"]
+        parts = [
+            f"{SETTINGS[setting]}: {', '.join(map(self._with_greedy, mine))}"
+            for setting in self._names
+            if (mine := [gain for gain in behind if gain.setting == setting])
+        ]
+        return f"**Behind the usual way**, {'; '.join(parts) or 'none'}"
+
+    def _with_greedy(self, gain: Gain) -> str:
+        greedy = self._greedily(gain)
+        return _listed([gain]) + (f", greedily {greedy.verdict}" if greedy else "")
+
+    def _together(self) -> str:
+        pooled = [gain for way in self.ways[1:] if (gain := self.pooled(way))]
+        parts = (
+            f"{verdict}: {_listed(gain for gain in pooled if gain.verdict == verdict)}"
+            for verdict in ("ahead", "level", "behind")
+            if any(gain.verdict == verdict for gain in pooled)
+        )
+        return f"**Over all settings of the tiny model**, where tried in each, {'; '.join(parts)}"
+
     def _about(self, gain: Gain) -> str:
         line, base = (self._lines[gain.setting, way] for way in (gain.way, BASE))
-        greedy = self.gain(gain.way, BASE, gain.setting, greedy=True)
-        parts = [f"greedily {greedy.cell}, {greedy.verdict}"]
-        if over := self._over_control(gain.setting, gain.way):
-            words = way_of(way_of(gain.way).control).words
+        greedy, over = self._greedily(gain), self._over_control(gain.setting, gain.way)
+        parts = [f"greedily {greedy.cell}, {greedy.verdict}"] if greedy else []
+        if over:
+            words = WAYS[WAYS[gain.way].control].words
             parts.append(f"against its control, *{words}*, {over.cell}, {over.verdict}")
         played = (line["explored"] + line["aided"]) / (base["explored"] + base["aided"])
         trained = line["tokens"] / base["tokens"]
         parts.append(f"{played:.1f} times the episodes, {trained:.1f} times the trained tokens")
         return f"**Ahead of the usual way**, {SETTINGS[gain.setting]}: {gain}; {'; '.join(parts)}"
 
-    def _greedily(self) -> str:
-        gains = [self.gain(g.way, BASE, g.setting, greedy=True) for g in self.gains()]
-        ahead = [f"{gain} ({SETTINGS[gain.setting]})" for gain in gains if gain.verdict == "ahead"]
-        count = _ways(gains, "behind")
-        return f"ahead: {'; '.join(ahead) or 'none'}; behind: {_number(count)}"
+    def _greedily(self, gain: Gain) -> Gain | None:
+        lines = (self._lines[gain.setting, way] for way in (gain.way, BASE))
+        if any(line["greedy"] is None for line in lines):
+            return None
+        return self.gain(gain.way, BASE, gain.setting, greedy=True)
+
+    def _all_greedily(self) -> str:
+        gains = [greedy for gain in self.gains() if (greedy := self._greedily(gain))]
+        ahead, behind = ([g for g in gains if g.verdict == each] for each in ("ahead", "behind"))
+        return f"**Played greedily**: ahead {_listed(ahead)}; behind {_listed(behind)}"
 
     def _in_world(self, world: str, setting: str) -> str:
         base = text.percent(self._lines[setting, BASE]["worlds"][world]["success"])
@@ -253,8 +295,19 @@ class Evolved:
             self._gains[key] = Gain(way, setting, interval)
         return self._gains[key]
 
+    def pooled(self, way: str) -> Gain | None:
+        """Over all settings of the tiny model, for a way that was tried in each of them."""
+        tiny = [each["name"] for each in self.settings if each["model"] == "builtin:tiny"]
+        if any((setting, way) not in self._lines for setting in tiny):
+            return None
+        ours, theirs = (
+            _joined({s: _samples(self._lines[s, w]) for s in tiny}) for w in (way, BASE)
+        )
+        interval = statistics.difference(ours, theirs)
+        return Gain(way, TINY, interval) if interval else None
+
     def _over_control(self, setting: str, way: str) -> Gain | None:
-        control = way_of(way).control
+        control = WAYS[way].control
         other = self._lines.get((setting, control), {"seeds": []})
         if control == BASE or not set(other["seeds"]) & set(self._lines[setting, way]["seeds"]):
             return None
@@ -267,7 +320,20 @@ def read(folder: Path = RESULTS) -> Evolved | None:
     return Evolved(json.loads(path.read_text())) if path.exists() else None
 
 
-def _samples(line: Line, world: str, greedy: bool) -> dict[int, Sample]:
+def _joined(settings: dict[str, dict[int, Sample]]) -> dict[int, Sample]:
+    """Samples of several settings as if they were one, for the seeds that all have."""
+    seeds = set.intersection(*(set(samples) for samples in settings.values()))
+    return {
+        seed: {
+            f"{setting} {world}": rate
+            for setting, samples in settings.items()
+            for world, rate in samples[seed].items()
+        }
+        for seed in sorted(seeds)
+    }
+
+
+def _samples(line: Line, world: str = "", greedy: bool = False) -> dict[int, Sample]:
     """Rates by seed, as bench/merging/evolve.py took them."""
     won = "greedyWon" if greedy else "won"
     return {
@@ -282,6 +348,11 @@ def _samples(line: Line, world: str, greedy: bool) -> dict[int, Sample]:
 
 def _ways(gains: Iterable[Gain], verdict: str) -> int:
     return len({gain.way for gain in gains if gain.verdict == verdict})
+
+
+def _listed(gains: Iterable[Gain]) -> str:
+    """*grpo* -15.7 (-20 to -11), ...; or none."""
+    return ", ".join(f"*{WAYS[gain.way].words}* {gain.cell}" for gain in gains) or "none"
 
 
 def _number(count: int) -> str:

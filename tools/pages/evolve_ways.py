@@ -22,6 +22,8 @@ LEARNERS = {
     "warmgrpo": "`success-sft` first, then `grpo`",
 }
 """Ways that show what a learner brings."""
+COMPARING = ("dpo", "warmdpo", "grpo", "warmgrpo")
+"""Those of them that learn by comparing episodes."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Way:
     """Where the idea is from; empty: it is a control."""
     control: str = BASE
     """The way that plays as much, or nearly, without the idea."""
+    is_both: bool = False
+    """Whether it is two ways together."""
 
 
 _SAGE = "SAGE (self-hinting where a whole group fails)"
@@ -106,22 +110,36 @@ WAYS = {
     "heatsamples": Way(
         "own samples", "a silo moves its temperature and the samples of a task so", "B-STaR"
     ),
-    "short9": Way("short ways", "longer ways of a task count less, 0.9 for a turn", _EAPO),
-    "short7": Way("shortest ways", "longer ways of a task count less, 0.7 for a turn", _EAPO),
+    "short9": Way(
+        "short ways", "longer ways of a task count less, 0.9 for a turn; most have only one", _EAPO
+    ),
+    "short7": Way(
+        "shortest ways",
+        "longer ways of a task count less, 0.7 for a turn; most have only one",
+        _EAPO,
+    ),
     "sft424": Way("four samples", "all tasks, four samples each"),
-    "grpo": Way("grpo", "learner `grpo`, four samples, temperature 1", _GRPO, "sft424"),
+    "grpo": Way(
+        "grpo", "learner `grpo`, four samples, temperature 1, a smaller rate", _GRPO, "sft424"
+    ),
     "grpowaves": Way(
         "grpo, waves", "`grpo`; tasks that teach nothing are drawn anew, twice", "DAPO", "grpo"
     ),
     "clipcov": Way(
         "grpo, entropy", "`grpo` without the tokens that cost most entropy", _COV, "grpo"
     ),
-    "dpo": Way("dpo", "learner `dpo`, four samples", "DPO", "sft424"),
+    "dpo": Way("dpo", "learner `dpo`, four samples, a smaller rate", "DPO", "sft424"),
     "warmgrpo": Way(
-        "grpo, later", "imitation first, then `grpo` at a quarter of the rate", _GRPO, "sft424"
+        "grpo, later",
+        "imitation in the first half, then `grpo` at a quarter of the rate",
+        _GRPO,
+        "sft424",
     ),
     "warmdpo": Way(
-        "dpo, later", "imitation first, then `dpo` at a quarter of the rate", "DPO", "sft424"
+        "dpo, later",
+        "imitation in the first half, then `dpo` at a quarter of the rate",
+        "DPO",
+        "sft424",
     ),
     "warmclipcov": Way(
         "grpo, entropy, later",
@@ -145,23 +163,12 @@ WAYS = {
         "RPO, quarter", "`dpo`'s pairs beside imitation, a quarter of the tasks", _RPO, "uniform46"
     ),
     "rpo424": Way("RPO", "`dpo`'s pairs beside imitation, four samples", _RPO, "sft424"),
+    "again424": Way(
+        "four samples + unsolved again",
+        "both",
+        control="sft424",
+        is_both=True,
+    ),
+    "banditagain": Way("bandit + unsolved again", "both", _SEC, "again", is_both=True),
 }
-"""By the name in the results, in the order of tables; `bandit-again` there is two of them."""
-
-
-def is_known(key: str) -> bool:
-    """Whether it is a way, or two of them."""
-    return key in WAYS or all(part in WAYS for part in key.split("-"))
-
-
-def way_of(key: str) -> Way:
-    """One way, or two together."""
-    if key in WAYS:
-        return WAYS[key]
-    parts = [WAYS[part] for part in key.split("-")]
-    return Way(" + ".join(part.words for part in parts), "both")
-
-
-def place(key: str) -> tuple[int, str]:
-    """Where a way stands in tables: those of two ways come last."""
-    return (list(WAYS).index(key) if key in WAYS else len(WAYS), key)
+"""By the name in the results, in the order of tables."""
