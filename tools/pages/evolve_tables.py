@@ -215,6 +215,9 @@ class Evolved:
         lines += [self._behind(), self._together(), self._hope(), self._all_greedily()]
         for world in self.hard:
             told = [self._in_world(world, s) for s in self._names if self.has(s, world)]
+            gains = self.gains(world)
+            ahead = sum(gain.verdict == "ahead" for gain in gains)
+            told.append(f"of {len(gains)} comparisons {_number(ahead)} ahead")
             lines.append(f"**{world.capitalize()} by itself**: {'; '.join(told)}")
         return "\n".join(f"- {line}." for line in lines)
 
