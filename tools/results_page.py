@@ -22,7 +22,7 @@ from hansa.compare import statistics, table, text
 from hansa.compare.results import Result
 from hansa.compare.statistics import Sample
 from hansa.intervals import Interval
-from tools.pages import privacy_tables
+from tools.pages import evolve_tables, privacy_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "results.md", DOCS / "demo.md", DOCS / "privacy.md"
@@ -188,10 +188,12 @@ def span(values: Iterable[float], places: int = 0) -> str:
 
 
 def filled(template: str, folder: Path = privacy_tables.RESULTS) -> str:
-    """A text with its figures; those of privacy are in a folder, once they are measured."""
+    """A text with its figures; some are in a folder once they are measured."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
     return engine.from_string(template).render(
-        results=Figures, privacy=partial(privacy_tables.read, folder=folder)
+        results=Figures,
+        privacy=partial(privacy_tables.read, folder=folder),
+        evolve=partial(evolve_tables.read, folder=folder),
     )
 
 

@@ -97,7 +97,7 @@ def _success(lines: Sequence[Line]) -> str:
         ]
         for line in lines
     ]
-    return _table(["noise", "ε", "strategy", "silos", "all worlds", *worlds], rows)
+    return markdown(["noise", "ε", "strategy", "silos", "all worlds", *worlds], rows)
 
 
 def canary(lines: Sequence[Line]) -> str:
@@ -113,7 +113,7 @@ def canary(lines: Sequence[Line]) -> str:
         for line in lines
     ]
     head = ["noise", "ε", "adapter", "runs", "rank by likelihood", "rank by growth", "nats gained"]
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def membership(lines: Sequence[Line]) -> str:
@@ -130,7 +130,7 @@ def membership(lines: Sequence[Line]) -> str:
         for line in lines
     ]
     head = ["noise", "ε", "adapter", "runs", "tasks", "AUC", "members found at 1 % of others, %"]
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def gpu(lines: Sequence[Line]) -> str:
@@ -146,7 +146,7 @@ def gpu(lines: Sequence[Line]) -> str:
     ]
     head = ["tokens", "plain, ms", "private, ms"]
     head += [f"{name} without CUDA graphs, ms" for name in ("plain", "private")]
-    return _table([*head, "times plain", "times plain, both without graphs"], rows)
+    return markdown([*head, "times plain", "times plain, both without graphs"], rows)
 
 
 _TABLES: dict[str, tuple[str, Callable[[Sequence[Line]], str]]] = {
@@ -158,7 +158,8 @@ _TABLES: dict[str, tuple[str, Callable[[Sequence[Line]], str]]] = {
 """By file: where its lines are, and what makes a table of them."""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
     lines = (head, ["---"] * len(head), *rows)
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -1,0 +1,366 @@
+"""Tables and verdicts of what ways to evolve bring, from what bench/merging/evolve.py wrote.
+
+Whatever the figures are, the words follow from them: a way is ahead or behind where the 95 %
+interval of its difference leaves out zero, else it is level.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hansa.compare import statistics, text
+from hansa.compare.statistics import Rate, Sample
+from hansa.intervals import Interval
+from tools.pages.evolve_ways import BASE, COMPARING, LEARNERS, SETTINGS, WAYS
+from tools.pages.privacy_tables import RESULTS, markdown
+
+HOPED = 0.05
+"""What ways were hoped to bring, as a share."""
+CHANCE = 0.025
+"""Share of ways that are level and seem ahead."""
+COUNTS = {
+    "explored": "episodes",
+    "aided": "tried again",
+    "aidedWon": "of these won",
+    "relabelled": "relabelled",
+    "tokens": "trained tokens",
+    "steps": "steps",
+}
+"""What runs did, by name in the file and on the page."""
+TINY = "all of the tiny model"
+"""What those settings are called together."""
+_NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better a way is than another, in a setting."""
+
+    way: str
+    setting: str
+    interval: Interval
+
+    @property
+    def verdict(self) -> str:
+        """Ahead, behind or level."""
+        if self.interval.low > 0:
+            return "ahead"
+        return "behind" if self.interval.high < 0 else "level"
+
+    @property
+    def cell(self) -> str:
+        """+4.7 (+1 to +8)."""
+        return text.points([self.interval.low, self.interval.value, self.interval.high])
+
+    def __str__(self) -> str:
+        return f"{self.cell.replace(' ', ' points ', 1)}, *{WAYS[self.way].words}*"
+
+
+class Evolved:
+    """All that was measured."""
+
+    def __init__(self, document: Line) -> None:
+        self.settings: list[Line] = document["settings"]
+        self._names = [each["name"] for each in self.settings]
+        self._lines: dict[tuple[str, str], Line] = {
+            (line["setting"], line["way"]): line for line in document["table"]
+        }
+        self._gains: dict[tuple[str, str, str, str, bool], Gain] = {}  # drawing them takes seconds
+
+    @cached_property
+    def ways(self) -> list[str]:
+        """All that were tried, in the order of tables; the usual one is the first."""
+        known = {way for _, way in self._lines}
+        return [way for way in WAYS if way in known]
+
+    def title(self, setting: str) -> str:
+        """What a setting is called, as a title."""
+        return SETTINGS[setting][0].upper() + SETTINGS[setting][1:]
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    @property
+    def described(self) -> str:
+        """What each way is, where it is from, and what plays as much without it."""
+        rows = [
+            [own.words, own.about, own.after, WAYS[own.control].words if way != BASE else ""]
+            for way, own in WAYS.items()
+            if way in self.ways
+        ]
+        return markdown(["way", "what it changes", "after", "control"], rows)
+
+    @property
+    def overview(self) -> str:
+        """Each way against the usual one, by setting, and over those of the tiny model."""
+        rows = [
+            [
+                WAYS[way].words,
+                *(text.points(self._lines.get((s, way), {}).get("against")) for s in self._names),
+                pooled.cell if (pooled := self.pooled(way)) else "",
+            ]
+            for way in self.ways[1:]
+        ]
+        return markdown(["way", *(SETTINGS[each] for each in self._names), TINY], rows)
+
+    def table(self, setting: str) -> str:
+        """All figures of a setting."""
+        lines = [self._lines[setting, way] for way in self.ways if (setting, way) in self._lines]
+        worlds = list(lines[0]["worlds"])
+        rows = [
+            [
+                WAYS[line["way"]].words,
+                text.percent(line["macro"]),
+                "" if line["greedy"] is None else f"{100 * line['greedy']:.1f}",
+                text.points(line["against"]),
+                control.cell if (control := self._over_control(setting, line["way"])) else "",
+                *(text.percent(line["worlds"][world]["success"]) for world in worlds),
+                *(_count(line[each]) for each in COUNTS),
+                str(len(line["seeds"])),
+            ]
+            for line in lines
+        ]
+        heads = ["way", "macro", "greedy", "against usual", "against its control", *worlds]
+        return markdown([*heads, *COUNTS.values(), "seeds"], rows)
+
+    @property
+    def learners(self) -> str:
+        """Success by learner, sampled and greedily, in per cent, where learners were compared."""
+        own = [s for s in self._names if any((s, way) in self._lines for way in COMPARING)]
+        rows = [
+            [words, *(cell for setting in own for cell in self._success(setting, way))]
+            for way, words in LEARNERS.items()
+            if any((setting, way) in self._lines for setting in own)
+        ]
+        heads = (head for each in own for head in (SETTINGS[each], "greedily"))
+        return markdown(["learner", *heads], rows)
+
+    def _success(self, setting: str, way: str) -> list[str]:
+        line = self._lines.get((setting, way))
+        return (
+            [f"{100 * line['macro'][1]:.0f}", f"{100 * line['greedy']:.0f}"] if line else ["", ""]
+        )
+
+    # -- words ------------------------------------------------------------------------------------
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Lines for the top of the page."""
+        lines = [self._best(), self._worst(), self._hope(), *map(self._best, self.hard)]
+        return [f"{line}. [Evidence](#ways-to-evolve-better)." for line in lines]
+
+    @property
+    def hard(self) -> list[str]:
+        """The worlds that are told of by themselves."""
+        known = {world for line in self._lines.values() for world in line["worlds"]}
+        return sorted(known & {"textcraft", "wordle"})
+
+    def _best(self, world: str = "") -> str:
+        gains = self.gains(world)
+        ahead = [gain for gain in gains if gain.verdict == "ahead"]
+        count, all_ = len({gain.way for gain in ahead}), len({gain.way for gain in gains})
+        verb = "are" if count > 1 else "is"
+        who = f"{_number(count)} of {all_}"
+        head = f"{who.capitalize()} other ways to evolve {verb} ahead of the usual one"
+        head = f"In {world} {who} {verb} ahead" if world else head
+        if 0 < len(ahead) <= max(1, round(CHANCE * len(gains))):
+            head += ", no more than by chance"
+        return f"**{head}**: most {ahead[0]}" if ahead else f"**{head}**: at best {gains[0]}"
+
+    def _worst(self) -> str:
+        gains = self.gains()
+        behind = [gain for gain in gains if gain.verdict == "behind"]
+        count = len({gain.way for gain in behind})
+        head = f"**{_number(count).capitalize()} {'are' if count > 1 else 'is'} behind it**"
+        return f"{head}: most {behind[-1]}" if behind else f"{head}: at worst {gains[-1]}"
+
+    def _hope(self) -> str:
+        pairs = [gain for gain in self.gains() if WAYS[gain.way].is_both]
+        best = (pairs or self.gains())[0]
+        missed = 100 * (HOPED - best.interval.value)
+        end = f"{missed:.1f} too few" if missed > 0 else "reached"
+        return f"**Five points were hoped for{' of two together' if pairs else ''}**: {best}, {end}"
+
+    @property
+    def summary(self) -> str:
+        """What came of it, in a sentence."""
+        ahead, behind = (_ways(self.gains(), verdict) for verdict in ("ahead", "behind"))
+        where = ["in some setting" if count else "in any setting" for count in (ahead, behind)]
+        verbs = ["are" if count > 1 else "is" for count in (ahead, behind)]
+        who = f"{_number(ahead).capitalize()} of {len(self.ways) - 1} other ways to evolve"
+        return (
+            f"{who} {verbs[0]} ahead of the usual one {where[0]}, "
+            f"and {_number(behind)} {verbs[1]} behind it {where[1]}."
+        )
+
+    @property
+    def chance(self) -> str:
+        """How many comparisons there are, and what chance alone would do to them."""
+        count = len(self.gains())
+        return (
+            f"{count} comparisons at 95 %: if all ways were level, "
+            f"about {CHANCE * count:.0f} would be ahead and as many behind by chance"
+        )
+
+    @property
+    def findings(self) -> str:
+        """A list: what is ahead and what else is known of it, what is behind, worlds apart."""
+        ahead = [self._about(gain) for gain in self.gains() if gain.verdict == "ahead"]
+        lines = ahead or ["**Ahead of the usual way**: none, in any setting"]
+        lines += [self._behind(), self._together(), self._hope(), self._all_greedily()]
+        for world in self.hard:
+            told = [self._in_world(world, s) for s in self._names if self.has(s, world)]
+            gains = self.gains(world)
+            ahead = sum(gain.verdict == "ahead" for gain in gains)
+            told.append(f"of {len(gains)} comparisons {_number(ahead)} ahead")
+            lines.append(f"**{world.capitalize()} by itself**: {'; '.join(told)}")
+        return "\n".join(f"- {line}." for line in lines)
+
+    def _behind(self) -> str:
+        behind = [gain for gain in self.gains() if gain.verdict == "behind"]
+        parts = [
+            f"{SETTINGS[setting]}: {', '.join(map(self._with_greedy, mine))}"
+            for setting in self._names
+            if (mine := [gain for gain in behind if gain.setting == setting])
+        ]
+        return f"**Behind the usual way**, {'; '.join(parts) or 'none'}"
+
+    def _with_greedy(self, gain: Gain) -> str:
+        greedy = self._greedily(gain)
+        return _listed([gain]) + (f", greedily {greedy.verdict}" if greedy else "")
+
+    def _together(self) -> str:
+        pooled = [gain for way in self.ways[1:] if (gain := self.pooled(way))]
+        parts = (
+            f"{verdict}: {_listed(gain for gain in pooled if gain.verdict == verdict)}"
+            for verdict in ("ahead", "level", "behind")
+            if any(gain.verdict == verdict for gain in pooled)
+        )
+        return f"**Over all settings of the tiny model**, where tried in each, {'; '.join(parts)}"
+
+    def _about(self, gain: Gain) -> str:
+        line, base = (self._lines[gain.setting, way] for way in (gain.way, BASE))
+        greedy, over = self._greedily(gain), self._over_control(gain.setting, gain.way)
+        parts = [f"greedily {greedy.cell}, {greedy.verdict}"] if greedy else []
+        if over:
+            words = WAYS[WAYS[gain.way].control].words
+            parts.append(f"against its control, *{words}*, {over.cell}, {over.verdict}")
+        played = (line["explored"] + line["aided"]) / (base["explored"] + base["aided"])
+        trained = line["tokens"] / base["tokens"]
+        parts.append(f"{played:.1f} times the episodes, {trained:.1f} times the trained tokens")
+        return f"**Ahead of the usual way**, {SETTINGS[gain.setting]}: {gain}; {'; '.join(parts)}"
+
+    def _greedily(self, gain: Gain) -> Gain | None:
+        lines = (self._lines[gain.setting, way] for way in (gain.way, BASE))
+        if any(line["greedy"] is None for line in lines):
+            return None
+        return self.gain(gain.way, BASE, gain.setting, greedy=True)
+
+    def _all_greedily(self) -> str:
+        gains = [greedy for gain in self.gains() if (greedy := self._greedily(gain))]
+        ahead, behind = ([g for g in gains if g.verdict == each] for each in ("ahead", "behind"))
+        return f"**Played greedily**: ahead {_listed(ahead)}; behind {_listed(behind)}"
+
+    def _in_world(self, world: str, setting: str) -> str:
+        base = text.percent(self._lines[setting, BASE]["worlds"][world]["success"])
+        best = next(gain for gain in self.gains(world) if gain.setting == setting)
+        return f"{SETTINGS[setting]}, the usual way {base} %, at best {best}, {best.verdict}"
+
+    def has(self, setting: str, world: str) -> bool:
+        """Whether a setting has that world."""
+        return world in self._lines[setting, BASE]["worlds"]
+
+    # -- differences ------------------------------------------------------------------------------
+
+    def gains(self, world: str = "") -> list[Gain]:
+        """Of all ways over the usual one, the largest first; over all worlds, or in one."""
+        made = [
+            self.gain(way, BASE, setting, world)
+            for setting, way in self._lines
+            if way != BASE and (not world or self.has(setting, world))
+        ]
+        return sorted(made, key=lambda gain: -gain.interval.value)
+
+    def gain(
+        self, way: str, other: str, setting: str, world: str = "", *, greedy: bool = False
+    ) -> Gain:
+        """How much better a way is than another."""
+        key = way, other, setting, world, greedy
+        if key not in self._gains:
+            ours, theirs = (_samples(self._lines[setting, w], world, greedy) for w in (way, other))
+            interval = statistics.difference(ours, theirs)
+            assert interval, f"{way} and {other} have no seed in common"
+            self._gains[key] = Gain(way, setting, interval)
+        return self._gains[key]
+
+    def pooled(self, way: str) -> Gain | None:
+        """Over all settings of the tiny model, for a way that was tried in each of them."""
+        tiny = [each["name"] for each in self.settings if each["model"] == "builtin:tiny"]
+        if any((setting, way) not in self._lines for setting in tiny):
+            return None
+        ours, theirs = (
+            _joined({s: _samples(self._lines[s, w]) for s in tiny}) for w in (way, BASE)
+        )
+        interval = statistics.difference(ours, theirs)
+        return Gain(way, TINY, interval) if interval else None
+
+    def _over_control(self, setting: str, way: str) -> Gain | None:
+        control = WAYS[way].control
+        other = self._lines.get((setting, control), {"seeds": []})
+        if control == BASE or not set(other["seeds"]) & set(self._lines[setting, way]["seeds"]):
+            return None
+        return self.gain(way, control, setting)
+
+
+def read(folder: Path = RESULTS) -> Evolved | None:
+    """The figures, or nothing while nobody has measured them."""
+    path = folder / "evolve.json"
+    return Evolved(json.loads(path.read_text())) if path.exists() else None
+
+
+def _joined(settings: dict[str, dict[int, Sample]]) -> dict[int, Sample]:
+    """Samples of several settings as if they were one, for the seeds that all have."""
+    seeds = set.intersection(*(set(samples) for samples in settings.values()))
+    return {
+        seed: {
+            f"{setting} {world}": rate
+            for setting, samples in settings.items()
+            for world, rate in samples[seed].items()
+        }
+        for seed in sorted(seeds)
+    }
+
+
+def _samples(line: Line, world: str = "", greedy: bool = False) -> dict[int, Sample]:
+    """Rates by seed, as bench/merging/evolve.py took them."""
+    won = "greedyWon" if greedy else "won"
+    return {
+        seed: {
+            name: Rate(own[won][at] / own["tasks"][at], own["tasks"][at], own["tasks"][at])
+            for name, own in line["worlds"].items()
+            if not world or name == world
+        }
+        for at, seed in enumerate(line["seeds"])
+    }
+
+
+def _ways(gains: Iterable[Gain], verdict: str) -> int:
+    return len({gain.way for gain in gains if gain.verdict == verdict})
+
+
+def _listed(gains: Iterable[Gain]) -> str:
+    """*grpo* -15.7 (-20 to -11), ...; or none."""
+    return ", ".join(f"*{WAYS[gain.way].words}* {gain.cell}" for gain in gains) or "none"
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+
+
+def _count(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
