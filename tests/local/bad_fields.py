@@ -1,48 +1,8 @@
 """Manifests with a bad field each, and what is said of it: the field, what came, what fits."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-Document = dict[str, Any]
-Edit = Callable[[Document], None]
-
-GOOD: Document = {
-    "apiVersion": "hansa.dev/v1alpha1",
-    "kind": "Federation",
-    "metadata": {"name": "two-worlds"},
-    "spec": {
-        "rounds": 3,
-        "storage": {"s3": {"endpoint": "http://localhost:9000", "bucket": "hansa"}},
-        "environments": [
-            {"name": "maze", "world": "maze"},
-            {"name": "wordle", "world": "wordle"},
-        ],
-    },
-}
-
-
-def setter(path: str, value: Any) -> Edit:
-    def edit(document: Document) -> None:
-        *parents, last = path.split(".")
-        node: Any = document
-        for part in parents:
-            node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
-        node[int(last) if isinstance(node, list) else last] = value
-
-    return edit
-
-
-def remover(path: str) -> Edit:
-    def edit(document: Document) -> None:
-        *parents, last = path.split(".")
-        node: Any = document
-        for part in parents:
-            node = node[int(part)] if isinstance(node, list) else node[part]
-        del node[last]
-
-    return edit
-
+from tests.local.edits import Edit, remover, setter
 
 EDITS: dict[str, tuple[Edit, str, str]] = {
     # what is wrong: (edit, field named, remedy named)
@@ -434,23 +394,5 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
         setter("spec.model.source", f"path:{Path(__file__).parent}"),
         "spec.model.source",
         "it has no config.json",
-    ),
-}
-
-WORLD_EDITS: dict[str, tuple[Edit, str, str]] = {
-    "unknown world": (
-        setter("spec.environments.0.world", "mase"),
-        "spec.environments[0].world: got 'mase'",
-        "did you mean maze?",
-    ),
-    "world option out of range": (
-        setter("spec.environments.0.options", {"size": 9999}),
-        "spec.environments[0].options.size: got 9999",
-        "expected",
-    ),
-    "unknown world option": (
-        setter("spec.environments.0.options", {"sise": 6}),
-        "spec.environments[0].options.sise",
-        "expected",
     ),
 }

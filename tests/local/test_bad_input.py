@@ -8,7 +8,26 @@ import pytest
 import yaml
 
 from hansa.cli.main import main
-from tests.local.bad_fields import EDITS, GOOD, WORLD_EDITS, Document, Edit, setter
+from tests.local.bad_fields import EDITS
+from tests.local.edits import GOOD, Document, Edit, setter
+
+WORLD_EDITS: dict[str, tuple[Edit, str, str]] = {
+    "unknown world": (
+        setter("spec.environments.0.world", "mase"),
+        "spec.environments[0].world: got 'mase'",
+        "did you mean maze?",
+    ),
+    "world option out of range": (
+        setter("spec.environments.0.options", {"size": 9999}),
+        "spec.environments[0].options.size: got 9999",
+        "expected",
+    ),
+    "unknown world option": (
+        setter("spec.environments.0.options", {"sise": 6}),
+        "spec.environments[0].options.sise",
+        "expected",
+    ),
+}
 
 
 def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.bad_fields import setter
+from tests.local.edits import setter
 from tests.local.test_bad_input import arguments, commands, edited, refuse
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

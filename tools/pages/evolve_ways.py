@@ -95,13 +95,6 @@ WAYS = {
     "frontier": Way(
         "frontier", "as *bandit*, and in a kind tasks whose best episode beats their mean", _EVA
     ),
-    "uniform46": Way("quarter of tasks", "a quarter of the tasks, four samples each"),
-    "bandit46": Way(
-        "bandit, quarter", "*bandit*, four samples of a quarter of the tasks", _SEC, "uniform46"
-    ),
-    "frontier46": Way(
-        "frontier, quarter", "*frontier*, four samples of a quarter of the tasks", _EVA, "uniform46"
-    ),
     "heat": Way(
         "own temperature",
         "a silo moves its temperature by what failures and repeats cost",
@@ -109,9 +102,6 @@ WAYS = {
     ),
     "heatsamples": Way(
         "own samples", "a silo moves its temperature and the samples of a task so", "B-STaR"
-    ),
-    "short9": Way(
-        "short ways", "longer ways of a task count less, 0.9 for a turn; most have only one", _EAPO
     ),
     "short7": Way(
         "shortest ways",
@@ -147,20 +137,11 @@ WAYS = {
         _COV,
         "warmgrpo",
     ),
-    "spear46": Way(
-        "SPEAR, quarter",
-        "imitation of all successes beside `grpo`'s advantages, a quarter of the tasks",
-        _SPEAR,
-        "uniform46",
-    ),
     "spear424": Way(
         "SPEAR",
         "imitation of all successes beside `grpo`'s advantages, four samples",
         _SPEAR,
         "sft424",
-    ),
-    "rpo46": Way(
-        "RPO, quarter", "`dpo`'s pairs beside imitation, a quarter of the tasks", _RPO, "uniform46"
     ),
     "rpo424": Way("RPO", "`dpo`'s pairs beside imitation, four samples", _RPO, "sft424"),
     "again424": Way(
