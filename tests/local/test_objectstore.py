@@ -21,6 +21,7 @@ from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.ports import claim_ports, claimed_again
 from hansa.store.s3 import Retry
 from tests.conftest import ENVIRONMENTS, PREFIX
+from tests.processes import is_gone
 
 OWNER = """
 import sys, time
@@ -42,15 +43,6 @@ def until(is_so: Callable[[], bool], seconds: float = 30) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def is_gone(pid: int) -> bool:
-    """Whether the process ended; one that nobody has reaped yet counts as ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return True
-    return state in "ZX"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from hansa_worlds import NoPlayer, OptionError, WorldDown, make
 from hansa_worlds.scienceworld import SIMPLIFICATIONS, VARIATIONS, simulator, variations
 from tests import foreign
-from tests.processes import until
+from tests.processes import is_gone, until
 
 EASY = {"tasks": ["lifespan-longest-lived"]}
 
@@ -119,15 +119,7 @@ def test_the_simulator_ends_with_a_process_that_is_killed() -> None:
         check=False,
     )
     pid = int(ended.stdout)
-    until(lambda: not _is_running(pid), "the simulator to end")
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    until(lambda: is_gone(pid), "the simulator to end")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from hansa_client.proxy.world import Proxy
 from hansa_worlds import Observation, OptionError, Prompt, WorldDown, make
 from tests import harness
-from tests.processes import until
+from tests.processes import is_gone, until
 from tests.sources import ROOT
 
 HARNESS = [sys.executable, str(ROOT / "tests/harness.py")]
@@ -150,15 +150,6 @@ def test_more_turns_than_there_may_be_end_the_episode_without_success() -> None:
         assert last.done and not proxy.success
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not (status.exists() and ") Z" in status.read_text())
-
-
 def folders() -> set[Path]:
     return set(Path("/tmp").glob("hansa-harness-*"))
 
@@ -168,7 +159,7 @@ def test_nothing_of_a_harness_is_left_when_it_ends(tmp_path: Path) -> None:
     with world("leave", str(file)) as proxy:
         begun(proxy)
         assert proxy.step("move left").done and proxy.success
-        assert not is_alive(int(file.read_text())), "it ended before the result was believed"
+        assert is_gone(int(file.read_text())), "it ended before the result was believed"
     assert folders() <= before
 
 
@@ -177,7 +168,7 @@ def test_nothing_of_a_harness_is_left_when_its_episode_is_broken_off(tmp_path: P
     with world("stay", str(file)) as proxy:
         begun(proxy)
         own, child, _ = file.read_text().split()
-    assert not is_alive(int(own)) and not is_alive(int(child))
+    assert is_gone(int(own)) and is_gone(int(child))
     assert folders() <= before
 
 
@@ -195,7 +186,7 @@ def test_nothing_of_a_harness_is_left_when_its_client_is_killed(tmp_path: Path) 
     own, child, folder = file.read_text().split()
     client.send_signal(signal.SIGKILL)
     client.communicate()
-    until(lambda: not is_alive(int(own)) and not is_alive(int(child)), "the harness to end")
+    until(lambda: is_gone(int(own)) and is_gone(int(child)), "the harness to end")
     until(lambda: not Path(folder).exists(), "its folder to go")
 
 
