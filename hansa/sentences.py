@@ -34,6 +34,10 @@ PATTERNS: dict[str, str] = {
         "a path of letters, digits, _, . and -, without a slash at its ends"
     ),
     r"^[a-z0-9]([-a-z0-9+.]*[a-z0-9])?$": "lower-case letters, digits and inner -, + or .",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": (
+        "lower-case letters, digits and inner - or ., as a Secret is named"
+    ),
+    r"^[-._a-zA-Z0-9]+$": "letters, digits, -, _ and .",
     r"^[0-9a-f]{64}$": "a sha256 of 64 hexadecimal digits",
     r"^([0-9a-f]{64})?$": "a sha256 of 64 hexadecimal digits, or nothing",
     r"^ed25519:[A-Za-z0-9_-]{43}$": "ed25519: and 43 letters of base64url, see `hansa keys show`",

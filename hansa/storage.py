@@ -10,14 +10,18 @@ from hansa.base import Model
 class SecretName(Model):
     """A Secret in the federation's namespace."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
+        Field(min_length=1, max_length=253),
+    ]
     """Name of the Secret."""
 
 
 class SecretKey(SecretName):
     """One key of a Secret in the federation's namespace."""
 
-    key: Annotated[str, Field(min_length=1, max_length=253)]
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", min_length=1, max_length=253)]
     """Key inside the Secret."""
 
 

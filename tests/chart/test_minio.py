@@ -37,6 +37,7 @@ FEDERATIONS: list[dict[str, Any]] = [
     {"name": "third", "prefix": "a/b", "environments": ["x"], "modelSource": "s3://hansa/m"},
     {"name": "letters", "environments": ["maze"], "members": ["bank", "clinic"]},
     {"name": "masks", "environments": ["maze"], "members": ["bank", "clinic"], "secure": True},
+    {"name": "worth", "environments": ["maze", "shop", "wordle"], "contributions": True},
 ]
 KEY = "ed25519:" + "A" * 43
 MASKING = {name: f"x25519:{letter * 42}A" for name, letter in zip("mbc", "ABC", strict=True)}
@@ -60,9 +61,11 @@ def manifest(federation: dict[str, Any]) -> dict[str, Any]:
     elsewhere = federation.get("members", [])
     here = [{"name": name, "world": "maze"} for name in federation["environments"]]
     there = [{"name": name, "member": {"publicKeys": [KEY]}} for name in elsewhere]
-    secure: dict[str, Any] = {}
+    more: dict[str, Any] = {}
+    if federation.get("contributions"):
+        more = {"evaluation": {"contributions": {}}}
     if federation.get("secure"):
-        secure = {"aggregation": {"secure": {}}}
+        more = {"aggregation": {"secure": {}}}
         for silo in here:
             silo["experienceStorage"] = {"s3": {"bucket": "own"}}
         for silo in (*here, *there):
@@ -81,7 +84,7 @@ def manifest(federation: dict[str, Any]) -> dict[str, Any]:
             "storage": {"s3": storage},
             "exchange": {"publicKeys": [KEY]},
             "environments": [*here, *there],
-            **secure,
+            **more,
         },
     }
 
@@ -133,6 +136,10 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         "masks-maze": NAMESPACE,
         "masks-bank": NAMESPACE,
         "masks-clinic": NAMESPACE,
+        "worth-aggregator": NAMESPACE,
+        "worth-maze": NAMESPACE,
+        "worth-shop": NAMESPACE,
+        "worth-wordle": NAMESPACE,
         f"{LONGEST['name']}-aggregator": NAMESPACE,
         f"{LONGEST['name']}-{LONGEST['environments'][0]}": NAMESPACE,
     }
@@ -144,7 +151,7 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         assert set(data) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", agreed}
         assert base64.b64decode(data["AWS_ACCESS_KEY_ID"]).decode() == name
         assert data["AWS_SECRET_ACCESS_KEY"] == users[name]
-    assert len(set(users.values())) == len(users) == 17
+    assert len(set(users.values())) == len(users) == 21
 
 
 @pytest.mark.parametrize(

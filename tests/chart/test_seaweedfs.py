@@ -18,7 +18,7 @@ import yaml
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
-from hansa import access, consent
+from hansa import access, consent, keys
 from hansa.cli.policy import documents
 from hansa.errors import Denied, StoreError
 from hansa.load import load
@@ -29,6 +29,7 @@ from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
 from tests.chart.charts import NAMESPACE, SEAWEEDFS, Objects, refusal, render
 from tests.chart.test_minio import FEDERATIONS, LONGEST, manifest, masking_policy, pair
+from tests.processes import until
 
 USERS = "hansa-seaweedfs-users"
 ROOT = "hansa-seaweedfs-root"
@@ -72,7 +73,7 @@ def test_identities_are_those_of_the_embedded_store_with_what_hansa_policy_print
     who = pair(made, ROOT)
     assert owner["credentials"] == [{"accessKey": who.access_key, "secretKey": who.secret_key}]
     assert "_" in who.access_key, "no user of a federation can have this name"
-    assert len(users) == len(policies) == 17
+    assert len(users) == len(policies) == 21
 
 
 ADMIN = Credentials(access_key="r", secret_key="r")
@@ -80,7 +81,7 @@ ADMIN = Credentials(access_key="r", secret_key="r")
 
 def test_each_party_gets_a_secret_that_consents_where_its_federation_is(made: Objects) -> None:
     secrets = [each for each in made.of("Secret") if "hansa.dev/federation" in labels(each)]
-    assert len(secrets) == 17
+    assert len(secrets) == 21
     for each in secrets:
         federation, name = labels(each)["hansa.dev/federation"], each["metadata"]["name"]
         party = name.removeprefix(f"{federation}-")
@@ -184,6 +185,15 @@ class Server:
         who = pair(self.objects, user)
         return S3Store(s3, credentials=who, retry=Retry(patience_seconds=20.0))
 
+    def has_buckets(self) -> bool:
+        """Whether all that it was asked for are there."""
+        for bucket in ("hansa", "second"):
+            try:
+                self.store(ROOT, "", bucket).check()
+            except Denied:
+                return False
+        return True
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.block.ports['s3.port']}"
@@ -232,8 +242,9 @@ def _here(word: str, folder: Path) -> str:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A store of two federations, one of them in a bucket of its own."""
-    with serve(rendered(*FEDERATIONS[:2]), tmp_path) as running:
+    """A store of three federations, one of them in a bucket of its own."""
+    with serve(rendered(*FEDERATIONS[:2], FEDERATIONS[-1]), tmp_path) as running:
+        until(running.has_buckets, "its buckets to be made, which may be after its first answer")
         yield running
 
 
@@ -259,6 +270,12 @@ def test_a_real_seaweedfs_lets_each_party_do_its_part_and_no_more(server: Server
     for reader in (maze, aggregator, other):
         with pytest.raises(StoreError):
             reader.get(experience)
+    for federation, removes in (("worth", True), ("five-worlds", False)):
+        aggregator = server.store(f"{federation}-aggregator", federation)
+        merge = keys.subset(federation, 1, 0)
+        aggregator.put_if_absent(merge, b"1")
+        with contextlib.nullcontext() if removes else pytest.raises(Denied):
+            aggregator.remove(merge)
     for name, port in server.block.every.items():
         # Whoever listens on all addresses of a machine answers on this one, too.
         with contextlib.closing(socket.socket()) as outside:

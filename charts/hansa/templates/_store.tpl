@@ -21,7 +21,7 @@
 {{- end -}}
 
 {{/*
-Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere, isSecure}].
+Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere, isSecure, hasContributions}].
 The user's name is also that of its Secret and, in MinIO after "hansa-", of its policy.
 */}}
 {{- define "hansa.store.users" -}}
@@ -50,7 +50,8 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
   "model" ($federation.modelSource | default "")
   "isElsewhere" (has $party ($federation.members | default list))
   "hasElsewhere" (not (empty $federation.members))
-  "isSecure" ($federation.secure | default false))
+  "isSecure" ($federation.secure | default false)
+  "hasContributions" ($federation.contributions | default false))
 -}}
 {{- end -}}
 {{- end -}}
@@ -62,6 +63,7 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $under := ternary "" (printf "%s/" .prefix) (empty .prefix) -}}
 {{- $read := list (print $under "federation.json") (print $under "global/*") (print $under "audit/*") -}}
 {{- $write := list -}}
+{{- $remove := list -}}
 {{- $buckets := dict -}}
 {{- if eq .party "aggregator" -}}
 {{- $write = $read -}}
@@ -71,6 +73,7 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $write = append $write (print $under "orders/*") -}}
 {{- $read = concat $read (list (print $under "orders/*") (print $under "answers/*")) -}}
 {{- end -}}
+{{- if .hasContributions -}}{{- $remove = list (print $under "global/subsets/*") -}}{{- end -}}
 {{- else -}}
 {{- $own := ternary (list "updates" "evaluations" "experience" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
 {{- if .isSecure -}}{{- $own = append $own "claims" -}}{{- end -}}
@@ -87,11 +90,11 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- if eq $source._0 .bucket -}}
 {{- $read = append $read $path -}}
 {{- else -}}
-{{- $_ := set $buckets $source._0 (dict "read" (list $path) "write" list) -}}
+{{- $_ := set $buckets $source._0 (dict "read" (list $path) "write" list "remove" list) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $_ := set $buckets .bucket (dict "read" $read "write" $write) -}}
+{{- $_ := set $buckets .bucket (dict "read" $read "write" $write "remove" $remove) -}}
 {{- $statements := list -}}
 {{- range $bucket := keys $buckets | sortAlpha -}}
 {{- $arn := printf "arn:aws:s3:::%s" $bucket -}}
@@ -99,11 +102,11 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $read := sortAlpha $rights.read -}}
 {{- $condition := dict "StringLike" (dict "s3:prefix" $read) -}}
 {{- $statements = append $statements (dict "Effect" "Allow" "Action" (list "s3:ListBucket") "Resource" (list $arn) "Condition" $condition) -}}
-{{- range $action, $paths := dict "s3:GetObject" $read "s3:PutObject" (sortAlpha $rights.write) -}}
+{{- range list (list "s3:GetObject" $read) (list "s3:PutObject" (sortAlpha $rights.write)) (list "s3:DeleteObject" $rights.remove) -}}
 {{- $resources := list -}}
-{{- range $paths -}}{{- $resources = append $resources (printf "%s/%s" $arn .) -}}{{- end -}}
+{{- range index . 1 -}}{{- $resources = append $resources (printf "%s/%s" $arn .) -}}{{- end -}}
 {{- if $resources -}}
-{{- $statements = append $statements (dict "Effect" "Allow" "Action" (list $action) "Resource" $resources) -}}
+{{- $statements = append $statements (dict "Effect" "Allow" "Action" (list (index . 0)) "Resource" $resources) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

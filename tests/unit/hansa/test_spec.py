@@ -43,6 +43,15 @@ def test_a_spec_survives_json() -> None:
     assert FederationSpec.model_validate(spec.to_json()) == spec
 
 
+def opened_by(name: str = "my-keys.v2", key: str = "ca_1.crt") -> dict[str, Any]:
+    """A place whose Secret is named so."""
+    return {"s3": {"bucket": "shared", "caSecret": {"name": name, "key": key}}}
+
+
+def test_a_secret_is_named_as_kubernetes_allows_it() -> None:
+    assert make(storage=opened_by()).storage
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -51,6 +60,9 @@ def test_a_spec_survives_json() -> None:
         pytest.param({"training": {"learningRate": float("inf")}}, id="infinity is no number"),
         pytest.param({"participation": {"minimumUpdates": 3}}, id="more updates than environments"),
         pytest.param({"environments": [{"name": "aggregator", "world": "maze"}]}, id="reserved"),
+        pytest.param({"storage": opened_by(name="My_Keys")}, id="no Secret has capitals"),
+        pytest.param({"storage": opened_by(name="my..keys")}, id="nor two dots in a row"),
+        pytest.param({"storage": opened_by(key="my key")}, id="no key of one has a space"),
     ],
 )
 def test_a_spec_that_does_not_fit_is_refused(fields: dict[str, Any]) -> None:
