@@ -20,7 +20,7 @@ from hansa.refusals import (
     sealing_secret,
     signing_secret,
 )
-from hansa.spec import FederationSpec
+from hansa.spec import FederationSpec, Metadata
 from hansa.status import Federation
 
 PREFIX = "hansa."
@@ -80,6 +80,11 @@ def line(namespace: str, secret: str, keys: Iterable[str]) -> str:
     return shlex.join(["kubectl", *where, "patch", "secret", secret, "--type=merge", "-p", patch])
 
 
+def place(metadata: Metadata) -> str:
+    """The namespace that a manifest names; empty: it names none."""
+    return metadata.namespace if "namespace" in metadata.model_fields_set else ""
+
+
 def lines(federations: Iterable[Federation]) -> list[str]:
     """A line for each Secret that manifests name, with the keys of all their parties.
 
@@ -87,8 +92,7 @@ def lines(federations: Iterable[Federation]) -> list[str]:
     """
     wanted: dict[tuple[str, str], list[str]] = {}
     for each in federations:
-        is_named = "namespace" in each.metadata.model_fields_set
-        namespace = each.metadata.namespace if is_named else ""
+        namespace = place(each.metadata)
         here = [environment for environment in each.spec.environments if not environment.member]
         for party in ("", *(environment.name for environment in here)):
             for secret in _of_party(each.spec, party):
@@ -96,4 +100,4 @@ def lines(federations: Iterable[Federation]) -> list[str]:
                 keys.append(key(each.metadata.name, party))
         for secret in tracker_secrets(each.spec):
             wanted.setdefault((namespace, secret), []).append(tracker_key(each.metadata.name))
-    return [line(*place, keys) for place, keys in wanted.items()]
+    return [line(*where, keys) for where, keys in wanted.items()]

@@ -34,10 +34,14 @@ def load(path: Path | str, *, here: bool = True) -> Federation:
 
     `here` also checks what only this machine can tell: worlds, their options and model folders.
     """
-    federation = build(read(path), _name(path))
-    if here:
-        check_here(federation)
-    return federation
+    return _federation(read(path), _name(path), here=here)
+
+
+def load_either(path: Path | str, *, here: bool = True) -> "Federation | Member":
+    """The federation or the silo in a file, whichever it is."""
+    document = read(path, f"{api.KIND} or {api.MEMBER_KIND}")
+    is_member = isinstance(document, dict) and document.get("kind") == api.MEMBER_KIND
+    return (_member if is_member else _federation)(document, _name(path), here=here)
 
 
 def read(path: Path | str, what: str = "Federation") -> Any:
@@ -61,10 +65,20 @@ def build(document: Any, name: str = "the manifest") -> Federation:
 
 def load_member(path: Path | str, *, here: bool = True) -> "Member":
     """The silo in a file, or `-` for standard input, with what this machine can tell of it."""
+    return _member(read(path, api.MEMBER_KIND), _name(path), here=here)
+
+
+def _federation(document: Any, name: str, *, here: bool) -> Federation:
+    federation = build(document, name)
+    if here:
+        check_here(federation)
+    return federation
+
+
+def _member(document: Any, name: str, *, here: bool) -> "Member":
     from hansa.member.spec import Member
 
-    document = read(path, api.MEMBER_KIND)
-    _check_kind(document, _name(path), api.MEMBER_KIND)
+    _check_kind(document, name, api.MEMBER_KIND)
     given = {key: value for key, value in document.items() if key != "status"}
     member = fit(Member, given)
     worlds = installed_worlds()

@@ -9,11 +9,18 @@ from hansa.cli.common import Format, Output, print_data, say
 from hansa.errors import InputError
 
 if TYPE_CHECKING:
+    from hansa.member.spec import Member
+    from hansa.podshapes import Refusal
     from hansa.status import Federation
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Manifest of a federation or of a silo, or - for stdin."
+        ),
+    ],
     output: Output = Format.TABLE,
     cluster: Annotated[
         bool,
@@ -28,23 +35,57 @@ def validate(
 
     -o yaml and -o json print the manifest with all defaults.
     """
-    from hansa.load import load
+    from hansa.load import load_either
+    from hansa.status import Federation
 
-    federation = load(file, here=not cluster)
-    if cluster:
-        check_for_cluster(federation)
-        say_consents([federation])
-    for note in notes(federation):
-        say(f"note: {note}")
+    thing = load_either(file, here=not cluster)
+    if not isinstance(thing, Federation):
+        shown = _member(thing, cluster=cluster)
+    else:
+        if cluster:
+            check_for_cluster(thing)
+            say_consents([thing])
+        for note in notes(thing):
+            say(f"note: {note}")
+        shown = summary(thing)
     if output is Format.TABLE:
-        print(f"{file}: valid, {summary(federation)}")
+        print(f"{file}: valid, {shown}")
         return
-    document = federation.to_json()
-    del document["status"]
+    document = thing.to_json()
+    document.pop("status", None)
     document["metadata"] = {
         k: v for k, v in document["metadata"].items() if v and k != "generation"
     }
     print_data(document, output)
+
+
+def _member(silo: "Member", *, cluster: bool) -> str:
+    """Check a silo's manifest and say what it would do."""
+    from hansa.member import view
+    from hansa.policy import encrypted
+    from hansa.refusals import Allowed
+
+    if cluster:
+        refused, anyhow = (
+            view.refusals(silo, allowed) for allowed in (Allowed(), Allowed.everything())
+        )
+        _refuse(refused, assumed=refused != anyhow)
+        _say_lines(view.consents(silo))
+    for note in encrypted.warnings(view.as_federation(silo).spec):
+        say(f"note: {view.own_path(note)}")
+    return _part(silo)
+
+
+def _part(silo: "Member") -> str:
+    """One line that lets the silo's owner see whether this is what was meant."""
+    from hansa.words import count
+
+    spec = silo.spec
+    joined = spec.federation
+    return (
+        f"{silo.metadata.name} takes part in {joined.name} as {joined.environment}, in world "
+        f"{spec.world}, for {count(int(spec.most_rounds), 'round')} on {spec.agreed.model.source}"
+    )
 
 
 def check_for_cluster(federation: "Federation") -> None:
@@ -55,9 +96,13 @@ def check_for_cluster(federation: "Federation") -> None:
 
     now = datetime.now(UTC)
     refused = of_federation(federation, Allowed(), now)
+    _refuse(refused, assumed=refused != of_federation(federation, Allowed.everything(), now))
+
+
+def _refuse(refused: "list[Refusal]", *, assumed: bool) -> None:
+    """All sentences at once; `assumed`: some are about settings that may be others."""
     if not refused:
         return
-    assumed = refused != of_federation(federation, Allowed.everything(), now)
     hint = (
         "this is what an operator with the chart's defaults refuses; yours may allow more in "
         "settings.allowedSecrets, settings.allowedTolerations and the other settings.allowed..."
@@ -70,7 +115,10 @@ def say_consents(federations: "list[Federation]") -> None:
     """What the owners of the Secrets that these name have to type, unless they have."""
     from hansa import consent
 
-    lines = consent.lines(federations)
+    _say_lines(consent.lines(federations))
+
+
+def _say_lines(lines: list[str]) -> None:
     if lines:
         say(
             "note: a Secret consents to its use by a key in it; where it has none, its owner types:"

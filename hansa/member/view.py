@@ -5,6 +5,7 @@ Where each thing stands differs, so refusals and consents name fields of the sil
 
 from dataclasses import replace
 
+from hansa import consent
 from hansa.member.spec import Member
 from hansa.members import Exchange
 from hansa.podshapes import Allowed, Refusal
@@ -65,6 +66,17 @@ def refusals(silo: Member, allowed: Allowed) -> list[Refusal]:
     """Everything in a silo that no Job can be made from on a cluster."""
     refused = of_spec(as_federation(silo).spec, allowed)
     return [*_missing(silo), *(replace(each, path=own_path(each.path)) for each in refused)]
+
+
+def consents(silo: Member) -> list[str]:
+    """What the owners of the Secrets that a silo names type; a line for each Secret."""
+    spec, name = as_federation(silo).spec, silo.metadata.name
+    wanted: dict[str, list[str]] = {}
+    for party, signs in ((silo.spec.federation.environment, False), ("", True)):
+        for secret in consent.secrets(spec, party, signs=signs):
+            wanted.setdefault(secret, []).append(consent.member_key(name, signs=signs))
+    namespace = consent.place(silo.metadata)
+    return [consent.line(namespace, secret, keys) for secret, keys in wanted.items()]
 
 
 def _missing(silo: Member) -> list[Refusal]:

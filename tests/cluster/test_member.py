@@ -1,16 +1,19 @@
 """A silo in a namespace of its own takes part by letters alone; one operator serves both sides."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hansa import api, consent, keys
 from tests.cluster.installed import ADDRESS, BUCKET, OPERATOR, Hansa
 from tests.cluster.installed import NAMESPACE as COORDINATOR
 from tests.cluster.kube import Cluster, Manifest
 from tests.cluster.silos import SIGNING, Invited, invite, pair, signing_secret
+from tests.small import hansa as local_hansa
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 NAME, SILO, PRIVATE = "shared", "webshop", "private"
@@ -38,8 +41,9 @@ def test_its_result_is_that_of_a_local_run_and_its_experience_stays_its_own(
     invited = invite(hansa, tmp_path, NAME, SILO)
     _consent(hansa.cluster, SIGNING, consent.key(NAME, ""))
     hansa.apply(invited.federation)
-    _give_secrets(hansa, clinic, invited)
     member = _member(invited)
+    _give_secrets(hansa, clinic, invited)
+    _consent_as_printed(clinic, member, tmp_path / "member.yaml")
     open_handed = {**member, "spec": {**member["spec"], "experienceStorage": None}}
     assert "spec.experienceStorage: got nothing" in clinic.refusal(open_handed)
     close = {"spec": {"hostNetwork": True}}
@@ -102,15 +106,24 @@ def _member(invited: Invited) -> Manifest:
 
 
 def _give_secrets(hansa: Hansa, clinic: Cluster, invited: Invited) -> None:
-    """The silo's key and both pairs; each consents to those Jobs that need it."""
-    client, courier = (consent.member_key(NAME, signs=signs) for signs in (False, True))
+    """The silo's key and both pairs."""
     clinic.apply(signing_secret(invited.key, CLINIC))
-    _consent(clinic, SIGNING, courier)
-    for name, agreed in ((f"{NAME}-{SILO}", (client, courier)), (f"{PRIVATE}-{SILO}", (client,))):
-        data = {**pair(hansa, name), **dict.fromkeys(agreed, consent.YES)}
+    for name in (f"{NAME}-{SILO}", f"{PRIVATE}-{SILO}"):
         metadata = {"name": name, "namespace": CLINIC}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
-        clinic.apply(secret)
+        kind = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+        clinic.apply({**kind, "stringData": pair(hansa, name)})
+
+
+def _consent_as_printed(clinic: Cluster, member: Manifest, file: Path) -> None:
+    """Type what `hansa validate` tells the Secrets' owner to type."""
+    file.write_text(yaml.safe_dump(member))
+    said = local_hansa("validate", file, "--cluster")
+    assert said.returncode == 0, said.stderr
+    lines = [line for line in said.stderr.splitlines() if line.startswith("  kubectl ")]
+    assert len(lines) == 3
+    for line in lines:
+        done = clinic.kubectl(*shlex.split(line)[1:])
+        assert done.returncode == 0, done.stderr
 
 
 def _consent(cluster: Cluster, secret: str, key: str) -> None:
