@@ -65,12 +65,12 @@ def parent(pid: int) -> int:
 
 def warm(runner: int, module: str = "hansa_client") -> int:
     """The runner's warm process of a program, or 0."""
-    return next((c for c in children(runner) if module in _cmdline(c)), 0)
+    return next((c for c in children(runner) if module in cmdline(c)), 0)
 
 
 def weed(runner: int) -> int:
     """The runner's store, or 0; before its exec it is still a Python that will become one."""
-    return next((c for c in children(runner) if _cmdline(c)[:1] and _is_weed(c)), 0)
+    return next((c for c in children(runner) if cmdline(c)[:1] and _is_weed(c)), 0)
 
 
 def jobs(runner: int) -> dict[str, int]:
@@ -92,7 +92,7 @@ def of_run(folder: Path) -> list[int]:
 
 
 def _is_weed(pid: int) -> bool:
-    return _cmdline(pid)[0].endswith("/weed")
+    return cmdline(pid)[0].endswith("/weed")
 
 
 def _all() -> list[int]:
@@ -105,7 +105,8 @@ def _stat(pid: int) -> tuple[str, int]:
     return (fields[0], int(fields[1])) if fields else ("X", 0)
 
 
-def _cmdline(pid: int) -> list[str]:
+def cmdline(pid: int) -> list[str]:
+    """Words that a process was started with; none of one that is gone."""
     return _text(pid).decode(errors="replace").split("\0")
 
 

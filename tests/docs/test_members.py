@@ -24,7 +24,7 @@ from hansa.member.spec import Member
 from hansa.member.view import refusals
 from hansa.podshapes import Allowed
 from tests.mail import COORDINATOR, SILO
-from tests.processes import PATIENCE_SECONDS, until
+from tests.processes import PATIENCE_SECONDS, children, cmdline, kill, until
 from tests.small import hansa
 
 ROOT = Path(__file__).parents[2]
@@ -101,10 +101,9 @@ class Terminal:
 
     def interrupt(self, program: str) -> None:
         """Ctrl-C for the program in the foreground."""
-        children = Path(f"/proc/{self.shell.pid}/task/{self.shell.pid}/children").read_text()
-        for child in map(int, children.split()):
-            if program in Path(f"/proc/{child}/cmdline").read_text():
-                os.kill(child, signal.SIGINT)
+        for child in children(self.shell.pid):
+            if any(program in word for word in cmdline(child)):
+                kill(child, signal.SIGINT)
 
     def close(self) -> None:
         """End the shell and what it has started."""
