@@ -56,6 +56,11 @@ WAYS = {
     BASE: Way("usual", "successes of all rounds are imitated, one episode a task", "Fed-SE"),
     "more": Way("twice the tasks", "twice the tasks in a round"),
     "again": Way("unsolved again", "unsolved tasks are tried up to three times more"),
+    "cold2hot": Way(
+        "cold, then hot",
+        "tasks at temperature 0.2, unsolved ones up to three times more at 1",
+        control="again",
+    ),
     "lead": Way(
         "expert begins",
         "unsolved tasks are tried again after the expert's first moves, which are not trained",
@@ -150,6 +155,7 @@ WAYS = {
         control="sft424",
         is_both=True,
     ),
+    "bandit424": Way("four samples + bandit", "both", _SEC, "sft424", is_both=True),
     "banditagain": Way("bandit + unsolved again", "both", _SEC, "again", is_both=True),
 }
 """By the name in the results, in the order of tables."""
