@@ -166,10 +166,12 @@ class Evolved:
         count, all_ = len({gain.way for gain in ahead}), len({gain.way for gain in gains})
         verb = "are" if count > 1 else "is"
         who = f"{_number(count)} of {all_}"
-        head = f"{who.capitalize()} other ways to evolve {verb} ahead of the usual one"
-        head = f"In {world} {who} {verb} ahead" if world else head
+        whose = f"In {world} {who}" if world else f"{who.capitalize()} other ways to evolve"
+        head = f"{whose} {verb} ahead"
         if 0 < len(ahead) <= max(1, round(CHANCE * len(gains))):
             head += ", no more than by chance"
+        elif not world:
+            head += " of the usual one"
         return f"**{head}**: most {ahead[0]}" if ahead else f"**{head}**: at best {gains[0]}"
 
     def _worst(self) -> str:
