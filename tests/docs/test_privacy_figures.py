@@ -99,6 +99,24 @@ def test_sections_come_with_the_figures(measured: Path) -> None:
     assert page.endswith("|\n") and "\n\n\n" not in page
 
 
+def test_figures_of_a_second_model_have_a_table_and_a_verdict_of_their_own(
+    measured: Path, tmp_path: Path
+) -> None:
+    one = json.loads((measured / "privacy.json").read_text())
+    assert "SmolLM2 loses" not in results_page.filled(RESULTS.read_text(), measured)
+    macros = {(0.0, "federated"): 0.5, (1.0, "federated"): 0.25}
+    second = [
+        {**line, "model": privacy_tables.SMOLLM2, "macro": [macros[key], 0.2, 0.6]}
+        for line in one["table"]
+        if (key := (line["sigma"], line["who"])) in macros
+    ]
+    both = {**one, "table": [*one["table"], *second]}
+    (tmp_path / "privacy.json").write_text(json.dumps(both))
+    page = results_page.filled(RESULTS.read_text(), tmp_path)
+    assert "25.0 (20 to 60) % are left of 50.0 (20 to 60) %" in page and "\n\n\n" not in page
+    assert "\n\n**The tiny model**\n\n|" in page and "\n\n**SmolLM2-135M-Instruct**\n\n|" in page
+
+
 def test_the_page_of_privacy_takes_its_figures_in_as_well(measured: Path, tmp_path: Path) -> None:
     one = json.loads((measured / "privacy.json").read_text())
     lines = [
@@ -112,13 +130,15 @@ def test_the_page_of_privacy_takes_its_figures_in_as_well(measured: Path, tmp_pa
     ways = ("plain", "private", "plainWithoutGraphs", "privateWithoutGraphs")
     names = (*ways, "times", "timesWithoutGraphs")
     time = [{"length": 27, **dict.fromkeys(names, 0.5)}]
-    gpu = {"machine": "a GPU", "check": [{"trajectories": 32}], "time": time}
+    mixed = [{}, {"private": 0.1, "privateWithoutGraphs": 0.3}]
+    gpu = {"machine": "a GPU", "check": [{"trajectories": 32}], "time": time, "mixed": mixed}
     (tmp_path / "privacy-gpu.json").write_text(json.dumps(gpu))
     page = results_page.filled(PRIVACY.read_text(), tmp_path)
     assert (
         "\n\n## What it costs in success\n" in page and "\n\n## What it does not protect\n" in page
     )
     assert "\n| noise 0.5 | 0.5 |" in page and "| 27 | 500 | 500 | 500 | 500 | 0.5 | 0.5 |" in page
+    assert "a private one takes 100 ms, and 300 without" in page
     assert "not measured yet" not in page and "\n\n\n" not in page
 
 
