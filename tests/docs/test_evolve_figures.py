@@ -135,6 +135,8 @@ def test_settings_of_the_tiny_model_are_pooled_for_ways_that_all_have(measured: 
     document = json.loads((measured / "evolve.json").read_text())
     table = [e for e in document["table"] if (e["setting"], e["way"]) != ("few", "lead")]
     assert Evolved({**document, "table": table}).pooled("lead") is None
+    other = [{**each, "model": "path:another"} for each in document["settings"]]
+    assert Evolved({**document, "settings": other}).pooled("lead") is None
 
 
 def test_a_difference_is_paired_by_seed_as_in_comparisons(measured: Path) -> None:
@@ -243,9 +245,17 @@ def test_what_pages_say_in_words_is_what_the_intervals_show() -> None:
     assert (verdict("grpo"), verdict("grpo", greedy=True)) == ("behind", "level")
     assert (verdict("warmgrpo"), verdict("warmgrpo", greedy=True)) == ("behind", "level")
     assert evolved.gain("warmgrpo", "grpo", "few").verdict == "ahead"
-    assert {verdict(way, greedy=hot) for way in ("dpo", "warmdpo") for hot in (True, False)} == {
-        "behind"
-    }
+    assert {
+        verdict(way, setting, greedy=hot)
+        for way in ("dpo", "warmdpo")
+        for setting in ("tiny", "few", "related")
+        for hot in (True, False)
+    } == {"behind"}
+    assert table["related", "dpo"]["macro"][1] < 0.01
+    tried = {way for setting, way in table if setting == "smol" and way != "base"}
+    assert {"cold2hot", "more"} < tried
+    assert {verdict(way, "smol") for way in tried} == {"level"}
+    assert {verdict("half", setting) for setting in ("tiny", "few", "related")} == {"level"}
     again, lead, hint = (
         table["few", way]["aidedWon"] / table["few", way]["aided"]
         for way in ("again", "lead", "hint")

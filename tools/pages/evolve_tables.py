@@ -303,7 +303,7 @@ class Evolved:
     def pooled(self, way: str) -> Gain | None:
         """Over all settings of the tiny model, for a way that was tried in each of them."""
         tiny = [each["name"] for each in self.settings if each["model"] == "builtin:tiny"]
-        if any((setting, way) not in self._lines for setting in tiny):
+        if not tiny or any((setting, way) not in self._lines for setting in tiny):
             return None
         ours, theirs = (
             _joined({s: _samples(self._lines[s, w]) for s in tiny}) for w in (way, BASE)

@@ -113,6 +113,10 @@ WAYS = {
         "longer ways of a task count less, 0.7 for a turn; most have only one",
         _EAPO,
     ),
+    "half": Way(
+        "circles by half",
+        "actions that led back to where the agent had been count half, instead of not at all",
+    ),
     "sft424": Way("four samples", "all tasks, four samples each"),
     "grpo": Way(
         "grpo", "learner `grpo`, four samples, temperature 1, a smaller rate", _GRPO, "sft424"
