@@ -242,8 +242,12 @@ def test_what_pages_say_in_words_is_what_the_intervals_show() -> None:
     assert played["base"] < played["cold2hot"] < played["more"]
     assert {verdict("sft424", setting) for setting in ("tiny", "few", "related")} == {"level"}
     assert verdict("short7") == verdict("short7", "tiny") == "level"
-    assert (verdict("grpo"), verdict("grpo", greedy=True)) == ("behind", "level")
+    for setting in ("tiny", "few", "related"):
+        assert verdict("grpo", setting) == "behind", setting
+        assert verdict("grpo", setting, greedy=True) == "level", setting
     assert (verdict("warmgrpo"), verdict("warmgrpo", greedy=True)) == ("behind", "level")
+    empty = {(setting, way) for way in WAYS for setting in ("tiny", "few", "related")} - set(table)
+    assert {(s, w) for s, w in empty if w in evolved.ways} == {("related", "relabel")}
     assert evolved.gain("warmgrpo", "grpo", "few").verdict == "ahead"
     assert {
         verdict(way, setting, greedy=hot)

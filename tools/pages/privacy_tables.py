@@ -45,9 +45,9 @@ class Measured:
         return any(each["who"] == "start" and each["model"] == TINY for each in self.lines)
 
     @property
-    def has_smollm2(self) -> bool:
-        """Whether SmolLM2 was measured, too."""
-        return any(each["model"] == SMOLLM2 for each in self.lines)
+    def smollm2(self) -> str | None:
+        """SmolLM2's name in the lines, where it was measured, too."""
+        return next((each["model"] for each in self.lines if each["model"] == SMOLLM2), None)
 
     def line(self, **wanted: Any) -> Line:
         """The line with these figures."""
