@@ -15,13 +15,14 @@ import pytest
 
 from hansa import keys
 from hansa.cli.bucket import at_endpoint
+from hansa.cli.common import INTERRUPTED
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.results import with_storage
 from hansa.local.rundir import RunDir
 from hansa_client.serving import sources
 from hansa_worlds import DEMO_OPTIONS
 from tests import small
-from tests.processes import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS, until
 from tests.small import hansa
 
 pytestmark = pytest.mark.slow
@@ -201,3 +202,18 @@ def test_nothing_of_a_served_run_is_left_behind(
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 0
     assert not copied.exists()
+
+
+def test_a_signal_while_it_still_copies_leaves_nothing_behind_either(
+    run: Path, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "serve", run, "--port", "0"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    until(lambda: list(tmp_path.glob("hansa-serve-*")), "its folder")
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, said) == (INTERRUPTED, b"")
+    assert list(tmp_path.iterdir()) == []

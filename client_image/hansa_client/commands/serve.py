@@ -15,6 +15,7 @@ import typer
 from hansa.cli import target
 from hansa.cli.bucket import Endpoint, at_endpoint, readable
 from hansa.cli.common import say
+from hansa.cli.run import stop_on_signals
 from hansa.cli.status import Credentials
 from hansa.errors import HansaError, InputError
 from hansa_client.commands.common import BUILTIN, Threads
@@ -93,13 +94,13 @@ def serve(
         fetched = target.open_federations(namespace, context, kubeconfig).get(name)
         return at_endpoint(readable(fetched), endpoint)
 
+    stop_on_signals()  # until it serves; what was copied by then goes, too
     with TemporaryDirectory(prefix="hansa-serve-") as scratch:
         source = find(where, adapter or [], model, credentials, Path(scratch), document)
         say(f"loading {source.model}")
         with until_told() as is_over, serving(source, settings) as server:
-            names = ", ".join(server.completions.names)
             print(server.url, flush=True)
-            say(f"serving {names}")
+            say(f"serving {', '.join(server.completions.names)}")
             _wait(is_over, server)
             say(f"ending, at most {drain_seconds:g} s")
 
