@@ -1,6 +1,6 @@
 # Each target is one line of a script below tools/; they make the environment themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-full lint format generate lock audit-packages images cluster-up cluster-demo \
+.PHONY: help setup demo test test-runs test-cluster test-all lint format generate lock audit-packages images cluster-up cluster-demo \
 	kind-up cluster-down clean
 
 help: ## Show this list
@@ -12,16 +12,20 @@ setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
 demo: setup ## Watch five worlds make one agent better, within minutes
 	@tools/python -m hansa.cli.main demo --out runs/demo
 
-test: ## Lint, coverage of the plan, all tests but the longest
-	@tools/setup --test
+test: setup ## Lint, types, unit tests, one run, one kill, the demo: minutes, and nothing but Python
 	@tools/test
 
-test-fast: setup ## Unit, guard and contract tests that take seconds
-	@tools/test fast
-
-test-full: ## Everything, the longest tests too
+test-runs: ## All other tests that need no cluster: whole runs, kills, attacks, pages, browser
 	@tools/setup --test
-	@tools/test full
+	@tools/test runs
+
+test-cluster: ## Build a Kubernetes, and test the chart and the operator on it (Linux, root, Go)
+	@tools/setup --test
+	@tools/test cluster
+
+test-all: ## All of these and the longest tests
+	@tools/setup --test
+	@tools/test all
 
 lint: setup ## Check style and types
 	@tools/test lint

@@ -5,23 +5,24 @@
 
 from __future__ import annotations
 
+from hansa.version import __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a name that type checkers know; the module `typing` is not needed
     from collections.abc import Mapping
     from pathlib import Path
     from typing import Any
 
-    from hansa.status import Federation
+    from hansa.api.status import Federation
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "load_manifest", "pull", "read_status", "run"]
 
 
 def load_manifest(manifest: str | Path | Mapping[str, Any]) -> Federation:
     """A federation from its manifest, a file or a mapping; InputError names what does not fit."""
-    from hansa import python
+    from hansa import sdk
 
-    return python.load_manifest(manifest)
+    return sdk.load_manifest(manifest)
 
 
 def run(
@@ -38,9 +39,9 @@ def run(
     `out` is the run's folder, runs/NAME by default; the others are the options of `hansa run`.
     Returns the federation with its status. HansaError says why a run has failed.
     """
-    from hansa import python
+    from hansa import sdk
 
-    return python.run(
+    return sdk.run(
         federation,
         out,
         parallel=parallel,
@@ -58,9 +59,9 @@ def read_status(
     kubeconfig: str | None = None,
 ) -> Federation:
     """A federation with its status: of a run's folder, or by its name on the cluster."""
-    from hansa import python
+    from hansa import sdk
 
-    return python.read_status(where, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    return sdk.read_status(where, namespace=namespace, context=context, kubeconfig=kubeconfig)
 
 
 def pull(
@@ -80,9 +81,9 @@ def pull(
     `round` is a number, "last" or "best"; `environment` asks for what that silo serves itself. `to`
     is needed for a federation on the cluster; of a run it is the run's own folder by default.
     """
-    from hansa import python
+    from hansa import sdk
 
-    return python.pull(
+    return sdk.pull(
         where,
         to,
         round_=str(round),

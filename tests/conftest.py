@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from hansa.api.spec import S3
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.spec import S3
 from hansa.store.s3 import Retry, S3Store
-from tests import small
-from tests.faults import FaultyProxy
+from tests.support import small
+from tests.support.faults import FaultyProxy
 
 ENVIRONMENTS = ("maze", "maze2", "wordle")
 PREFIX = "fed"
@@ -40,11 +40,13 @@ LONGEST_FIRST = (
     "tests/local/test_personal.py",
     "tests/local/test_own_store.py",
     "tests/local/test_agentgym_run.py",
-    "tests/local/test_foreign_worlds.py",
     "tests/local/test_strategies.py",
     "tests/local/test_own_model.py",
 )
 """Files that start whole runs, longest first; begun last, one would keep the other worker idle."""
+
+RUNS = tuple(f"tests/{name}/" for name in ("attack", "crash", "docs", "local"))
+"""Folders whose tests start programs: all of them are slow, marked or not."""
 
 _numbers = itertools.count()
 
@@ -54,6 +56,9 @@ settings.load_profile("hansa")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files; `--dist loadfile` gives files to workers in this order."""
+    for item in items:
+        if item.nodeid.startswith(RUNS):
+            item.add_marker("slow")
     order = {Path(__file__).parents[1] / file: n for n, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from hansa import __version__
 from hansa.cli.common import to_yaml
-from hansa.crd import KINDS, crd
+from hansa.manifests.crd import KINDS, crd
+from hansa.version import __version__
 
 CHART = Path(__file__).parents[1] / "charts" / "hansa"
 BEGIN = "<!-- values: made by tools/chart.py from the comments of values.yaml -->"

@@ -1,15 +1,16 @@
 """Success of each method of a comparison with its interval, as one SVG for docs/results.md.
 
-python tools/compare_plot.py docs/results/compare-tiny.json > docs/images/compare-tiny.svg
+python -m tools.compare_plot docs/results/compare-tiny.json > docs/images/compare-tiny.svg
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from tools.pages import comparisons
 
 LEFT, RIGHT, ROW, TOP = 190, 60, 24, 34
 WIDTH = 760
@@ -55,4 +56,4 @@ def place(ratio: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(drawn(json.loads(Path(sys.argv[1]).read_text())))
+    sys.stdout.write(drawn(comparisons.to_data(comparisons.read(Path(sys.argv[1])))))

@@ -65,22 +65,6 @@ class Layout:
                 return entry if whole else None
         return None
 
-    def image(self, name: str) -> Data:
-        """The manifest's descriptor of an image; of several machines' images, this machine's."""
-        entry = self.require(name)
-        while "manifests" in (several := self.read(entry)):
-            here = ARCHITECTURES.get(platform.machine(), platform.machine())
-            fitting = [
-                each
-                for each in several["manifests"]
-                if each.get("platform", {}).get("architecture", here) == here
-                and self.path(each).exists()
-            ]
-            if not fitting:
-                raise SystemExit(f"error: image: got {name!r}, which has none for {here}")
-            entry = fitting[0]
-        return entry
-
     def path(self, descriptor: Data) -> Path:
         """Where the blob of a descriptor lies."""
         return self.blobs / str(descriptor["digest"]).removeprefix("sha256:")

@@ -31,12 +31,12 @@ DEFENCES = {
 }
 
 
-def shown(row: dict[str, Any], when: str = "last") -> str:
+def shown(success: dict[str, float], hostile: list[str]) -> str:
     """Mean success over all environments, and over those whose clients are hostile."""
-    if not row[when]:
+    if not success:
         return "the run fails"
-    theirs = mean(row[when][name] for name in row["hostile"])
-    return f"{mean(row[when].values()):.0%} ({theirs:.0%})"
+    theirs = mean(success[name] for name in hostile)
+    return f"{mean(success.values()):.0%} ({theirs:.0%})"
 
 
 def cell(rows: list[dict[str, Any]], attack: str, defence: str) -> str:
@@ -45,18 +45,20 @@ def cell(rows: list[dict[str, Any]], attack: str, defence: str) -> str:
         if (row["attack"], row["defence"]) == (attack, defence):
             refused = {key.partition(":")[0] for key in row["refused"]}
             hostile = set() if attack == "honest" else set(row["hostile"])
-            return shown(row) + ("*" if refused - hostile else "")
+            return shown(row["last"], row["hostile"]) + ("*" if refused - hostile else "")
     return ""
 
 
 def table(clients: int) -> str:
     """One line per defence, one column per attack."""
-    rows = [row for row in json.loads(ROWS.read_text())["rows"] if row["clients"] == clients]
+    document = json.loads(ROWS.read_text())
+    rows = [row for row in document["rows"] if row["clients"] == clients]
     whole = len(ATTACKS) * len(DEFENCES)
     if len(rows) < whole:
         return f"Not measured yet: {len(rows)} of {whole} federations have run.\n"
     lines = [["", *ATTACKS.values()], ["---"] * (len(ATTACKS) + 1)]
-    lines.append(["before", shown(rows[0], "base"), *[""] * (len(ATTACKS) - 1)])
+    before = shown(document["base"][str(clients)], rows[0]["hostile"])
+    lines.append(["before", before, *[""] * (len(ATTACKS) - 1)])
     for defence, name in DEFENCES.items():
         lines.append([name, *(cell(rows, attack, defence) for attack in ATTACKS)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

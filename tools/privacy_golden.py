@@ -1,7 +1,7 @@
 """Golden values of the accountant's test, by dp-accounting, which wants an environment of its own.
 
 python3 -m venv /tmp/dp && /tmp/dp/bin/pip install dp-accounting==0.6.0
-/tmp/dp/bin/python tools/privacy_golden.py > tests/unit/hansa/privacy/golden.json
+/tmp/dp/bin/python tools/privacy_golden.py > tests/unit/hansa/api/dp_golden.json
 """
 
 import json

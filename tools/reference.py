@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hansa import reference
-from hansa.crd import FEDERATION, MEMBER, Kind
-from hansa.reference import AT_ONCE, CHANGES, NEVER, ONLY_GROWS, Entry
-from hansa.schema import PathPart, at, flat
+from hansa.manifests import reference
+from hansa.manifests.crd import FEDERATION, MEMBER, CrdDefinition
+from hansa.manifests.reference import AT_ONCE, CHANGES, NEVER, ONLY_GROWS, ReferenceField
+from hansa.validation.json_schema import PathPart, at, flat
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {"reference.md": FEDERATION, "reference-member.md": MEMBER}
@@ -60,7 +60,7 @@ def _read(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def page(kind: Kind = FEDERATION) -> str:
+def page(kind: CrdDefinition = FEDERATION) -> str:
     """A page as it should be."""
     used = (NEVER, AT_ONCE) if kind is MEMBER else CHANGES
     changes = [f"| {change} | {CHANGES[change]} |" for change in used]
@@ -77,7 +77,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
-def _sections(entry: Entry, kind: Kind) -> Iterator[str]:
+def _sections(entry: ReferenceField, kind: CrdDefinition) -> Iterator[str]:
     """A section for the object and for each object below it."""
     level = "##" if "." not in entry.path else "###"
     yield f"{level} {entry.path}\n"
@@ -90,7 +90,7 @@ def _sections(entry: Entry, kind: Kind) -> Iterator[str]:
             yield from _sections(each, kind)
 
 
-def _spec_rows(entry: Entry, kind: Kind) -> Iterator[str]:
+def _spec_rows(entry: ReferenceField, kind: CrdDefinition) -> Iterator[str]:
     yield "| field | type | what fits | default | a change counts | meaning |"
     yield "|---|---|---|---|---|---|"
     for each in entry.fields:
@@ -99,7 +99,7 @@ def _spec_rows(entry: Entry, kind: Kind) -> Iterator[str]:
         yield _row(cells)
 
 
-def _status_rows(entry: Entry, kind: Kind) -> Iterator[str]:
+def _status_rows(entry: ReferenceField, kind: CrdDefinition) -> Iterator[str]:
     yield "| field | type | values | meaning |"
     yield "|---|---|---|---|"
     for each in entry.fields:
@@ -111,7 +111,7 @@ def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _name(entry: Entry, kind: Kind) -> str:
+def _name(entry: ReferenceField, kind: CrdDefinition) -> str:
     if not entry.fields:
         return f"`{entry.name}`"
     return f"[`{entry.name}`](#{anchor(_same_as(entry, kind) or entry.path)})"
@@ -121,7 +121,7 @@ def _code(value: object) -> str:
     return "" if value is None else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
-def _same_as(entry: Entry, kind: Kind) -> str:
+def _same_as(entry: ReferenceField, kind: CrdDefinition) -> str:
     """The first object with the very same fields, which has a section already; empty: none."""
     tops = (reference.spec(kind), reference.status(kind))
     for other in (each for top in tops for each in reference.every(top)):
@@ -134,7 +134,7 @@ def _same_as(entry: Entry, kind: Kind) -> str:
     return ""
 
 
-def _properties(entry: Entry, kind: Kind) -> object:
+def _properties(entry: ReferenceField, kind: CrdDefinition) -> object:
     top, *rest = entry.path.split(".")
     path: list[PathPart] = []
     for part in rest:

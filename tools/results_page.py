@@ -1,7 +1,7 @@
 """docs/results.md, demo.md and privacy.md, made of their templates (.j2): words are written there,
 figures come from results.
 
-    cp runs/demo-compare/compare.json docs/results/compare-tiny.json
+    python -m tools.pages.comparisons examples/05-compare/tiny.yaml runs/tiny compare-tiny
     python -m tools.results_page
 
 Nobody types a figure, so none can be another run's. Wordings stay the author's: read them again.
@@ -9,20 +9,18 @@ Nobody types a figure, so none can be another run's. Wordings stay the author's:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from hansa.compare import statistics, table, text
-from hansa.compare.results import Result
+from hansa.compare.results import RunResult
 from hansa.compare.statistics import Sample
-from hansa.intervals import Interval
-from tools.pages import evolve_tables, privacy_tables
+from hansa.core.stats import Interval
+from tools.pages import comparisons, evolve_tables, kept, privacy_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "results.md", DOCS / "demo.md", DOCS / "privacy.md"
@@ -32,7 +30,9 @@ class Figures:
     """The results of one comparison, as a text asks for them: in per cent and points."""
 
     def __init__(self, name: str) -> None:
-        self._data: dict[str, Any] = json.loads((DOCS / f"results/{name}.json").read_text())
+        self._table = comparisons.read(kept.RESULTS / f"{name}.json")
+        self._results = self._table.results
+        self._data = comparisons.to_data(self._table)
         self._lines = {line["name"]: line for line in self._data["table"]}
 
     # -- whole ------------------------------------------------------------------------------------
@@ -40,20 +40,20 @@ class Figures:
     @property
     def table(self) -> str:
         """The table and where its runs were made."""
-        machines = sorted({run["machine"] for run in self._data["runs"]})
-        models = sorted({row["model"] for row in self._data["rows"]})
-        seeds = sorted({run["seed"] for run in self._data["runs"]})
+        machines = sorted({run.machine for run in self._results})
+        models = sorted({row.model for run in self._results for row in run.rows})
+        seeds = sorted({run.seed for run in self._results})
         origin = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
         return f"{text.markdown(self._data)}\n{origin}"
 
     @property
     def runs(self) -> int:
         """How many runs it has."""
-        return len(self._data["runs"])
+        return len(self._results)
 
     def minutes(self) -> str:
         """How long all runs take, one after another."""
-        return f"{sum(run['wallSeconds'] for run in self._data['runs']) / 60:.0f}"
+        return f"{sum(run.wall_seconds for run in self._results) / 60:.0f}"
 
     # -- success ----------------------------------------------------------------------------------
 
@@ -119,8 +119,8 @@ class Figures:
 
     def won(self, *methods: str) -> str:
         """Explored episodes that succeeded, from the least seed to the best."""
-        work = [run["work"] for run in self._data["runs"] if run["method"] in methods]
-        return span(100 * each["succeeded"] / each["explored"] for each in work)
+        work = [run.work for run in self._results if run.method in methods]
+        return span(100 * each.succeeded / each.explored for each in work)
 
     def times_the_tokens(self, method: str, other: str) -> str:
         """How many times the tokens of another method it trained on."""
@@ -145,13 +145,10 @@ class Figures:
 
     @cached_property
     def _samples(self) -> dict[str, dict[int, Sample]]:
-        runs: dict[str, list[Result]] = {}
-        for run in self._data["runs"]:
-            key = run["method"], run["seed"]
-            own = [row for row in self._data["rows"] if (row["method"], row["seed"]) == key]
-            result = Result.model_validate({**run, "spec": {}, "rows": own})
-            runs.setdefault(run["method"], []).append(result)
-        return {name: table.last(mine, self._data["environments"]) for name, mine in runs.items()}
+        runs: dict[str, list[RunResult]] = {}
+        for run in self._results:
+            runs.setdefault(run.method, []).append(run)
+        return {name: table.last(mine, self._table.environments) for name, mine in runs.items()}
 
     def _gain(self, method: str, other: str) -> Interval:
         gain = statistics.difference(self._samples[method], self._samples[other])
@@ -160,7 +157,7 @@ class Figures:
 
     def _shown(self, method: str, other: str) -> str:
         gain = self._gain(method, other)
-        return text.points([gain.low, gain.value, gain.high])
+        return text.points_interval([gain.low, gain.value, gain.high])
 
     def _mean(self, line: str, world: str) -> float:
         shown = self._lines[line]
@@ -171,13 +168,13 @@ class Figures:
 
     def _tokens(self, method: str, other: str) -> list[float]:
         ours, theirs = (
-            {run["seed"]: run["work"]["tokens"] for run in self._data["runs"] if run["method"] == m}
+            {run.seed: run.work.tokens for run in self._results if run.method == m}
             for m in (method, other)
         )
         return [ours[seed] / theirs[seed] for seed in ours]
 
     def _served(self, method: str) -> list[str]:
-        runs = [run["serves"] for run in self._data["runs"] if run["method"] == method]
+        runs = [run.serves for run in self._results if run.method == method]
         return [choice for run in runs for choice in run.values()]
 
 
@@ -187,7 +184,7 @@ def span(values: Iterable[float], places: int = 0) -> str:
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
 
 
-def filled(template: str, folder: Path = privacy_tables.RESULTS) -> str:
+def filled(template: str, folder: Path = kept.RESULTS) -> str:
     """A text with its figures; some are in a folder once they are measured."""
     engine = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
     return engine.from_string(template).render(

@@ -1,24 +1,24 @@
 """The tables of docs/worlds.md, from the worlds themselves and the scores that were measured.
 
-    hansa worlds babyai --score --by-group -o json > docs/results/babyai-levels.json
-    python tools/worlds_tables.py docs/worlds.md
+    hansa worlds babyai --score --by-group -o json > runs/babyai.json
+    python -m tools.worlds_tables docs/worlds.md --levels runs/babyai.json    # without: as they are
 
 Scores of the worlds are those that `hansa worlds` shows.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 from hansa_worlds import listing
 from hansa_worlds.babyai.levels import SOLVABLE
+from tools.pages import kept
 
-ROOT = Path(__file__).parents[1]
-LEVELS = ROOT / "docs/results/babyai-levels.json"
+LEVELS = kept.RESULTS / "babyai-levels.json"
 WORLDS = ("maze", "wordle", "textcraft", "babyai", "webshop")
 SPLITS = ("train", "validation", "test")
 PLAYERS = ("random", "legal", "greedy", "expert")
@@ -32,8 +32,8 @@ def head(*titles: str) -> str:
     return row(*titles) + "|---" * len(titles) + "|\n"
 
 
-def percent(figures: dict[str, Any] | None) -> str:
-    return f"{figures['success']:.1%}".replace("100.0%", "100%") if figures else ""
+def percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}".replace("100.0%", "100%")
 
 
 def scores() -> str:
@@ -42,34 +42,51 @@ def scores() -> str:
     for name in WORLDS:
         told = listing.describe(name, {})
         tasks = [f"{told['tasks'][split]:,}" for split in SPLITS]
-        done = [percent((told["scores"] or {}).get(player)) for player in PLAYERS]
+        scores = told["scores"] or {}
+        done = [percent(scores.get(player, {}).get("success")) for player in PLAYERS]
         table += row(f"[{name}](#{name})", *tasks, str(told["maxTurns"]), *done)
     return table
+
+
+def keep_levels(scored: Path) -> None:
+    """Keep what the tables show of the scores that `hansa worlds` has written."""
+    players = json.loads(scored.read_text())[0]["players"]
+    lines = []
+    for name, expert in sorted(players["expert"]["groups"].items()):
+        _, number, title = name.split()
+        own = {player: players[player]["groups"][name] for player in PLAYERS}
+        if {each["episodes"] for each in own.values()} != {expert["episodes"]}:
+            raise ValueError(f"{name}: got other numbers of episodes for other players")
+        solved = {player: each["successes"] for player, each in own.items()}
+        about = {"level": int(number), "name": title, "episodes": expert["episodes"]}
+        lines.append({**about, **solved, "turns": expert["turns"]})
+    kept.write(LEVELS, {"levels": lines})
+
+
+def read_levels() -> list[dict[str, Any]]:
+    """Solved episodes of each player, by level."""
+    lines: list[dict[str, Any]] = json.loads(LEVELS.read_text())["levels"]
+    return lines
 
 
 def levels() -> str:
     """One line per level of BabyAI; those that 20 turns are enough for are marked."""
     table = head("level", "in 20 turns", *PLAYERS, "expert's turns")
-    players = json.loads(LEVELS.read_text())[0]["players"]
-    for name in sorted(players["expert"]["groups"]):
-        number = int(name.split()[1])
-        done = {player: players[player]["groups"][name] for player in PLAYERS}
-        marked = "yes" if number in SOLVABLE else "no"
-        shown = [percent(done[player]) for player in PLAYERS]
-        table += row(
-            f"{number} {name.split()[2]}", marked, *shown, f"{done['expert']['turns']:.1f}"
-        )
+    for line in read_levels():
+        marked = "yes" if line["level"] in SOLVABLE else "no"
+        shown = [percent(line[player] / line["episodes"]) for player in PLAYERS]
+        table += row(f"{line['level']} {line['name']}", marked, *shown, f"{line['turns']:.1f}")
     return table
 
 
 def solvable() -> str:
     """Which levels 20 turns are enough for, and how the expert does in all of these."""
-    groups = json.loads(LEVELS.read_text())[0]["players"]["expert"]["groups"]
-    done = {int(name.split()[1]): figures for name, figures in groups.items()}
+    lines = read_levels()
     won, played = (
-        sum(done[level][field] for level in SOLVABLE) for field in ("successes", "episodes")
+        sum(line[field] for line in lines if line["level"] in SOLVABLE)
+        for field in ("expert", "episodes")
     )
-    long = ", ".join(str(level) for level in sorted(done) if level not in SOLVABLE)
+    long = ", ".join(str(line["level"]) for line in lines if line["level"] not in SOLVABLE)
     return (
         f"Twenty turns are enough for {len(SOLVABLE)} of the levels: the expert succeeds in\n"
         f"{won / played:.1%} of their test tasks. The others ({long}) ask for several things to\n"
@@ -89,5 +106,10 @@ def filled(page: str) -> str:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1])
-    target.write_text(filled(target.read_text()))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--levels", type=Path, help="scores of BabyAI's levels to take over")
+    given = parser.parse_args()
+    if given.levels:
+        keep_levels(given.levels)
+    given.page.write_text(filled(given.page.read_text()))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hansa import adapter, keys, moments
-from hansa.spec import Adapter
-from hansa.tensorfile import Shapes, TensorWriter
+from hansa.adapter import lora, second_moments
+from hansa.adapter.tensor_file import Shapes, TensorWriter
+from hansa.api import bucket_keys
+from hansa.api.spec import Adapter
 
 RANK = 8
 HIDDEN, INNER = 4096, 11008
@@ -42,31 +43,31 @@ def shapes(layers: int, only: str = "") -> Shapes:
         for module, (out, width) in LINEAR.items():
             if only not in ("", module):
                 continue
-            names = adapter.names(f"model.layers.{layer}.{module}")
+            names = lora.names(f"model.layers.{layer}.{module}")
             found[names.a], found[names.b] = (RANK, width), (out, RANK)
     return found
 
 
 def make(folder: Path, seed: int, layers: int = 32, only: str = "") -> Path:
     """Write one adapter unless it is there."""
-    if (folder / keys.CONFIG).exists():
+    if (folder / bucket_keys.CONFIG).exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     # Half of each is the same in all, as in adapters that were trained from one start.
     common, own = np.random.default_rng(2**32), np.random.default_rng(seed)
     sizes = shapes(layers, only)
-    with TensorWriter(folder / keys.ADAPTER, sizes) as writer:
+    with TensorWriter(folder / bucket_keys.ADAPTER, sizes) as writer:
         for name, shape in sizes.items():
             parts = [each.standard_normal(shape, dtype=np.float32) for each in (common, own)]
             writer.write(name, (parts[0] + parts[1]) * 0.007)
-    config = adapter.config(Adapter(rank=RANK, alpha=16), "hf:a/b", adapter.target_names(sizes))
-    (folder / keys.CONFIG).write_bytes(config)
+    config = lora.config(Adapter(rank=RANK, alpha=16), "hf:a/b", lora.target_names(sizes))
+    (folder / bucket_keys.CONFIG).write_bytes(config)
     return folder
 
 
 def add_moments(folder: Path, seed: int, layers: int = 32) -> None:
     """Write moments of rank 64 beside an adapter on all linear layers, unless they are there."""
-    if (folder / keys.MOMENTS).exists():
+    if (folder / bucket_keys.MOMENTS).exists():
         return
     random = np.random.default_rng(seed)
     inputs = [
@@ -74,17 +75,17 @@ def add_moments(folder: Path, seed: int, layers: int = 32) -> None:
         for layer in range(layers)
         for group in SHARED
     ]
-    widths = moments.widths(shapes(layers))
-    sizes = moments.shapes(inputs, widths, MOMENTS_RANK)
+    widths = second_moments.widths(shapes(layers))
+    sizes = second_moments.shapes(inputs, widths, MOMENTS_RANK)
     making = folder / "moments"
     with TensorWriter(making, sizes) as writer:
         for group in inputs:
-            names, width = moments.names(group), widths[group[0]]
+            names, width = second_moments.names(group), widths[group[0]]
             drawn = random.standard_normal((width, MOMENTS_RANK))
             writer.write(names.vectors, np.linalg.qr(drawn)[0].T)
             writer.write(names.values, np.sort(random.exponential(9.0, MOMENTS_RANK) + 1.0))
             writer.write(names.rest, np.array([0.5]))
-    making.rename(folder / keys.MOMENTS)
+    making.rename(folder / bucket_keys.MOMENTS)
 
 
 def folders(root: Path, count: int, layers: int = 32, only: str = "") -> Iterator[Path]:

@@ -1,7 +1,7 @@
 """Hansa's aggregation beside Flower's, NVFLARE's and PEFT's, on the same files in one run.
 
 python bench/aggregate/compare.py --adapters /tmp/adapters --peers /tmp/peers/bin/python \\
-    --counts 5,20,40,100 --out bench/aggregate/results
+    --counts 5,20,40,100 --out docs/results/aggregate.json
 
 First comes what a user types: `hansa aggregate`, with diagnostics as by default and without, from
 the process's start to its end. All others are the work alone. Each measurement is a process of its
@@ -12,13 +12,14 @@ makes slower. The load average beside it is that of the last minute, this run's 
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from adapters import add_moments, folders
+
+from tools.pages import kept
 
 HERE = Path(__file__).parent
 WAYS = [
@@ -69,7 +70,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--only", default="", help="One kind of layer, as self_attn.q_proj.")
     parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="file for what plot.py draws")
     told = parser.parse_args()
     rows = []
     for count in map(int, told.counts.split(",")):
@@ -83,10 +84,8 @@ def main() -> None:
             rows.append({"count": count, "way": way, **found, "load": os.getloadavg()[0]})
             print(json.dumps(rows[-1]), flush=True)
     if told.out:
-        told.out.mkdir(parents=True, exist_ok=True)
-        about = {"machine": platform.machine(), "cores": os.cpu_count(), "layers": told.layers}
-        text = json.dumps({**about, "rows": rows}, indent=2) + "\n"
-        (told.out / "compare.json").write_text(text)
+        shown = ("count", "way", "seconds", "peakMB")
+        kept.write(told.out, {"rows": [{name: row[name] for name in shown} for row in rows]})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ FILE = "adapter_model.safetensors"
 
 def hansa(strategy: str, folders: list[Path]) -> Callable[[], None]:
     import hansa_server.offline as offline
-    from hansa.aggregation import Aggregation
+    from hansa.api.aggregation import Aggregation
 
     strategy, _, extra = strategy.partition("+")
     told = {"strategy": strategy, "diagnostics": extra == "diagnostics"}
@@ -33,7 +33,7 @@ def hansa(strategy: str, folders: list[Path]) -> Callable[[], None]:
     def work() -> None:
         with TemporaryDirectory() as made:
             out = Path(made) / "out"
-            order = offline.Order(
+            order = offline.MergeOrder(
                 folders=folders, weights=[], settings=settings, rank=rank, out=out
             )
             offline.combine(order)

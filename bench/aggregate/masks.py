@@ -20,15 +20,17 @@ from typing import Any
 import numpy as np
 from adapters import RANK, shapes
 
-from hansa import adapter, keys, manifest, masking, sealing
-from hansa.assignment import Assignment
-from hansa.audit import Quiet
-from hansa.manifest import Counts, FileEntry, Member, UpdateManifest
+from hansa.adapter import lora, masking
+from hansa.adapter.tensor_file import TensorWriter, arrange
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import Counts, FileEntry, Member, UpdateManifest
+from hansa.crypto import sealing
+from hansa.store.audit_log import Quiet
 from hansa.store.base import Watch
-from hansa.tensorfile import TensorWriter, arrange
-from hansa_server.gate import Offer
+from hansa_server.gate import OfferedUpdate
 from hansa_server.masked import MaskedMembers
-from hansa_server.task import Update
+from hansa_server.merge_input import Update
 
 
 class Copies:
@@ -36,7 +38,7 @@ class Copies:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._digest = manifest.sha256(path.read_bytes())
+        self._digest = bucket_documents.sha256(path.read_bytes())
 
     def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         assert path
@@ -78,7 +80,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, float]:
     """The aggregator's part, of bodies of zeros: a sum does not look at its numbers."""
     counts = Counts()
-    entry = FileEntry(sha256=manifest.sha256(body.read_bytes()), size=size)
+    entry = FileEntry(sha256=bucket_documents.sha256(body.read_bytes()), size=size)
     member = told.model_copy(update={"role": "aggregator"})
     members = MaskedMembers(Copies(body), member, Quiet("bench"))
     inputs = told.inputs()
@@ -86,17 +88,19 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
         program="bench",
         environment="s000",
         round=1,
-        fingerprint=manifest.fingerprint(inputs),
+        fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         base_model="b" * 64,
         start=told.start,
         trained=True,
         masked=masking.described(told, counts),
-        files={keys.masked_body(0): entry},
+        files={bucket_keys.masked_body(0): entry},
     )
     for name in told.environments:
         who = Member(environment=name, manifest="a" * 64)
-        members.offers[name] = Offer(member=who, manifest=document, file=keys.masked_body(0))
+        members.offers[name] = OfferedUpdate(
+            member=who, manifest=document, file=bucket_keys.masked_body(0)
+        )
     took: dict[str, float] = {}
     add = members._added
 
@@ -107,7 +111,7 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
         return made
 
     setattr(members, "_added", timed_add)  # noqa: B010  # what stands around it is not measured
-    with adapter.open_file(start) as begin, TemporaryDirectory(dir=body.parent) as folder:
+    with lora.open_file(start) as begin, TemporaryDirectory(dir=body.parent) as folder:
         members.fetch(begin.shapes, lambda: (begin, None), Path(folder))
         members.close()
     return took
@@ -120,13 +124,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     sizes = shapes(options.layers)
-    start = adapter.start(sizes, RANK, 1)
+    start = lora.start(sizes, RANK, 1)
     random = np.random.default_rng(7)
     own = {
         name: array + np.float32(1e-4) * random.standard_normal(array.shape, np.float32)
         for name, array in start.items()
     }
-    norm, head = adapter.distance(own, start), arrange(sizes)[0]
+    norm, head = lora.distance(own, start), arrange(sizes)[0]
     with TemporaryDirectory(dir=options.folder) as folder:
         zeros, begin = Path(folder) / "zeros", Path(folder) / "start"
         zeros.write_bytes(head + bytes(4 * masking.count(sizes, sorted(sizes))))
@@ -138,7 +142,7 @@ def main() -> None:
             key = opening["s000"]
             given = (told, key, own, start, norm, Counts())
             body, masks = timed(lambda given=given: masking.masked(*given))  # type: ignore[misc]
-            _, hashing = timed(lambda body=body: manifest.sha256(body))  # type: ignore[misc]
+            _, hashing = timed(lambda body=body: bucket_documents.sha256(body))  # type: ignore[misc]
             total = summed(told, zeros, begin, zeros.stat().st_size)
             megabytes = round(len(body) / 1e6, 1)
             print(json.dumps({"silos": silos, "MB": megabytes, "client": masks, "sha256": hashing}))

@@ -1,6 +1,6 @@
 """Time and memory over the number of adapters, as one SVG from what compare.py wrote.
 
-python bench/aggregate/plot.py RESULTS/compare.json > RESULTS/compare.svg
+python bench/aggregate/plot.py docs/results/aggregate.json > docs/images/aggregate.svg
 """
 
 import json

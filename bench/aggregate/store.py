@@ -39,13 +39,14 @@ from typing import Any
 from adapters import RANK, folders
 from boto3.s3.transfer import S3Transfer, TransferConfig
 
-from hansa import keys, manifest, sealing
-from hansa.assignment import Assignment
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import FileEntry, Member, UpdateManifest
+from hansa.api.spec import S3
+from hansa.core.logs import Log
+from hansa.crypto import sealing
 from hansa.local.objectstore import LocalStore
 from hansa.local.ports import claim_ports
-from hansa.logs import Log
-from hansa.manifest import FileEntry, Member, UpdateManifest
-from hansa.spec import S3
 from hansa.store import s3 as s3module
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
@@ -91,7 +92,7 @@ def told(
     store: S3Store, count: int, number: int, round_: int, start: Path, strategy: dict[str, Any]
 ) -> Assignment:
     """An aggregator's assignment, without its members; a later round starts from that file."""
-    before = {"round": round_ - 1, "sha256": manifest.sha256(start.read_bytes())}
+    before = {"round": round_ - 1, "sha256": bucket_documents.sha256(start.read_bytes())}
     return Assignment.model_validate(
         {
             "role": "aggregator",
@@ -110,30 +111,35 @@ def told(
 
 def send(s3: S3Store, assignment: Assignment, environment: str, folder: Path) -> Member:
     """An update as a client commits it."""
-    place = keys.update_folder(assignment.storage.prefix, environment, assignment.round)
-    data, sealed_to = (folder / keys.ADAPTER).read_bytes(), assignment.settings.aggregation.seal_to
+    place = bucket_keys.update_folder(assignment.storage.prefix, environment, assignment.round)
+    data, sealed_to = (
+        (folder / bucket_keys.ADAPTER).read_bytes(),
+        assignment.settings.aggregation.seal_to,
+    )
     if sealed_to:
-        sealed = sealing.seal(sealed_to, place + keys.ADAPTER, data)
-        s3.put_if_absent(place + keys.ADAPTER, sealed)
+        sealed = sealing.seal(sealed_to, place + bucket_keys.ADAPTER, data)
+        s3.put_if_absent(place + bucket_keys.ADAPTER, sealed)
     else:
-        s3.upload_if_absent(place + keys.ADAPTER, folder / keys.ADAPTER)
+        s3.upload_if_absent(place + bucket_keys.ADAPTER, folder / bucket_keys.ADAPTER)
     changes = {"role": "client", "environment": environment, "world": "maze"}
     inputs = assignment.model_copy(update=changes).inputs()
     document = UpdateManifest(
         program="bench",
         environment=environment,
         round=assignment.round,
-        fingerprint=manifest.fingerprint(inputs),
+        fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         base_model="b" * 64,
         start=assignment.start,
         sealed_to=sealed_to,
         trained=True,
-        files={keys.ADAPTER: FileEntry(sha256=manifest.sha256(data), size=len(data))},
+        files={
+            bucket_keys.ADAPTER: FileEntry(sha256=bucket_documents.sha256(data), size=len(data))
+        },
     )
-    text = manifest.canonical(document.to_json())
-    s3.put_if_absent(place + keys.MANIFEST, text)
-    return Member(environment=environment, manifest=manifest.sha256(text))
+    text = bucket_documents.canonical(document.to_json())
+    s3.put_if_absent(place + bucket_keys.MANIFEST, text)
+    return Member(environment=environment, manifest=bucket_documents.sha256(text))
 
 
 class Memory:
@@ -169,9 +175,11 @@ class Giving(S3Store):
 def files(assignment: Assignment) -> list[str]:
     """Keys of all adapters that the aggregation reads, the start's first."""
     prefix, start = assignment.storage.prefix, assignment.start.round
-    updates = [keys.update_folder(prefix, e, assignment.round) for e in assignment.environments]
-    folders = [keys.global_folder(prefix, start), *updates] if start else updates
-    return [folder + keys.ADAPTER for folder in folders]
+    updates = [
+        bucket_keys.update_folder(prefix, e, assignment.round) for e in assignment.environments
+    ]
+    folders = [bucket_keys.global_folder(prefix, start), *updates] if start else updates
+    return [folder + bucket_keys.ADAPTER for folder in folders]
 
 
 def plain(s3: S3Store, key: str, path: Path, hashed: bool = False) -> None:
@@ -214,12 +222,12 @@ def measure(
     strategy: dict[str, Any],
     hashed: bool,
 ) -> Any:
-    start = given[-1] / keys.ADAPTER
+    start = given[-1] / bucket_keys.ADAPTER
     assignment = told(s3, len(given), number, round_, start, strategy)
     pairs = zip(assignment.environments, given, strict=True)
     members = [send(s3, assignment, environment, folder) for environment, folder in pairs]
     assignment = assignment.model_copy(update={"members": members})
-    one = (given[0] / keys.ADAPTER).stat().st_size
+    one = (given[0] / bucket_keys.ADAPTER).stat().st_size
     wanted = files(assignment)
     if assignment.start.round:
         s3.upload_if_absent(wanted[0], start)

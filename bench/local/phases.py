@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from hansa.processes.capacity import usable_cores
+from hansa.runtime.capacity import usable_cores
 
 
 def warm_start_seconds(module: str) -> float:

@@ -5,9 +5,9 @@ import torch
 from merges import RIDGE, adaptive_step, regmean, stepped
 from moments import Moments, collect, cut, damped
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter
 from hansa_client.models import base_model, lora
 from hansa_client.trajectory import Sequence
 

@@ -17,8 +17,7 @@ from typing import Any
 
 from hansa.compare import statistics
 from hansa.compare.statistics import Rate, Sample
-from hansa.intervals import Interval
-from hansa.program import replace
+from tools.pages import kept
 from tools.pages.evolve_tables import Evolved
 from tools.pages.evolve_ways import BASE, SETTINGS, WAYS
 
@@ -98,45 +97,30 @@ def counted(silos: list[dict[str, Any]]) -> dict[str, int | None]:
     }
 
 
-def line(setting: str, way: str, runs: Seeds, base: Seeds) -> dict[str, Any]:
-    """One line of the table."""
-    own, usual = ({seed: by[seed].sample for seed in sorted(by)} for by in (runs, base))
-    summary = statistics.summarize(own)
-    against = None if way == BASE else statistics.difference(own, usual)
+def line(setting: str, way: str, runs: Seeds) -> dict[str, Any]:
+    """What is kept of a way's runs: tasks solved in each seed, and what the runs did on average."""
+    own = {seed: runs[seed].sample for seed in sorted(runs)}
     counts = {name: [run.counts[name] for run in runs.values()] for name in runs[min(runs)].counts}
+    means = {name: statistics.mean_of(each) for name, each in counts.items()}
+    rates = [rate for sample in own.values() for rate in sample.values()]
+    names = own[min(own)]
     return {
         "setting": setting,
         "way": way,
-        "seeds": sorted(own),
-        "macro": three(summary.macro),
-        "greedy": rounded(summary.greedy, 4),
-        "against": three(against) if against else None,
-        "worlds": {
-            name: {"success": three(interval), **wins([sample[name] for sample in own.values()])}
-            for name, interval in summary.environments.items()
+        "seeds": list(own),
+        "won": {
+            name: [round(each[name].success * each[name].weight) for each in own.values()]
+            for name in names
         },
-        **{name: rounded(statistics.mean_of(each), 1) for name, each in counts.items()},
+        "greedyWon": None
+        if any(rate.greedy is None for rate in rates)
+        else {name: [_greedily(each[name]) for each in own.values()] for name in names},
+        **{name: None if mean is None else round(mean, 1) for name, mean in means.items()},
     }
 
 
-def wins(rates: list[Rate]) -> dict[str, list[int] | None]:
-    """Of each seed: tasks solved, sampled and greedily, of how many."""
-    greedy = [each.greedy * each.weight for each in rates if each.greedy is not None]
-    return {
-        "won": [round(each.success * each.weight) for each in rates],
-        "greedyWon": list(map(round, greedy)) if len(greedy) == len(rates) else None,
-        "tasks": [round(each.weight) for each in rates],
-    }
-
-
-def three(interval: Interval) -> list[float]:
-    """As comparisons write it."""
-    return [interval.low, interval.value, interval.high]
-
-
-def rounded(value: float | None, places: int) -> float | None:
-    """Where it is known."""
-    return None if value is None else round(value, places)
+def _greedily(rate: Rate) -> int:
+    return round((rate.greedy or 0) * rate.weight)
 
 
 def origin(setting: str, runs: list[Run]) -> dict[str, Any]:
@@ -153,17 +137,11 @@ def document(runs: dict[str, dict[str, Seeds]]) -> dict[str, Any]:
             for setting, ways in runs.items()
         ],
         "table": [
-            line(setting, way, seeds, ways[BASE])
+            line(setting, way, seeds)
             for setting, ways in runs.items()
             for way, seeds in ways.items()
         ],
     }
-
-
-def compact(made: dict[str, Any]) -> str:
-    """JSON with one line for each line of a table."""
-    lists = (f'"{name}": [\n' + ",\n".join(map(json.dumps, made[name])) + "\n]" for name in made)
-    return "{\n" + ",\n".join(lists) + "\n}\n"
 
 
 def read_after(word: str) -> tuple[str, int]:
@@ -190,7 +168,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     made = document(read(given.results, given.split, dict(given.after)))
-    replace(given.json, compact(made).encode())
+    kept.write(given.json, made)
     print(Evolved(made).overview)
 
 

@@ -19,21 +19,22 @@ import moments
 import torch
 from moments import Moments
 
-from hansa import adapter, keys, logs
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.errors import NotFound, Precondition
-from hansa.manifest import StartAdapter, sha256
-from hansa.privacy import ledger
-from hansa.program import replace as write_whole
-from hansa.spec import S3, Environment, FederationSpec
-from hansa.status import RoundSettings
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_keys, privacy_ledger
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import StartAdapter, sha256
+from hansa.api.spec import S3, Environment, FederationSpec
+from hansa.api.status import RoundSettings
+from hansa.core import logs
+from hansa.core.errors import NotFound, Precondition
+from hansa.core.files import replace_file
 from hansa.store.base import ObjectStore
 from hansa_client import round as client
 from hansa_client import seeds
 from hansa_client.agent import Agent
 from hansa_client.experience.shards import Shard
-from hansa_client.learners import Lesson, Trained
+from hansa_client.learners import Trained, TrainingSet
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.round import DemonstrationFiles
@@ -211,7 +212,7 @@ class Play:
         """What may be learned from; whoever measures what an adapter remembers changes it."""
         return client.explore(silo, agent, files)
 
-    def _lesson(self, silo: Silo, agent: Agent, shards: list[Shard]) -> Lesson:
+    def _lesson(self, silo: Silo, agent: Agent, shards: list[Shard]) -> TrainingSet:
         """As the client chooses it; with privacy it is paid for.
 
         Here noise is of the seed, so that a run can be repeated. A silo's own is of a key that
@@ -219,9 +220,9 @@ class Play:
         """
         if silo.ledger:
             assignment = silo.assignment
-            name = ledger.release("training", assignment.round)
+            name = privacy_ledger.release("training", assignment.round)
             prefix = assignment.private_storage.prefix
-            place = keys.privacy_secret(prefix, assignment.environment, name)
+            place = bucket_keys.privacy_secret(prefix, assignment.environment, name)
             words = f"{assignment.seed}/{assignment.environment}/{assignment.round}"
             silo.private.put_if_absent(place, hashlib.sha256(words.encode()).digest())
         return client.choose(silo, agent, shards)
@@ -348,7 +349,7 @@ class Play:
     def _write(self) -> None:
         """The result so far, in place of the one before."""
         text = json.dumps(self.document(), indent=1, ensure_ascii=False)
-        write_whole(self._given.out, text.encode() + b"\n")
+        replace_file(self._given.out, text.encode() + b"\n")
 
 
 def _plain(value: Any) -> Any:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from moments import Moments
 
-from hansa import adapter
-from hansa.adapter import Tensors
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
 from hansa_server.factors import of_pair
+from hansa_server.merge_input import Array, Pair
 from hansa_server.strategies.terms import bounded
-from hansa_server.task import Array, Pair
 
 RIDGE = 1e-3
 """What is added to the diagonal of the sum of moments, as a share of its mean."""
@@ -48,7 +48,7 @@ def mean(updates: Sequence[Tensors]) -> Wide:
 def adaptive_step(start: Tensors, updates: Sequence[Tensors]) -> float:
     """FedExP: mean |c|² / (2 |mean c|²) of the changes c over all tensors, and at least 1."""
     of_mean = sum(float(np.sum(np.square(v - start[n]))) for n, v in mean(updates).items())
-    squares = [adapter.distance(update, start) ** 2 for update in updates]
+    squares = [lora.distance(update, start) ** 2 for update in updates]
     return max(1.0, sum(squares) / len(squares) / (2 * of_mean)) if of_mean else 1.0
 
 
@@ -68,16 +68,16 @@ def regmean(
     Of all changes it is the one whose outputs, on each silo's own inputs, are nearest to those of
     the silo's own change. At more than max_rank it is recompressed as strategy `flora` does.
     """
-    modules = adapter.target_names(updates[0])
+    modules = lora.target_names(updates[0])
     turned = _turned(modules, updates, moments)
     ranks = [len(pair.a) for pair in turned[modules[0]]]
     if frozen:
-        ranks.append(len(frozen[adapter.names(modules[0]).a]))
+        ranks.append(len(frozen[lora.names(modules[0]).a]))
     rank = min(max_rank, sum(ranks))
 
     def layer(module: str) -> tuple[Pair, float, float]:
         terms = [of_pair(pair) for pair in turned[module]]
-        names = adapter.names(module)
+        names = lora.names(module)
         if frozen:
             old = Pair(frozen[names.a].astype(np.float64), frozen[names.b].astype(np.float64))
             terms.insert(0, of_pair(old))
@@ -88,7 +88,7 @@ def regmean(
         made = list(pool.map(layer, modules))
     tensors: Tensors = {}
     for module, (pair, _, _) in zip(modules, made, strict=True):
-        names = adapter.names(module)
+        names = lora.names(module)
         tensors[names.a] = np.ascontiguousarray(pair.a, dtype=np.float32)
         tensors[names.b] = np.ascontiguousarray(pair.b, dtype=np.float32)
     whole, lost = sum(one[1] for one in made), sum(one[2] for one in made)
@@ -107,7 +107,7 @@ def _turned(
         total = torch.stack(own).sum(0)
         total.diagonal().add_(RIDGE * total.diagonal().mean())
         columns = [
-            matrix @ _of(update, adapter.names(module).a, matrix.device).T
+            matrix @ _of(update, lora.names(module).a, matrix.device).T
             for update, matrix in zip(updates, own, strict=True)
             for module in sharing
         ]
@@ -115,7 +115,7 @@ def _turned(
         rows = solved.T.cpu().numpy()
         for update in updates:
             for module in sharing:
-                names = adapter.names(module)
+                names = lora.names(module)
                 rank = len(update[names.a])
                 pair = Pair(np.ascontiguousarray(rows[:rank]), update[names.b].astype(np.float64))
                 turned.setdefault(module, []).append(pair)

@@ -24,10 +24,10 @@ from typing import Any
 import check
 from federation import Play
 
-from hansa import load
+from hansa.api.spec import FederationSpec
 from hansa.compare import methods
-from hansa.errors import HansaError, InputError
-from hansa.spec import FederationSpec
+from hansa.core.errors import HansaError, InputError
+from hansa.manifests import load
 
 
 def read_arguments() -> argparse.Namespace:

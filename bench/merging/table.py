@@ -1,22 +1,25 @@
-"""A table of docs/results.md from the results that question.py and the product left.
+"""Keep what pages show of the results that question.py and the product left.
 
-python bench/merging/table.py merging > docs/results/compare-smollm2-merging.json
-python bench/merging/table.py merging-related > docs/results/compare-smollm2-merging-related.json
-python bench/merging/table.py scale     # the table of more and more silos in bench/README.md
+    python bench/merging/table.py runs/merging
+    python -m tools.pages.merging_tables      # the tables of bench/README.md
+    python -m tools.results_page              # those of docs/results.md
+
+Results are named RUN-SEED.json, in folders below the named one: `scale/` has those with more and
+more silos, `validation/` those on validation tasks, `product/` those of `hansa compare`.
 """
 
 import argparse
 import json
-import statistics
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from hansa.compare import collect, comparison, results, table
 from hansa.compare.comparison import Run
-from hansa.compare.results import Communication, Result, Row
+from hansa.compare.results import Communication, Row, RunResult
+from tools.pages import comparisons, kept, merging_tables
 
-RESULTS = Path(__file__).with_name("results")
-EXAMPLES = Path(__file__).parents[2] / "examples/04-real-model"
+EXAMPLES = comparisons.ROOT / "examples/04-real-model"
 FILES = {
     "merging": {
         "regmean": "product/regmean",
@@ -33,21 +36,24 @@ FILES = {
     },
 }
 """Which results belong to which method, by comparison."""
-MERGES = ("mean", "auto", "bounded", "regmean")
-"""`bounded` is auto with a step of at most 4; with five silos no step is longer."""
+Shares = dict[str, dict[str, float]]
+"""Success in each environment, by round."""
 
 
-def result(run: Run, name: str) -> Result:
-    """A run's result, as `hansa compare` would have written it, or has."""
-    text = (RESULTS / f"{name}-{run.seed}.json").read_text()
-    document = json.loads(text)
+def result(folder: Path, run: Run, name: str) -> RunResult:
+    """A run's result, as `hansa compare` would have written it, or has.
+
+    Most were merged in memory, where nothing is sent, so no bytes are kept of any.
+    """
+    document = json.loads((folder / f"{name}-{run.seed}.json").read_text())
+    sent = Communication(shares="adapters")
     if "rows" in document:
-        return Result.model_validate_json(text)
+        return RunResult.model_validate(document).model_copy(update={"communication": sent})
     rows = [row for measured in document["evaluations"] for row in _rows(run, document, measured)]
     changes = {
         "rows": rows,
         "final": max(row.round for row in rows),
-        "communication": Communication(shares="adapters"),
+        "communication": sent,
         "wall_seconds": document["wallSeconds"],
     }
     return collect.empty(run, document["device"]).model_copy(update=changes)
@@ -66,50 +72,64 @@ def _rows(run: Run, document: dict[str, Any], measured: dict[str, Any]) -> list[
     for name, success in measured["success"].items():
         own = name if document["merge"] == "alone" else ""
         tasks, share = measured["tasks"], greedy[0][name] if greedy else None
-        row = results.row(run, name, _tallies(success, tasks), measured["round"], own)
+        tallies = comparisons.tallies(round(success * tasks), tasks)
+        row = results.row(run, name, tallies, measured["round"], own)
         rows.append(row.model_copy(update={"greedy": share}))
     return rows
 
 
-def _tallies(success: float, tasks: int) -> dict[str, list[int]]:
-    """Which tasks were solved was not kept; how many is what intervals need."""
-    return {str(task): [int(task < round(success * tasks)), 1] for task in range(tasks)}
+def shares(document: dict[str, Any]) -> Shares:
+    """Success in each environment, by round; greedy play has a name of its own."""
+    if "rows" in document:
+        result = RunResult.model_validate(document)
+        names = sorted({row.environment for row in result.rows})
+        (sample,) = table.last([result], names).values()
+        return {str(result.final): {name: rate.success for name, rate in sample.items()}}
+    return {
+        f"{each['round']}{'' if each['temperature'] else ' greedy'}": each["success"]
+        for each in document["evaluations"]
+    }
 
 
-def scale() -> str:
-    """Success by merge and number of silos, mean over seeds, sampled and greedy; each seed's."""
-    runs: dict[tuple[str, int], list[list[float]]] = {}
-    for path in sorted((RESULTS / "scale").glob("*.json")):
-        merge, silos, _ = path.stem.split("-")
-        last = json.loads(path.read_text())["evaluations"][-2:]
-        success = [100 * statistics.mean(each["success"].values()) for each in last]
-        runs.setdefault((merge, int(silos)), []).append(success)
-    lines = ["| silos | " + " | ".join(MERGES) + " |", "|---|" + "---|" * len(MERGES)]
-    for count in sorted({count for _, count in runs}):
-        cells = [_cell(runs.get((merge, count)) or runs["auto", count]) for merge in MERGES]
-        lines.append(f"| {count} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def means(folder: Path) -> dict[str, Any]:
+    """What the tables of bench/README.md show of all results below a folder."""
+    runs: dict[str, dict[int, Shares]] = {}
+    for path in sorted(folder.rglob("*.json")):
+        name, _, seed = path.relative_to(folder).with_suffix("").as_posix().rpartition("-")
+        runs.setdefault(name, {})[int(seed)] = shares(json.loads(path.read_text()))
+    lines = [
+        {"run": name, "seed": seed, "success": {at: _mean(each) for at, each in own.items()}}
+        for name, seeds in runs.items()
+        for seed, own in sorted(seeds.items())
+    ]
+    shown = sorted({run for _, run, _ in merging_tables.BOUNDED})
+    worlds = [{"run": name, "success": _by_world(list(runs[name].values()))} for name in shown]
+    return {"runs": lines, "worlds": worlds}
 
 
-def _cell(seeds: list[list[float]]) -> str:
-    sampled, greedy = (statistics.mean(each) for each in zip(*seeds, strict=True))
-    return f"{sampled:.1f} ({', '.join(f'{each[0]:.1f}' for each in seeds)}; greedy {greedy:.1f})"
+def _mean(success: dict[str, float]) -> float:
+    return round(fmean(success.values()), 6)
+
+
+def _by_world(seeds: list[Shares]) -> dict[str, list[float]]:
+    return {
+        at: [round(fmean(each[at][name] for each in seeds), 6) for name in merging_tables.WORLDS]
+        for at in seeds[0]
+    }
 
 
 def main() -> None:
-    """Print the comparison's data, or the table of more and more silos."""
+    """Write the files of docs/results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("comparison", choices=(*FILES, "scale"), help="which table")
-    name = parser.parse_args().comparison
-    if name == "scale":
-        print(scale())
-        return
-    wanted, files = comparison.read(EXAMPLES / f"{name}.yaml", here=False), FILES[name]
-    made = {run.id: result(run, files[run.method]) for run in wanted.runs}
-    data = table.to_data(table.build(wanted, made))
-    for line in data["table"]:
-        line["shares"] = ""  # most were merged in memory, where nothing is sent
-    print(json.dumps(data, indent=1))
+    parser.add_argument("folder", type=Path, help="folder of results")
+    folder = parser.parse_args().folder
+    kept.write(merging_tables.FILE, means(folder))
+    for name, files in FILES.items():
+        file = EXAMPLES / f"{name}.yaml"
+        wanted = comparison.read(file, here=False)
+        made = {run.id: result(folder, run, files[run.method]) for run in wanted.runs}
+        path = kept.RESULTS / f"compare-smollm2-{name}.json"
+        kept.write(path, comparisons.compact(file, wanted, made))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hansa.cluster.client import ApiError, Kube, connect
+from hansa.kubernetes.client import ApiError, Kube, connect
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "tools" / "cluster"

@@ -23,26 +23,28 @@ from typing import Any
 import numpy as np
 from exchange import Bucket, Recorder, digests, keep, new_key, rounds, started, write
 
-from hansa import __version__, adapter, keys
-from hansa.access import AGGREGATOR
-from hansa.assignment import Assignment, ClientReport, EvaluateReport, EvaluationReport
-from hansa.exchange.courier import load_key
-from hansa.jobs import JobRequest, ObservedJob
-from hansa.load import load
-from hansa.manifest import Counts, EvaluationDocument, canonical, fingerprint
-from hansa.member import courier
-from hansa.member.follow import follow
-from hansa.member.invitation import invite, member_of, opened
-from hansa.member.order import assignment_of
-from hansa.member.spec import Member
-from hansa.member.status import FederationMember
-from hansa.member.tasks import SiloTask, SiloWork
-from hansa.spec import FederationSpec
+from hansa.adapter import lora as adapter
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport, EvaluateReport, EvaluationReport
+from hansa.api.bucket_documents import Counts, EvaluationDocument, canonical, fingerprint
+from hansa.api.jobs import JobRequest, ObservedJob
+from hansa.api.member_spec import MemberObject
+from hansa.api.member_status import FederationMember
+from hansa.api.silo_assignment import SiloTask, SiloWork
+from hansa.api.spec import FederationSpec
+from hansa.manifests.load import load
+from hansa.members import silo_courier
+from hansa.members.courier import load_key
+from hansa.members.invitation import invite, member_of, opened
+from hansa.members.order import assignment_of
+from hansa.plan.member_plan import follow
+from hansa.store.access_grants import AGGREGATOR
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.s3 import S3Store
+from hansa.version import __version__
 from hansa_client import send
 from hansa_client.models import base_model, lora
-from tests.small import SPEC
+from tests.support.small import SPEC
 
 NAME = "bench"
 Shapes = Mapping[str, tuple[int, ...]]
@@ -56,7 +58,7 @@ class Silo(threading.Thread):
     """One silo elsewhere, whose client answers at once."""
 
     def __init__(
-        self, member: Member, key: Path, store: S3Store, shapes: Shapes, over: threading.Event
+        self, member: MemberObject, key: Path, store: S3Store, shapes: Shapes, over: threading.Event
     ) -> None:
         """Nothing happens before start()."""
         super().__init__(daemon=True)
@@ -88,7 +90,7 @@ class Silo(threading.Thread):
         task: Any = request.assignment
         report: Any
         if isinstance(task, SiloTask):
-            report = courier.carry(task, self.store, self.signer, sleep=self._sleep)
+            report = silo_courier.carry(task, self.store, self.signer, sleep=self._sleep)
             self.couriers += 1
             self.largest = max(self.largest, len(report.model_dump_json(exclude_none=True)))
         else:
@@ -140,7 +142,7 @@ def evaluated(store: ObjectStore, order: Assignment) -> EvaluationReport:
         episodes=10,
         successes=5,
     )
-    key = keys.evaluation(order.storage.prefix, order.environment, order.start.round)
+    key = bucket_keys.evaluation(order.storage.prefix, order.environment, order.start.round)
     put_once(store, key, canonical(document.to_json()))
     return EvaluationReport(round=order.start.round, episodes=10, successes=5)
 
@@ -154,9 +156,9 @@ def trained(store: ObjectStore, order: Assignment, shapes: Shapes) -> send.Commi
     }
     stored = send.store_adapter(store, order, own)
     config = send.store_config(store, order, stored)
-    update = send.Update(
+    update = send.TrainedUpdate(
         base_model=order.model.sha256 or "",
-        files=send.describe({keys.ADAPTER: stored, keys.CONFIG: config}),
+        files=send.describe({bucket_keys.ADAPTER: stored, bucket_keys.CONFIG: config}),
         counts=Counts(explored=10, succeeded=5, experience=5),
         seconds={},
     )
@@ -167,8 +169,8 @@ def start(store: ObjectStore, order: Assignment, shapes: Shapes) -> adapter.Tens
     """The adapter that a round starts from, as a client finds it."""
     if not order.start.round:
         return adapter.start(shapes, order.adapter.rank, order.seed)
-    folder = keys.global_folder(order.storage.prefix, order.start.round)
-    return adapter.decode(store.get(folder + keys.ADAPTER))
+    folder = bucket_keys.global_folder(order.storage.prefix, order.start.round)
+    return adapter.decode(store.get(folder + bucket_keys.ADAPTER))
 
 
 def shapes_of(spec: FederationSpec) -> Shapes:
@@ -232,7 +234,7 @@ def measure(folder: Path, names: list[str], poll: int, number: int) -> dict[str,
             invitation, _ = opened(invite(federation, name, load_key(str(own["coordinator"]))), "")
             wanted = member_of(invitation, public[name], "maze")
             wanted["spec"]["pollSeconds"] = poll
-            member = Member.model_validate(wanted)
+            member = MemberObject.model_validate(wanted)
             store = S3Store(member.spec.storage.s3, credentials=bucket.credentials[name])
             silos.append(Silo(member, own[name], store, shapes, over))
         found = together(folder, bucket, silos, own["coordinator"], over)

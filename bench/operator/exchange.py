@@ -15,13 +15,13 @@ from typing import Any
 
 import yaml
 
-from hansa import access
-from hansa.exchange import envelope
+from hansa.api.spec import FederationSpec
+from hansa.crypto import dsse
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.spec import FederationSpec
-from tests.faults import Fault, FaultyProxy, Request
+from hansa.store import access_grants
+from tests.support.faults import Fault, FaultyProxy, Request
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[2] / "runs/operator"
 _KEY = re.compile(rb"Credential=([^/]+)/")
 _LETTER = re.compile(r"/(orders|answers)/")
 
@@ -67,11 +67,11 @@ class Bucket(LocalStore):
 
     spec: FederationSpec
 
-    def _granted(self, name: str) -> list[access.Grant]:
+    def _granted(self, name: str) -> list[access_grants.Grant]:
         if not hasattr(self, "spec"):
             return super()._granted(name)
         place = self.spec.storage.s3 if self.spec.storage else self.s3
-        return access.grants(self.spec, name, storage=place)
+        return access_grants.grants(self.spec, name, storage=place)
 
     def grant(self, spec: FederationSpec) -> None:
         """The same server, with the rights that a manifest gives."""
@@ -102,7 +102,7 @@ def hansa(*arguments: str | Path) -> str:
 
 def new_key(file: Path) -> str:
     """A signing key in a file; its public half."""
-    key = envelope.new_key()
+    key = dsse.new_key()
     file.write_bytes(key.pem())
     file.chmod(0o600)
     return key.public
@@ -160,7 +160,7 @@ def _seconds(moment: str) -> float:
 
 def keep(name: str, data: dict[str, Any]) -> None:
     """Print what was measured, and leave it in a file."""
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     kept = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from hansa import api
-from hansa.assignment import (
+from hansa.api import constants
+from hansa.api.assignment import (
     ENV_ASSIGNMENT,
     AggregatorReport,
     Assignment,
@@ -26,9 +26,9 @@ from hansa.assignment import (
     EvaluationReport,
     decode_assignment,
 )
-from hansa.cluster.client import ApiError, Kube, connect
-from hansa.manifest import Counts
-from hansa.reports import encode_report
+from hansa.api.bucket_documents import Counts
+from hansa.api.reports import encode_report
+from hansa.kubernetes.client import ApiError, Kube, connect
 
 RUNNING, ENDED = "running", "ended"
 """Field managers of the two writes: the audit log shows which one a request was."""
@@ -52,13 +52,15 @@ class Finisher:
         """Watch and finish until the process ends."""
         threading.Thread(target=self._finish, daemon=True).start()
         while True:
-            listed = self._kube.list("/api/v1/pods", labelSelector=api.LABEL_FEDERATION)
+            listed = self._kube.list("/api/v1/pods", labelSelector=constants.LABEL_FEDERATION)
             for pod in listed["items"]:
                 self.see(pod)
             version = listed["metadata"]["resourceVersion"]
             try:
                 for event in self._kube.watch(
-                    "/api/v1/pods", resource_version=version, labelSelector=api.LABEL_FEDERATION
+                    "/api/v1/pods",
+                    resource_version=version,
+                    labelSelector=constants.LABEL_FEDERATION,
                 ):
                     if event["type"] == "ADDED":
                         self.see(event["object"])
@@ -74,7 +76,7 @@ class Finisher:
                 return
             self._known.add(uid)
             now = time.monotonic()
-            role = pod["metadata"]["labels"][api.LABEL_ROLE]
+            role = pod["metadata"]["labels"][constants.LABEL_ROLE]
             work = self._aggregator if role == "aggregator" else self._random.uniform(*self._span)
             heapq.heappush(self._due, (now + 0.2, f"{uid}{RUNNING}", pod))
             heapq.heappush(self._due, (now + 0.2 + work, f"{uid}{ENDED}", pod))

@@ -31,9 +31,9 @@ from exchange import (
     write,
 )
 
-from hansa.access import AGGREGATOR
-from hansa.load import load
-from tests.small import SPEC
+from hansa.manifests.load import load
+from hansa.store.access_grants import AGGREGATOR
+from tests.support.small import SPEC
 
 REMOTE = "webshop"
 LOCAL = "maze"

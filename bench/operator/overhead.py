@@ -24,10 +24,10 @@ from typing import Any
 
 import yaml
 
-from hansa import api
-from hansa.cluster.client import ApiError, Kube, connect
+from hansa.api import constants
+from hansa.kubernetes.client import ApiError, Kube, connect
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[2] / "runs/operator"
 WORK = ("evaluate", "explore", "train", "aggregate")
 AGGREGATOR = "aggregator"
 SEGMENTS = (
@@ -52,7 +52,7 @@ class Watcher:
     def __init__(self, kube: Kube, namespace: str, name: str) -> None:
         self._kube = kube
         self._space = f"namespaces/{namespace}"
-        self._selector = f"{api.LABEL_FEDERATION}={name}"
+        self._selector = f"{constants.LABEL_FEDERATION}={name}"
         self.jobs: dict[str, Data] = {}
         self._lock = threading.Lock()
 
@@ -93,8 +93,8 @@ class Watcher:
         self._note(
             job["metadata"]["name"],
             made=now,
-            role=labels[api.LABEL_ROLE],
-            round=int(labels[api.LABEL_ROUND]),
+            role=labels[constants.LABEL_ROLE],
+            round=int(labels[constants.LABEL_ROUND]),
         )
 
     def _see_pod(self, pod: Data, now: float) -> None:
@@ -190,7 +190,7 @@ def main() -> None:
     name = federation["metadata"]["name"]
     watcher = Watcher(kube, space, name)
     watcher.start()
-    collection = f"/apis/{api.API_VERSION}/namespaces/{space}/{api.PLURAL}"
+    collection = f"/apis/{constants.API_VERSION}/namespaces/{space}/{constants.PLURAL}"
     kube.create(collection, federation)
     ended = wait(kube, f"{collection}/{name}", given.patience)
     if ended["status"]["phase"] != "Succeeded":
@@ -200,7 +200,7 @@ def main() -> None:
     chains = {r: chain for r in rounds if (chain := follow(watcher.jobs, r))}
     if not chains:
         sys.exit("no round was seen from its first Job to the next round's")
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     kept = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

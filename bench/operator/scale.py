@@ -5,7 +5,7 @@
 
 Starts a control plane without nodes and the operator beside it, makes the federations, and has
 their Pods finished by `finisher.py` after a random while. Not a test: the figures we saw are in
-bench/README.md, and each run leaves a JSON file in bench/operator/results.
+bench/README.md, and each run leaves a JSON file in runs/operator.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from typing import Any
 import audit
 from controlplane import OPERATOR, ControlPlane, free_ports
 
-from hansa.cluster.client import ApiError, Kube
+from hansa.kubernetes.client import ApiError, Kube
 
 HERE = Path(__file__).parent
 PER_NAMESPACE = 20
@@ -248,8 +248,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.keep or Path(scratch)
         found = judge(measure(given, folder), audit.read(folder / "audit.log"), given)
-    results = HERE / "results"
-    results.mkdir(exist_ok=True)
+    results = HERE.parents[1] / "runs/operator"
+    results.mkdir(parents=True, exist_ok=True)
     name = f"scale-{given.federations}x{given.environments}x{given.rounds}.json"
     (results / name).write_text(json.dumps(found, indent=1) + "\n")
     show(found)

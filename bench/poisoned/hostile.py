@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from hansa import adapter, program
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.processes.warm import serve
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.assignment import Assignment
+from hansa.runtime import program
+from hansa.runtime.warm_parent import serve
 from hansa.store.base import ObjectStore
 from hansa_client import __main__ as client
 from hansa_client import learners, seeds, send
@@ -49,7 +50,7 @@ def noise(start: Tensors, trained: Tensors, seed: int) -> Tensors:
     dice = seeds.generator(seed)
     drawn = {name: dice.standard_normal(start[name].shape) for name in sorted(start)}
     length = float(np.sqrt(sum(np.sum(array**2) for array in drawn.values())))
-    scale = 10 * adapter.distance(trained, start) / length
+    scale = 10 * lora.distance(trained, start) / length
     return {name: (start[name] + scale * drawn[name]).astype(np.float32) for name in start}
 
 
@@ -103,12 +104,14 @@ class Hostile:
         """Store the changed adapter in place of the honest one."""
         if told.environment not in os.environ.get(ENV_HOSTILE, "").split(","):
             return self._store(store, told, tensors)
-        self._norm = adapter.distance(tensors, self._start)
+        self._norm = lora.distance(tensors, self._start)
         seed = seeds.derive(told.seed, told.environment, told.round, "attack")
         attack = ATTACKS[os.environ[ENV_ATTACK]]
         return self._store(store, told, attack(self._start, tensors, seed))
 
-    def commit(self, store: ObjectStore, told: Assignment, update: send.Update) -> send.Committed:
+    def commit(
+        self, store: ObjectStore, told: Assignment, update: send.TrainedUpdate
+    ) -> send.Committed:
         """Commit it with the norm that an honest update would have."""
         if self._norm:
             update = dataclasses.replace(update, norm=self._norm)
@@ -121,5 +124,5 @@ class Hostile:
 if __name__ == "__main__":
     Hostile().take_over()
     client.warm()
-    serve(lambda: program.run(client.PROGRAM, client.work))
+    serve(lambda: program.run_assignment(client.PROGRAM, client.work))
     sys.exit(0)

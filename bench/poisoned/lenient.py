@@ -6,8 +6,8 @@ No bound on values, and any turn of the factors; run.py's specs leave norms and 
 import sys
 from typing import Any
 
-from hansa import program
-from hansa.processes.warm import serve
+from hansa.runtime import program
+from hansa.runtime.warm_parent import serve
 from hansa.store.s3 import preload
 from hansa_server import __main__ as server
 from hansa_server import gate
@@ -20,5 +20,5 @@ def allow(*_: Any) -> None:
 if __name__ == "__main__":
     vars(gate).update(check_bounded=allow, check_turned=allow)
     preload()
-    serve(lambda: program.run(server.PROGRAM, server.work))
+    serve(lambda: program.run_assignment(server.PROGRAM, server.work))
     sys.exit(0)

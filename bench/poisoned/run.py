@@ -25,22 +25,25 @@ import yaml
 from hostile import ENV_ATTACK, ENV_HOSTILE
 
 import hansa_client
-from hansa import keys
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import sha256
+from hansa.api.status import Federation
 from hansa.cli.demo import MANIFEST
-from hansa.errors import NotFound, Precondition
-from hansa.load import load
+from hansa.core.errors import NotFound, Precondition
+from hansa.core.files import replace_file
 from hansa.local import executor
-from hansa.local.loop import Options, run
+from hansa.local.loop import RunOptions, run
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
-from hansa.manifest import sha256
-from hansa.program import replace
-from hansa.status import Federation
+from hansa.manifests.load import load
+from tools.pages import kept
 
 HERE = Path(__file__).parent
 BASE = Path(hansa_client.__file__).parent / "models/builtin/tiny/model.safetensors"
 NO_BOUND = 1e300
 """A ratio that nothing finite exceeds."""
+SHOWN = ("clients", "attack", "defence", "before", "hostile", "last", "refused")
+"""What the tables show of a cell."""
 HONEST = "honest"
 """In place of an attack: everybody does as told."""
 SIZES = {
@@ -99,10 +102,12 @@ def manifest(
 
 def first_round(prefix: str, name: str) -> list[str]:
     """Keys that an environment has written when its first round is over."""
-    shards = [keys.experience_shard(prefix, name, round_) for round_ in (0, 1)]
-    folder = keys.update_folder(prefix, name, 1)
-    files = [folder + file for file in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
-    return [keys.evaluation(prefix, name, 0), *shards, *files]
+    shards = [bucket_keys.experience_shard(prefix, name, round_) for round_ in (0, 1)]
+    folder = bucket_keys.update_folder(prefix, name, 1)
+    files = [
+        folder + file for file in (bucket_keys.ADAPTER, bucket_keys.CONFIG, bucket_keys.MANIFEST)
+    ]
+    return [bucket_keys.evaluation(prefix, name, 0), *shards, *files]
 
 
 class Quiet:
@@ -175,7 +180,7 @@ class Table:
         shutil.rmtree(self._folder / name, ignore_errors=True)  # what it made is in the store
         file = self._folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(document))
-        options = Options(parallel=1, credentials={"default": self._weed.environ(RUNNER)})
+        options = RunOptions(parallel=1, credentials={"default": self._weed.environ(RUNNER)})
         return run(load(file), RunDir(self._folder / name), options, Quiet(), lambda *_: None)
 
 
@@ -214,7 +219,7 @@ def main() -> None:
             done = given.out / f"{name}.json"
             if not done.exists():
                 row = json.dumps(table.measure(name, clients, attack, defence))
-                replace(done, row.encode())
+                replace_file(done, row.encode())
                 print(row, flush=True)
             collect(given)
 
@@ -234,16 +239,17 @@ def check_same(given: argparse.Namespace) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     note = given.out / "about.txt"
     if not note.exists():
-        replace(note, json.dumps(about(given)).encode())
+        replace_file(note, json.dumps(about(given)).encode())
     if json.loads(note.read_text()) != about(given):
         raise SystemExit(f"--out: got {given.out} of {note.read_text()}, expected {about(given)}")
 
 
 def collect(given: argparse.Namespace) -> None:
-    """Write the rows of all finished cells, by their names."""
-    rows = ",\n".join(path.read_text() for path in sorted(given.out.glob("*.json")))
-    text = f'{json.dumps(about(given))[:-1]}, "rows": [\n{rows}\n]}}\n'
-    replace(given.results, text.encode())
+    """Write what the tables show of all finished cells, by their names."""
+    cells = [json.loads(path.read_text()) for path in sorted(given.out.glob("*.json"))]
+    base = {str(cell["clients"]): cell["base"] for cell in cells if cell["base"]}
+    rows = [{name: cell[name] for name in SHOWN} for cell in cells]
+    kept.write(given.results, {"base": base, "rows": rows})
 
 
 if __name__ == "__main__":

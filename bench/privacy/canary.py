@@ -18,8 +18,8 @@ from typing import Any
 import private_play
 from remembering import Remembering
 
-from hansa import adapter
-from hansa.adapter import Tensors
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
 from hansa_client.agent import Agent
 from hansa_client.trajectory import Episode, Sequence, Turn
 from tools.pages import privacy_tables
@@ -60,7 +60,7 @@ class Canary(Remembering):
         said = episodes[place].turns[0].tokens
         own = [False] * len(said) + [True] * LENGTH
         rows = [Sequence([*said, *code], own) for code in codes]
-        start = adapter.start(self._shapes, self._spec.adapter.rank, self._spec.seed)
+        start = lora.start(self._shapes, self._spec.adapter.rank, self._spec.seed)
         before = self.likelihoods(agent, start, rows)
         looked = {"shared": self.final, "own": self.owns[self._given.silo]}
         self.more["canary"] = {

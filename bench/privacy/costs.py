@@ -1,8 +1,8 @@
 """What privacy costs in success: one federation, and the table of many.
 
-    python bench/privacy/costs.py run --sigma 1 --seed 1 --out results/federated-1-1.json
-    python bench/privacy/costs.py run --sigma 1 --seed 1 --alone --out results/alone-1-1.json
-    python bench/privacy/costs.py show results --json docs/results/privacy.json
+    python bench/privacy/costs.py run --sigma 1 --seed 1 --out runs/privacy/federated-1-1.json
+    python bench/privacy/costs.py run --sigma 1 --seed 1 --alone --out runs/privacy/alone-1-1.json
+    python bench/privacy/costs.py show runs/privacy --json docs/results/privacy.json
 
 A run is all silos in one process, by the client's own code: they play, keep what succeeded, train
 under noise and pay for it. Success is exact, on held-out tasks: what a silo would tell of it has

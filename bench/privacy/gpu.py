@@ -35,11 +35,12 @@ from gpu_check import SHAPE, check, checked_mix, checked_sums, mixed_lesson, mov
 from private import lesson_of  # type: ignore[import-not-found]  # of bench/train
 
 from hansa_client import learners
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.learners.private import PackedGradients
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.training import noise, scoring
+from tools.pages import kept, privacy_tables
 
 WARM = 6
 """Steps that only warm up: the first ones record CUDA graphs."""
@@ -81,7 +82,7 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def seconds(base: Base, lesson: Lesson) -> float:
+def seconds(base: Base, lesson: TrainingSet) -> float:
     """Median of a step."""
     times: list[float] = []
 
@@ -131,8 +132,8 @@ def median(spent: list[float]) -> float:
 def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     """Seconds of a step in each way."""
 
-    def lesson(steps: int, *, private: bool) -> Lesson:
-        made: Lesson = lesson_of(base, length, SHAPE, private=private, steps=steps)
+    def lesson(steps: int, *, private: bool) -> TrainingSet:
+        made: TrainingSet = lesson_of(base, length, SHAPE, private=private, steps=steps)
         return made
 
     plain = seconds(base, lesson(steps, private=False))
@@ -204,6 +205,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[27, 104, 400])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--out", type=Path, help="write the JSON there, too")
+    parser.add_argument("--json", type=Path, help="write what pages show of it there")
     given = parser.parse_args()
     base = drawn(given)
     document: dict[str, Any] = {
@@ -231,6 +233,8 @@ def main() -> None:
             if given.out:
                 given.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
+    if given.json:
+        kept.write(given.json, privacy_tables.gpu_document(document))
 
 
 def tried(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

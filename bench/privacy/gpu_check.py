@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from private import MANY, lesson_of  # type: ignore[import-not-found]  # of bench/train
 
-from hansa import adapter
-from hansa.spec import Adapter
-from hansa_client.learners import Lesson, loop
+from hansa.adapter import lora as adapter
+from hansa.api.spec import Adapter
+from hansa_client.learners import TrainingSet, loop
 from hansa_client.learners.private import PrivateRun
 from hansa_client.learners.private_graph import GraphedSums
 from hansa_client.learners.success_sft import Imitation
@@ -41,13 +41,13 @@ def moved(base: Base) -> adapter.Tensors:
     return {n: a + 0.01 * random.standard_normal(a.shape, np.float32) for n, a in made.items()}
 
 
-def moved_lesson(base: Base, length: int) -> Lesson:
+def moved_lesson(base: Base, length: int) -> TrainingSet:
     lesson = lesson_of(base, length, SHAPE, private=True)
-    return Lesson(**{**vars(lesson), "start": moved(base)})
+    return TrainingSet(**{**vars(lesson), "start": moved(base)})
 
 
 @contextmanager
-def running(base: Base, lesson: Lesson, *, packed: bool) -> Iterator[PrivateRun]:
+def running(base: Base, lesson: TrainingSet, *, packed: bool) -> Iterator[PrivateRun]:
     """A private training as `loop.train` sets it up, to be asked for gradients."""
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     lora.train_only(wrapped, lesson.half)
@@ -69,7 +69,7 @@ def running(base: Base, lesson: Lesson, *, packed: bool) -> Iterator[PrivateRun]
         lora.detach(wrapped)
 
 
-def together(base: Base, lesson: Lesson, parts: list[list[int]]) -> Gradients:
+def together(base: Base, lesson: TrainingSet, parts: list[list[int]]) -> Gradients:
     """From packed rows of these trajectories."""
     with running(base, lesson, packed=True) as run:
         assert run.packed
@@ -81,7 +81,7 @@ def together(base: Base, lesson: Lesson, parts: list[list[int]]) -> Gradients:
     ]
 
 
-def recorded(base: Base, lessons: list[Lesson]) -> list[Gradients]:
+def recorded(base: Base, lessons: list[TrainingSet]) -> list[Gradients]:
     """From a recorded row of all trajectories, of each lesson; its sequences alone may differ."""
     every, kept = list(range(MANY)), []
     with running(base, lessons[0], packed=True) as run:
@@ -104,7 +104,7 @@ def recorded(base: Base, lessons: list[Lesson]) -> list[Gradients]:
     return kept
 
 
-def singly(base: Base, lesson: Lesson) -> Gradients:
+def singly(base: Base, lesson: TrainingSet) -> Gradients:
     """Some, one by one, padded and not packed, as any model can be."""
     with running(base, lesson, packed=False) as run:
         return [torch.cat([g.double().flatten() for g in run.gradients(i)]).cpu() for i in SOME]
@@ -125,7 +125,7 @@ def check(base: Base, length: int) -> dict[str, Any]:
     lesson = moved_lesson(base, length)
     first = lesson.sequences[0]
     strange = Sequence(list(reversed(first.tokens)), first.is_agent)
-    other = Lesson(**{**vars(lesson), "sequences": [strange, *lesson.sequences[1:]]})
+    other = TrainingSet(**{**vars(lesson), "sequences": [strange, *lesson.sequences[1:]]})
     every = list(range(MANY))
     of_row, beside = (together(base, each, [every]) for each in (lesson, other))
     of_graph, graph_beside, graph_again = recorded(base, [lesson, other, lesson])
@@ -175,10 +175,10 @@ def checked_mix(base: Base) -> dict[str, Any]:
     lesson = mixed_lesson(base, 20)
     assert lesson.private
     lots = [lesson.private.draw(step) for step in range(20)]
-    return _compared(base, Lesson(**{**vars(lesson), "start": moved(base)}), lots[:3], lots)
+    return _compared(base, TrainingSet(**{**vars(lesson), "start": moved(base)}), lots[:3], lots)
 
 
-def mixed_lesson(base: Base, steps: int) -> Lesson:
+def mixed_lesson(base: Base, steps: int) -> TrainingSet:
     """Steps of about 32 out of 200 trajectories of 27 to 400 tokens, in rows of 4,096."""
     random = np.random.default_rng(4)
     sizes = np.exp(random.uniform(np.log(27), np.log(400), 200)).astype(int).tolist()
@@ -191,11 +191,11 @@ def mixed_lesson(base: Base, steps: int) -> Lesson:
     protection = replace(lesson.private, units=units, rate=MANY / len(sizes))
     training = lesson.training.model_copy(update={"batch_tokens": 4096})
     own = {"sequences": sequences, "private": protection, "training": training}
-    return Lesson(**{**vars(lesson), **own})
+    return TrainingSet(**{**vars(lesson), **own})
 
 
 def _compared(
-    base: Base, lesson: Lesson, lots: list[list[int]], coming: list[list[int]]
+    base: Base, lesson: TrainingSet, lots: list[list[int]], coming: list[list[int]]
 ) -> dict[str, Any]:
     with running(base, lesson, packed=True) as run:
         packed = run.packed

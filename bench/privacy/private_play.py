@@ -20,11 +20,11 @@ sys.path.append(str(Path(__file__).parents[1] / "merging"))
 import question
 from federation import Play
 
-from hansa.adapter import Tensors
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import FederationSpec
 from hansa.compare import methods
-from hansa.errors import HansaError
-from hansa.spec import FederationSpec
-from tools.pages import privacy_tables
+from hansa.core.errors import HansaError
+from tools.pages import kept, privacy_tables
 
 HERE = Path(__file__).parent
 MOST_STEP = 4.0
@@ -156,4 +156,4 @@ def command(
     lines = summarized(results)
     print(table(lines))
     if given.json:
-        privacy_tables.write(given.json, privacy_tables.document(lines, results))
+        kept.write(given.json, privacy_tables.document(lines, results))

@@ -6,9 +6,9 @@ import private_play
 import torch
 from federation import Offer
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Environment
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Environment
 from hansa_client import trajectory
 from hansa_client.agent import Agent
 from hansa_client.experience import demonstrations
@@ -64,8 +64,8 @@ class Remembering(private_play.PrivatePlay):
         return super()._shards(silo, agent, files)
 
     def _offer(self, environment: Environment, round_: int) -> Offer:
-        frozen = adapter.split(self._wholes[environment.name], self._spec.adapter.rank).frozen
+        frozen = lora.split(self._wholes[environment.name], self._spec.adapter.rank).frozen
         offer = super()._offer(environment, round_)
         if offer.trained:
-            self.owns[environment.name] = adapter.join(frozen, offer.trained.tensors)
+            self.owns[environment.name] = lora.join(frozen, offer.trained.tensors)
         return offer

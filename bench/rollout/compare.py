@@ -24,10 +24,12 @@ import torch
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.live_episodes import EpisodeJob, LiveEpisode, Play
+from hansa_client.rollout.live_episodes import EpisodeJob, LiveEpisode, RolloutConfig
 from hansa_worlds import DEMO_OPTIONS, World, make
 
-Way = Callable[[Base, Callable[[], World], Sequence[EpisodeJob], Play], tuple[int, int, int]]
+Way = Callable[
+    [Base, Callable[[], World], Sequence[EpisodeJob], RolloutConfig], tuple[int, int, int]
+]
 """Plays jobs: episodes, successes and generated tokens."""
 
 
@@ -44,7 +46,7 @@ def main() -> None:
         make_world = maker(given.model, world)
         jobs = tasks.held_out_jobs(make_world().tasks("train"), given.episodes, seed=7)
         jobs = (jobs * -(-given.episodes // len(jobs)))[: given.episodes]
-        how = Play(
+        how = RolloutConfig(
             temperature=1.0,
             max_length=base.longest(given.max_length),
             batch_episodes=given.batch or given.episodes,
@@ -89,7 +91,7 @@ def measure(
     base: Base,
     make_world: Callable[[], World],
     jobs: Sequence[EpisodeJob],
-    how: Play,
+    how: RolloutConfig,
     seconds: float,
 ) -> dict[str, Any]:
     """One way's figures, after a short warm-up."""
@@ -118,7 +120,7 @@ def played(
     base: Base,
     make_world: Callable[[], World],
     jobs: Sequence[EpisodeJob],
-    how: Play,
+    how: RolloutConfig,
     seconds: float,
 ) -> tuple[int, int, int]:
     """Episodes, successes and generated tokens."""
@@ -142,7 +144,7 @@ def total(live: Sequence[LiveEpisode]) -> tuple[int, int, int]:
 
 
 def loop(
-    base: Base, make_world: Callable[[], World], jobs: Sequence[EpisodeJob], how: Play
+    base: Base, make_world: Callable[[], World], jobs: Sequence[EpisodeJob], how: RolloutConfig
 ) -> list[LiveEpisode]:
     """The usual loop: every turn is generated from the whole dialogue."""
     live = [LiveEpisode(make_world(), job, how) for job in jobs]
@@ -166,7 +168,7 @@ def loop(
     return live
 
 
-def generate(base: Base, texts: Sequence[list[int]], how: Play) -> list[list[int]]:
+def generate(base: Base, texts: Sequence[list[int]], how: RolloutConfig) -> list[list[int]]:
     """The next turn of each dialogue by transformers' own `generate`, padded on the left."""
     width = max(len(text) for text in texts)
     rows = [[0] * (width - len(text)) + text for text in texts]

@@ -1,6 +1,6 @@
 """Requests of `hansa serve`: all at once against one after another, with one adapter and several.
 
-    python bench/serving/throughput.py runs/demo --out bench/serving/results/tiny-2-cores.json
+    python bench/serving/throughput.py runs/demo --out runs/serving.json
 
 The server is a process of its own, the requests are the same in each way: temperature 2, a seed
 each, so that answers have some tokens. Answers are compared, too.

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hansa import keys
-from hansa.assignment import ENV_ASSIGNMENT, ENV_REPORT, Assignment
+from hansa.api import bucket_keys
+from hansa.api.assignment import ENV_ASSIGNMENT, ENV_REPORT, Assignment
 from hansa.local.objectstore import RUNNER, LocalStore
 
 WORK = ("evaluate", "explore", "train", "send", "read", "aggregate", "write")
@@ -90,7 +90,7 @@ def measure(store: LocalStore, prefix: str, imports: int) -> dict[str, dict[str,
     merging = {"role": "aggregator", "members": [member]}
     told = Assignment.model_validate({**COMMON, **storage, **merging})
     server = run("hansa_server", told, environ, imports)
-    key = keys.update_folder(prefix, "maze", 1) + keys.ADAPTER
+    key = bucket_keys.update_folder(prefix, "maze", 1) + bucket_keys.ADAPTER
     client["adapter"] = hashlib.sha256(store.store().get(key)).hexdigest()
     server["adapter"] = server["report"]["adapter"]
     return {"client": client, "aggregator": server}

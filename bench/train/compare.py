@@ -25,10 +25,10 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # as the client set
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from hansa import adapter
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora as adapter
+from hansa.api.spec import Adapter, Training
 from hansa_client import learners
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
 from hansa_client.training import scoring
@@ -94,7 +94,7 @@ def by_hansa(given: Given, rows: list[Sequence], budget: int, way: list[str]) ->
         max_steps=given.warm + given.steps,
         gradient_checkpointing="checkpointed" in way,
     )
-    lesson = Lesson(
+    lesson = TrainingSet(
         sequences=rows,
         start=adapter.start(lora.shapes(built, SHAPE), SHAPE.rank, 7),
         adapter=SHAPE,

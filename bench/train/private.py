@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hansa import adapter
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora as adapter
+from hansa.api.spec import Adapter, Training
 from hansa_client import learners
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.learners.private import Protection
 from hansa_client.models import base_model, lora
 from hansa_client.privacy import Stream
@@ -27,7 +27,7 @@ STEPS = 7
 
 def lesson_of(
     base: Any, length: int, shape: Adapter, *, private: bool, steps: int = STEPS
-) -> Lesson:
+) -> TrainingSet:
     """Steps of all trajectories, each of about this many tokens."""
     drawn = np.random.default_rng(3)
     sizes = drawn.integers(int(0.8 * length), int(1.2 * length) + 1, MANY).tolist()
@@ -37,7 +37,7 @@ def lesson_of(
     ]
     start = adapter.start(lora.shapes(base.model, shape), shape.rank, 7)
     room = MANY * max(sizes)
-    return Lesson(
+    return TrainingSet(
         sequences=sequences,
         start=start,
         adapter=shape,
@@ -57,7 +57,7 @@ def lesson_of(
     )
 
 
-def seconds(base: Any, lesson: Lesson) -> float:
+def seconds(base: Any, lesson: TrainingSet) -> float:
     """Of one step, without the first; on a CPU its own time, whatever runs beside it."""
     clock = time.process_time if base.device.type == "cpu" else time.perf_counter
     times = [clock()]

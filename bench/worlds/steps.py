@@ -31,7 +31,7 @@ from hansa_worlds.players import PLAYERS  # noqa: E402
 
 MARKS = {"maze": 50_000, "wordle": 50_000, "textcraft": 50_000, "webshop": 2_000, "babyai": 1_500}
 """Steps per second that each world should reach."""
-RESULTS = Path(__file__).with_name("results")
+RESULTS = ROOT / "runs/worlds"
 EPISODES = 500
 PASSES = 3
 TOGETHER = 1_000
@@ -187,8 +187,8 @@ def main() -> None:
 
 
 def keep(found: dict[str, Any]) -> None:
-    """Write the figures beside those of other benchmarks, with the machine they are of."""
-    RESULTS.mkdir(exist_ok=True)
+    """Write the figures, with the machine they are of."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
     about = {
         "python": platform.python_version(),
         "machine": platform.machine(),

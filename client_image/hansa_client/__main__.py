@@ -13,15 +13,22 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from hansa import logs, program
-from hansa.assignment import ENV_ASSIGNMENT, Assignment, ClientReport, EvaluateReport
-from hansa.errors import PermanentError
-from hansa.store.aside import aside_store, masking_keys
+from hansa.api.assignment import (
+    ENV_ASSIGNMENT,
+    ENV_ORDER,
+    Assignment,
+    ClientReport,
+    EvaluateReport,
+)
+from hansa.core import logs
+from hansa.core.errors import PermanentError
+from hansa.runtime import program
 from hansa.store.base import ObjectStore
 from hansa.store.experience import experience_store
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store, preload
 from hansa.store.sealed import sealing_store
+from hansa.store.staged import masking_keys, staged_store
 
 PROGRAM = "client"
 BUILTIN = "builtin:"
@@ -61,11 +68,25 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     if assignment.experience_storage:
         place = open_private(assignment.experience_storage, assignment.environment, os.environ)
     private = experience_store(place, assignment, os.environ)
-    shared = aside_store(sealing_store(exchange, private, assignment), private, assignment)
+    shared = staged_store(sealing_store(exchange, private, assignment), private, assignment)
     keys = partial(masking_keys, os.environ)
     silo = Silo(assignment, shared, private, logs.get(PROGRAM), masking_keys=keys)
     play = round.play_round if assignment.role == "client" else last.evaluate_only
     return play(silo)
+
+
+def run() -> int:
+    """Do this process's work, report it, and return the exit code."""
+    return program.run_work(PROGRAM, lambda: work(read_assignment()))
+
+
+def read_assignment() -> Assignment:
+    """This process's own assignment, or that of the order which its silo has accepted."""
+    if os.environ.get(ENV_ORDER):
+        from hansa.members.order import carried_out  # most clients follow no order
+
+        return carried_out(os.environ[ENV_ORDER])
+    return program.assignment()
 
 
 def warm() -> None:
@@ -101,12 +122,12 @@ def _worlds(assignment: dict[str, Any]) -> set[str]:
 def main() -> int:
     """Entry point of `hansa-client`."""
     if sys.argv[1:] == ["--warm"]:
-        from hansa.processes.warm import serve
+        from hansa.runtime.warm_parent import serve
 
         warm()
-        serve(lambda: program.run(PROGRAM, work), warm_for)
+        serve(run, warm_for)
         return 0
-    code = program.run(PROGRAM, work)
+    code = run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # all is written; taking torch down in good order would take half a second

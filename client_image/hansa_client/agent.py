@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from hansa import adapter, keys, manifest, program
-from hansa.adapter import Shapes, Tensors
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt, NotFound, PermanentError
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Shapes, Tensors
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.core.errors import Corrupt, NotFound, PermanentError
+from hansa.runtime import program
 from hansa.store.base import ObjectStore
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.models import base_model as model
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, mixed_silo, tasks
@@ -83,7 +85,7 @@ class Agent:
         with lora.merged(self.base.model, self._assignment.adapter, tensors or self.whole):
             yield self.base
 
-    def all_gpus(self, lesson: Lesson) -> AbstractContextManager[None]:
+    def all_gpus(self, lesson: TrainingSet) -> AbstractContextManager[None]:
         """Within, all GPUs of this machine train the lesson, where there are several."""
         from hansa_client.learners import multi_gpu
 
@@ -92,7 +94,7 @@ class Agent:
     def play(
         self,
         jobs: Sequence[episodes.EpisodeJob],
-        how: episodes.Play,
+        how: episodes.RolloutConfig,
         phase: str,
         tensors: Tensors | None = None,
         make_world: Callable[[], World] | None = None,
@@ -134,10 +136,10 @@ class Agent:
             with self.playing(tensors):
                 yield None
             return
-        from hansa_client.endpoint.engine import Engine
+        from hansa_client.endpoint.engine import EndpointEngine
 
         self._check_worlds()
-        yield Engine(self._assignment, endpoint, tensors or self.whole, self._folder)
+        yield EndpointEngine(self._assignment, endpoint, tensors or self.whole, self._folder)
 
 
 def read_whole(store: ObjectStore, assignment: Assignment, shapes: Callable[[], Shapes]) -> Tensors:
@@ -145,14 +147,14 @@ def read_whole(store: ObjectStore, assignment: Assignment, shapes: Callable[[], 
     start, prefix = assignment.start, assignment.storage.prefix
     if start.round == 0:
         return adapter.start(shapes(), assignment.adapter.rank, assignment.seed)
-    folder = keys.global_folder(prefix, start.round)
+    folder = bucket_keys.global_folder(prefix, start.round)
     if assignment.own_start:
-        folder = keys.update_folder(prefix, assignment.environment, start.round)
-    key = folder + keys.ADAPTER
+        folder = bucket_keys.update_folder(prefix, assignment.environment, start.round)
+    key = folder + bucket_keys.ADAPTER
     try:
         data = store.get(key)
     except NotFound:
         raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
-    if manifest.sha256(data) != start.sha256:
+    if bucket_documents.sha256(data) != start.sha256:
         raise Corrupt(f"{key}: got other bytes than the round was opened with")
     return adapter.decode(data)

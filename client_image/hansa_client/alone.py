@@ -10,10 +10,10 @@ Limits: settings are those of the last round, also where earlier rounds had othe
 
 import contextlib
 
-from hansa import keys
-from hansa.assignment import Assignment, Role
-from hansa.errors import Diverged, NotFound
-from hansa.manifest import EvaluationDocument, StartAdapter
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, Role
+from hansa.api.bucket_documents import EvaluationDocument, StartAdapter
+from hansa.core.errors import Diverged, NotFound
 from hansa.store.base import put_once
 from hansa_client.experience.shards import DEMONSTRATIONS
 from hansa_client.round import evaluate, find_evaluation, play_round
@@ -50,9 +50,9 @@ def measure(by_itself: Silo) -> EvaluationDocument:
 def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) -> Assignment:
     """What the silo would be given in a federation of its own."""
     private, settings = last.private_storage, last.settings
-    prefix = keys.alone_prefix(private.prefix, last.environment, last.start.round)
+    prefix = bucket_keys.alone_prefix(private.prefix, last.environment, last.start.round)
     place = private.model_copy(update={"prefix": prefix})
-    measured = {"alone": False, "own_update": False, "validation_tasks": 0, "contributions": None}
+    measured = {"alone": False, "own_update": False, "validation_tasks": 0}
     rules = {
         "evaluation": settings.evaluation.model_copy(update=measured),
         "aggregation": settings.aggregation.model_copy(
@@ -80,7 +80,7 @@ def _copy_demonstrations(silo: Silo) -> None:
     """Begin with what began the silo's experience; one that has none yet is shown some."""
     last, store = silo.assignment, silo.private
     prefix, name = last.private_storage.prefix, last.environment
-    place = keys.alone_prefix(prefix, name, last.start.round)
+    place = bucket_keys.alone_prefix(prefix, name, last.start.round)
     with contextlib.suppress(NotFound):
-        shown = store.get(keys.experience_shard(prefix, name, DEMONSTRATIONS))
-        put_once(store, keys.experience_shard(place, name, DEMONSTRATIONS), shown)
+        shown = store.get(bucket_keys.experience_shard(prefix, name, DEMONSTRATIONS))
+        put_once(store, bucket_keys.experience_shard(place, name, DEMONSTRATIONS), shown)

@@ -1,9 +1,9 @@
 """What every learner must keep, as checks that run over any of them: yours too.
 
-    pytest -p hansa.contract --pyargs hansa.contract --learner NAME
+    pytest -p hansa.manifests.contract --pyargs hansa.manifests.contract --learner NAME
 
-A check raises BrokenContract with what it saw. The builtin model plays a few words of wordle once,
-and every check learns from that; a learner of another kind of world learns from it all the same.
+A check raises LearnerContractError with what it saw. The builtin model plays a few words of wordle
+once, and every check learns from that, also those of a learner for another kind of world.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.aggregation import Half
-from hansa.errors import HansaError
-from hansa.spec import Adapter, Experience, Training
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.aggregation import Half
+from hansa.api.spec import Adapter, Experience, Training
+from hansa.core.errors import HansaError
 from hansa_client import learners, seeds
 from hansa_client.experience.shards import Shard, ShardHeader
-from hansa_client.learners import LEARNERS, Choice, Lesson, Trained
+from hansa_client.learners import LEARNERS, Choice, Trained, TrainingSet
 from hansa_client.models.base_model import Base
 from hansa_client.trajectory import Episode
 from hansa_worlds import DEMO_OPTIONS, make
@@ -33,17 +33,17 @@ STEPS = 3
 """Optimizer steps of a training: enough to see whether it repeats itself."""
 
 
-class BrokenContract(Exception):
+class LearnerContractError(Exception):
     """A learner does not keep a promise of hansa_client.learners."""
 
 
 def _require(kept: bool, sentence: str) -> None:
     if not kept:
-        raise BrokenContract(sentence)
+        raise LearnerContractError(sentence)
 
 
 @dataclass(frozen=True)
-class Played:
+class LearnerFixture:
     """What there is to learn from."""
 
     base: Base
@@ -52,16 +52,16 @@ class Played:
 
 
 @cache
-def _played() -> Played:
+def _played() -> LearnerFixture:
     """Demonstrations, and a round that the start adapter has explored: some succeed, some fail."""
     from hansa_client.models import base_model, lora
     from hansa_client.rollout.episodes import play
-    from hansa_client.rollout.live_episodes import EpisodeJob, Play
+    from hansa_client.rollout.live_episodes import EpisodeJob, RolloutConfig
 
     base = base_model.load(MODEL, base_model.resolve(MODEL), 1)
     start = adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, 1)
     tasks = make(WORLD, DEMO_OPTIONS[WORLD]).tasks("train")[:TASKS]
-    how = Play(
+    how = RolloutConfig(
         temperature=1.0,
         max_length=LONGEST,
         batch_episodes=64,
@@ -74,7 +74,7 @@ def _played() -> Played:
         episodes = play(base, lambda: make(WORLD, DEMO_OPTIONS[WORLD]), jobs, how).episodes
     first = {"source": "demonstration", "round": 0}
     shown = [each.model_copy(update=first) for each in episodes if each.success][:2]
-    return Played(base, start, [_shard(0, shown), _shard(1, episodes)])
+    return LearnerFixture(base, start, [_shard(0, shown), _shard(1, episodes)])
 
 
 def _shard(round_: int, episodes: list[Episode]) -> Shard:
@@ -93,13 +93,13 @@ def _choose(training: Training, shards: list[Shard], rules: Experience | None = 
     return learners.chooser(training.learner, training.options)(shards, rules or Experience(), 1)
 
 
-def _lesson(training: Training, half: Half = "both") -> Lesson:
+def _lesson(training: Training, half: Half = "both") -> TrainingSet:
     played = _played()
     choice = _choose(training, played.shards)
     sequences, weights = choice.rendered(LONGEST)
     wins = sum(episode.success for shard in played.shards for episode in shard.episodes)
     _require(bool(sequences), f"it chose nothing of {TASKS * SAMPLES} episodes, {wins} successes")
-    return Lesson(
+    return TrainingSet(
         sequences=sequences,
         weights=weights,
         together=choice.together,
@@ -111,7 +111,7 @@ def _lesson(training: Training, half: Half = "both") -> Lesson:
     )
 
 
-def _train(lesson: Lesson, progress: Callable[[int, int], None] | None = None) -> Trained:
+def _train(lesson: TrainingSet, progress: Callable[[int, int], None] | None = None) -> Trained:
     train = learners.get(lesson.training.learner, lesson.training.options)
     return train(_played().base, lesson, progress or (lambda done, total: None))
 
@@ -203,7 +203,7 @@ def unknown_options_are_refused(training: Training) -> None:
     except HansaError as error:
         _require("noSuchOption" in error.message, f"the refusal is: {error.message}")
     else:
-        raise BrokenContract("options.noSuchOption was taken")
+        raise LearnerContractError("options.noSuchOption was taken")
 
 
 def prepared(name: str, options: dict[str, object] | None) -> Training:

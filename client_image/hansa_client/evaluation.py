@@ -10,11 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 import hansa
-from hansa import keys
-from hansa.assignment import Assignment, EvaluationReport
-from hansa.contributions import Vote, Worth
-from hansa.errors import Corrupt, NotFound
-from hansa.manifest import (
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, EvaluationReport
+from hansa.api.bucket_documents import (
     EvaluationDocument,
     Figures,
     StartAdapter,
@@ -24,9 +22,10 @@ from hansa.manifest import (
     fingerprint,
     total,
 )
-from hansa.probes import ProbeFigures
+from hansa.api.probes import ProbeFigures
+from hansa.core.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore, put_once
-from hansa_client.privacy import Veil
+from hansa_client.privacy import NoisyCounts
 from hansa_client.trajectory import Episode
 
 
@@ -57,8 +56,8 @@ def of_start(assignment: Assignment) -> Subject:
     name, round_ = assignment.environment, assignment.start.round
     return Subject(
         assignment.start,
-        keys.evaluation(assignment.storage.prefix, name, round_),
-        keys.evaluation_tasks(assignment.private_storage.prefix, name, round_),
+        bucket_keys.evaluation(assignment.storage.prefix, name, round_),
+        bucket_keys.evaluation_tasks(assignment.private_storage.prefix, name, round_),
     )
 
 
@@ -67,8 +66,8 @@ def of_own(assignment: Assignment, sha256: str) -> Subject:
     name, round_ = assignment.environment, assignment.round
     return Subject(
         StartAdapter(round=round_, sha256=sha256),
-        keys.own_evaluation(assignment.storage.prefix, name, round_),
-        keys.own_evaluation_tasks(assignment.private_storage.prefix, name, round_),
+        bucket_keys.own_evaluation(assignment.storage.prefix, name, round_),
+        bucket_keys.own_evaluation_tasks(assignment.private_storage.prefix, name, round_),
     )
 
 
@@ -81,15 +80,12 @@ def find(store: ObjectStore, assignment: Assignment, subject: Subject) -> Evalua
     return _parsed(assignment, subject, data)
 
 
-def tallies(
-    private: ObjectStore, assignment: Assignment, subject: Subject, document: EvaluationDocument
-) -> TaskTallies | None:
+def tallies(private: ObjectStore, assignment: Assignment, subject: Subject) -> TaskTallies | None:
     """An evaluation task by task; nothing where the private store has lost it."""
     try:
         return _parsed_tallies(assignment, subject, private.get(subject.private_key))
     except NotFound:
-        own = _tallies(assignment, subject, document.tasks, document.greedy)
-        return own if document.tasks else None  # as older versions wrote it
+        return None
 
 
 def commit(
@@ -102,9 +98,8 @@ def commit(
     broken: int = 0,
     greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
-    contributions: dict[str, Worth] | None = None,
     probed: ProbeFigures | None = None,
-    veil: Veil | None = None,
+    veil: NoisyCounts | None = None,
 ) -> EvaluationDocument:
     """Store what was measured; a twin that was faster is right, even if it drew other tokens.
 
@@ -122,7 +117,6 @@ def commit(
         temperature=assignment.settings.evaluation.temperature,
         broken=0 if veil else broken,
         validation=validation,
-        contributions=contributions,
         probes=probed,
         seconds=0.0 if veil else round(seconds, 3),
         **(_veiled(kept, len(episodes) + broken, veil) if veil else kept.counts()),
@@ -131,7 +125,7 @@ def commit(
     return _parsed(assignment, subject, stored)
 
 
-def _veiled(kept: TaskTallies, planned: int, veil: Veil) -> dict[str, Any]:
+def _veiled(kept: TaskTallies, planned: int, veil: NoisyCounts) -> dict[str, Any]:
     """What may be told instead of counts; several episodes of a task are worth one at least."""
     tasks = planned // veil.samples
     noised = veil.figures("test", total(kept.tasks).successes, planned)
@@ -139,8 +133,8 @@ def _veiled(kept: TaskTallies, planned: int, veil: Veil) -> dict[str, Any]:
     return {**noised.model_dump(), "task_count": tasks, "worth": worth}
 
 
-def report(document: EvaluationDocument, environments: Sequence[str] = ()) -> EvaluationReport:
-    """The figures that the operator reads; environments are named by their place."""
+def report(document: EvaluationDocument) -> EvaluationReport:
+    """The figures that the operator reads."""
     return EvaluationReport(
         round=document.adapter.round,
         episodes=document.episodes,
@@ -148,18 +142,8 @@ def report(document: EvaluationDocument, environments: Sequence[str] = ()) -> Ev
         broken=document.broken,
         effective=document.effective(),
         validation=document.validation,
-        contributions=_votes(document, environments),
         probes=document.probes,
     )
-
-
-def _votes(document: EvaluationDocument, environments: Sequence[str]) -> list[Vote] | None:
-    """What is told of those that take part in the present round."""
-    if document.contributions is None:
-        return None
-    places = {name: place for place, name in enumerate(environments)}
-    measured = sorted(document.contributions.items())
-    return [worth.vote(places[name]) for name, worth in measured if name in places]
 
 
 def figures(document: EvaluationDocument) -> Figures:

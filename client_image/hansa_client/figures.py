@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hansa import kinds
-from hansa.assignment import Assignment
-from hansa.manifest import Counts, Learning
+from hansa.api import task_kinds
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import Counts, Learning
 from hansa_client import trajectory
 from hansa_client.evaluation import by_task
 from hansa_client.experience.shards import Shard
@@ -19,7 +19,7 @@ from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
     from hansa_client.agent import Agent
-    from hansa_client.learners import Lesson
+    from hansa_client.learners import TrainingSet
 
 MOST_EPISODES = 16
 """Episodes whose entropy is looked at: enough for a curve, and little of a round's time."""
@@ -37,7 +37,7 @@ def of(assignment: Assignment, shards: Sequence[Shard], agent: Agent, skipped: i
     )
 
 
-def count(shards: list[Shard], lesson: Lesson, round_: int) -> Counts:
+def count(shards: list[Shard], lesson: TrainingSet, round_: int) -> Counts:
     """What the round did; the steps follow from the lesson, trained by this attempt or not."""
     own = next(shard for shard in shards if shard.header.round == round_)
     steps = lesson.steps()
@@ -74,7 +74,7 @@ def kinds_of(assignment: Assignment) -> dict[str, str]:
     """The kind of each task of the round, as it may be told."""
     with explained(assignment):
         world = make_world(assignment)
-        names = kinds.public_names(world.groups(), len(world.tasks("train")))
+        names = task_kinds.public_names(world.groups(), len(world.tasks("train")))
         jobs = mixed_silo.jobs(assignment, "train", explore_jobs)
         return {job.task.id: names.get(world.group(job.task), "") for job in jobs}
 

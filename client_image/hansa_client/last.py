@@ -3,7 +3,7 @@
 As safe to repeat as a round: what an earlier attempt has stored is not done again.
 """
 
-from hansa.assignment import EvaluateReport
+from hansa.api.assignment import EvaluateReport
 from hansa_client import alone, personalize
 from hansa_client import evaluation as evaluations
 from hansa_client.round import check_world, evaluate, find_evaluation
@@ -31,7 +31,7 @@ def evaluate_only(silo: Silo) -> EvaluateReport:
         served = personalize.choose(silo, silo.load(owner), start, candidate)
     return EvaluateReport(
         environment=assignment.environments.index(assignment.environment),
-        evaluation=evaluations.report(start, assignment.environments),
+        evaluation=evaluations.report(start),
         personal=served.figures() if served else None,
         serves=served.choice if served else "",
         alone=evaluations.figures(without_others) if without_others else None,

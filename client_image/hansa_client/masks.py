@@ -7,18 +7,18 @@ is played, trained or loaded for it.
 Limits: that others hold the keys which the assignment names for them is the coordinator's word.
 """
 
-from contextlib import suppress
-
-from hansa import adapter, claims, keys, manifest, masking
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.base import Model, Sha256
-from hansa.claims import Claim
-from hansa.errors import Corrupt, InputError, NotFound, PermanentError, Precondition
-from hansa.manifest import UpdateManifest
-from hansa.sealing import OpeningKey
-from hansa.secure import LEAST
+from hansa.adapter import lora, masking
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import UpdateManifest
+from hansa.api.secure_aggregation import LEAST
+from hansa.core.errors import Corrupt, InputError, NotFound, PermanentError
+from hansa.core.model import Model, Sha256
+from hansa.crypto.sealing import OpeningKey
+from hansa.store import claims
 from hansa.store.base import put_once
+from hansa.store.claims import Claim
 from hansa.store.documents import parse
 from hansa_client import send
 from hansa_client.agent import read_whole
@@ -26,7 +26,7 @@ from hansa_client.send import Committed
 from hansa_client.silo import Silo
 
 
-class Record(Model):
+class MaskRecord(Model):
     """What a silo has masked in an epoch, in its private store."""
 
     peers: Sha256
@@ -65,14 +65,14 @@ def sent(silo: Silo, plain: Committed) -> Committed:
     if silo.assignment.masking is None:
         return plain
     if not plain.manifest.trained:
-        return _commit(silo, plain.manifest, keys.MANIFEST)
+        return _commit(silo, plain.manifest, bucket_keys.MANIFEST)
     return _find(silo, plain) or _send(silo, plain)
 
 
 def _find(silo: Silo, plain: Committed) -> Committed | None:
     key = _folder(silo.assignment) + _manifest_name(silo.assignment)
     try:
-        data = silo.outside.get(key)
+        data = silo.staged.get_published(key)
     except NotFound:
         return None
     stored = send.checked(silo.assignment, data)
@@ -90,12 +90,12 @@ def _send(silo: Silo, plain: Committed) -> Committed:
         body = masking.masked(assignment, key, own, start, document.norm, counts)
     except InputError as error:
         raise PermanentError(error.message) from None
-    digest = manifest.sha256(body)
+    digest = bucket_documents.sha256(body)
     _write_record(silo, digest)
     _claim(silo, digest)
-    name = keys.masked_body(masks.epoch)
-    with suppress(Precondition):  # a twin's are the same bytes, or their digest tells
-        silo.outside.put_if_absent(_folder(assignment) + name, body)
+    name = bucket_keys.masked_body(masks.epoch)
+    # A twin's are the same bytes, or their digest tells.
+    silo.staged.publish(_folder(assignment) + name, body)
     silo.log.info("sending_masked", epoch=masks.epoch, silos=len(masks.peers), bytes=len(body))
     offered = {
         "files": send.describe({name: body}),
@@ -111,24 +111,26 @@ def _send(silo: Silo, plain: Committed) -> Committed:
 def _tensors(silo: Silo, plain: UpdateManifest) -> tuple[Tensors, Tensors]:
     """The plain update and what it was trained from."""
     assignment = silo.assignment
-    key = _folder(assignment) + keys.ADAPTER
-    data = silo.exchange.get(key)  # which has it aside
-    if manifest.sha256(data) != plain.files[keys.ADAPTER].sha256:
+    key = _folder(assignment) + bucket_keys.ADAPTER
+    data = silo.exchange.get(key)  # staged
+    if bucket_documents.sha256(data) != plain.files[bucket_keys.ADAPTER].sha256:
         raise Corrupt(f"{key}: got other bytes than its manifest names, in the private store")
-    own = adapter.decode(data, copy=False)
-    whole = read_whole(silo.outside, assignment, lambda: adapter.shapes(own))
-    return own, adapter.split(whole, assignment.adapter.rank).trained
+    own = lora.decode(data, copy=False)
+    whole = read_whole(silo.exchange, assignment, lambda: lora.shapes(own))
+    return own, lora.split(whole, assignment.adapter.rank).trained
 
 
 def _write_record(silo: Silo, digest: str) -> None:
     """One epoch has one body, whatever the exchange says: two would give their difference away."""
     assignment = silo.assignment
     _, masks = masking.settings_of(assignment)
-    own = Record(peers=masking.digest(masks.peers), sha256=digest)
-    key = keys.masking_record(
+    own = MaskRecord(peers=masking.digest(masks.peers), sha256=digest)
+    key = bucket_keys.masking_record(
         assignment.private_storage.prefix, assignment.environment, assignment.round, masks.epoch
     )
-    stored = parse(Record, key, put_once(silo.private, key, manifest.canonical(own.to_json())))
+    stored = parse(
+        MaskRecord, key, put_once(silo.private, key, bucket_documents.canonical(own.to_json()))
+    )
     if stored.peers != own.peers:
         raise PermanentError(
             f"masking.peers: got others than those that this silo has masked for in epoch "
@@ -143,20 +145,20 @@ def _claim(silo: Silo, digest: str) -> None:
     assignment = silo.assignment
     _, masks = masking.settings_of(assignment)
     place = (assignment.storage.prefix, assignment.environment, assignment.round, masks.epoch)
-    stored = claims.put(silo.outside, *place, Claim(sha256=digest))
+    stored = claims.put(silo.exchange, *place, Claim(sha256=digest))
     if stored.tombstone:
         raise PermanentError(
-            f"{keys.claim(*place)}: this silo was left out of the sum of epoch {masks.epoch}, for "
-            "it came too late; nothing was sent",
+            f"{bucket_keys.claim(*place)}: this silo was left out of the sum of epoch "
+            f"{masks.epoch}, for it came too late; nothing was sent",
             hint="it takes part in the next round",
         )
     if stored.sha256 != digest:
-        raise Corrupt(f"{keys.claim(*place)}: got another claim than this silo's")
+        raise Corrupt(f"{bucket_keys.claim(*place)}: got another claim than this silo's")
 
 
 def _commit(silo: Silo, document: UpdateManifest, name: str) -> Committed:
-    data = manifest.canonical(document.to_json())
-    stored = put_once(silo.outside, _folder(silo.assignment) + name, data)
+    data = bucket_documents.canonical(document.to_json())
+    stored = silo.staged.publish(_folder(silo.assignment) + name, data)
     return send.checked(silo.assignment, stored)
 
 
@@ -174,8 +176,10 @@ def _own_key(silo: Silo) -> OpeningKey:
 
 
 def _folder(assignment: Assignment) -> str:
-    return keys.update_folder(assignment.storage.prefix, assignment.environment, assignment.round)
+    return bucket_keys.update_folder(
+        assignment.storage.prefix, assignment.environment, assignment.round
+    )
 
 
 def _manifest_name(assignment: Assignment) -> str:
-    return keys.masked_manifest(assignment.masking.epoch if assignment.masking else 0)
+    return bucket_keys.masked_manifest(assignment.masking.epoch if assignment.masking else 0)

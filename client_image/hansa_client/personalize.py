@@ -24,10 +24,10 @@ import numpy as np
 from pydantic import ValidationError
 
 import hansa
-from hansa import adapter, keys
-from hansa.adapter import Tensors
-from hansa.errors import Corrupt, Diverged, NotFound
-from hansa.manifest import (
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import (
     EvaluationDocument,
     Figures,
     FileEntry,
@@ -40,16 +40,17 @@ from hansa.manifest import (
     fingerprint,
     sha256,
 )
+from hansa.core.errors import Corrupt, Diverged, NotFound
 from hansa.store.base import put_once
 from hansa_client import evaluation as evaluations
 from hansa_client import seeds
 from hansa_client.experience.shards import Shards
 
 if TYPE_CHECKING:
-    from hansa.assignment import Assignment
+    from hansa.api.assignment import Assignment
     from hansa.store.base import ObjectStore
     from hansa_client.agent import Agent
-    from hansa_client.learners import Lesson
+    from hansa_client.learners import TrainingSet
     from hansa_client.silo import Silo
 
 See = Callable[[str, Tensors], float]
@@ -75,7 +76,7 @@ def find(private: ObjectStore, assignment: Assignment) -> PersonalManifest | Non
     if not is_wanted(assignment):
         return None
     try:
-        return _parsed(assignment, private.get(_folder(assignment) + keys.MANIFEST))
+        return _parsed(assignment, private.get(_folder(assignment) + bucket_keys.MANIFEST))
     except NotFound:
         return None
 
@@ -97,7 +98,7 @@ def choose(
     if alone:
         trial.see(ALONE, alone)
     subject = evaluations.of_start(assignment)
-    known = evaluations.tallies(silo.private, assignment, subject, evaluation)
+    known = evaluations.tallies(silo.private, assignment, subject)
     if known and trial.best == GLOBAL:
         tasks, greedy = known.tasks, known.greedy
     else:
@@ -116,7 +117,9 @@ def choose(
         tasks=tasks,
         greedy=greedy,
     )
-    data = put_once(silo.private, _folder(assignment) + keys.MANIFEST, canonical(made.to_json()))
+    data = put_once(
+        silo.private, _folder(assignment) + bucket_keys.MANIFEST, canonical(made.to_json())
+    )
     return _parsed(assignment, data)
 
 
@@ -173,7 +176,7 @@ def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
     """
     mixed: Tensors = {}
     for name, array in shared.items():
-        if adapter.side(name) == "A":
+        if lora.side(name) == "A":
             mixed[name] = np.concatenate([array, own[name]], axis=0)
         else:
             parts = [array * np.float32(1 - share), own[name] * np.float32(share)]
@@ -184,31 +187,31 @@ def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
 def _own(silo: Silo) -> Tensors | None:
     """The silo's update in the round of the last adapter, whole; nothing where it has none."""
     assignment, store = silo.assignment, silo.exchange
-    folder = keys.update_folder(
+    folder = bucket_keys.update_folder(
         assignment.storage.prefix, assignment.environment, assignment.start.round
     )
     if assignment.own_manifest == "":
         return None  # what lies there is somebody's word, and not known to be the silo's
     try:
-        data = store.get(folder + keys.MANIFEST)
+        data = store.get(folder + bucket_keys.MANIFEST)
     except NotFound:
         return None
-    is_aside = assignment.settings.aggregation.secure is not None  # in the silo's own store
-    if assignment.own_manifest and not is_aside:
-        _check(folder + keys.MANIFEST, data, assignment.own_manifest)
+    is_staged = assignment.settings.aggregation.secure is not None  # in the silo's own store
+    if assignment.own_manifest and not is_staged:
+        _check(folder + bucket_keys.MANIFEST, data, assignment.own_manifest)
     update = UpdateManifest.model_validate_json(data)
     if not update.trained:
         return None
-    named = update.files.get(keys.ADAPTER)
-    trained = _same(store, folder + keys.ADAPTER, named.sha256 if named else "")
-    return adapter.join(_frozen(silo, update.start), trained)
+    named = update.files.get(bucket_keys.ADAPTER)
+    trained = _same(store, folder + bucket_keys.ADAPTER, named.sha256 if named else "")
+    return lora.join(_frozen(silo, update.start), trained)
 
 
 def _same(store: ObjectStore, key: str, digest: str) -> Tensors:
     """Tensors that the bucket still has as they were; whoever holds it could exchange them."""
     data = store.get(key)
     _check(key, data, digest)
-    return adapter.decode(data)
+    return lora.decode(data)
 
 
 def _check(key: str, data: bytes, digest: str) -> None:
@@ -220,12 +223,12 @@ def _frozen(silo: Silo, start: StartAdapter) -> Tensors:
     """The frozen part that the update was trained on top of; most strategies have none."""
     if not start.round:
         return {}
-    folder = keys.global_folder(silo.assignment.storage.prefix, start.round)
-    manifest = GlobalManifest.model_validate_json(silo.exchange.get(folder + keys.MANIFEST))
+    folder = bucket_keys.global_folder(silo.assignment.storage.prefix, start.round)
+    manifest = GlobalManifest.model_validate_json(silo.exchange.get(folder + bucket_keys.MANIFEST))
     if not manifest.frozen_rank:
         return {}
-    whole = _same(silo.exchange, folder + keys.ADAPTER, start.sha256)
-    return adapter.split(whole, silo.assignment.adapter.rank).frozen
+    whole = _same(silo.exchange, folder + bucket_keys.ADAPTER, start.sha256)
+    return lora.split(whole, silo.assignment.adapter.rank).frozen
 
 
 def _evolved(silo: Silo, agent: Agent) -> Iterator[Tensors]:
@@ -255,7 +258,7 @@ def _evolved(silo: Silo, agent: Agent) -> Iterator[Tensors]:
         except Diverged as diverged:  # those before are there, and the global adapter
             silo.log.warning("finetuning_ended", trainings=number, message=diverged.message)
             return
-        whole = adapter.join(agent.frozen, start)
+        whole = lora.join(agent.frozen, start)
         yield whole
 
 
@@ -267,37 +270,37 @@ def _shards(silo: Silo) -> Shards:
     return Shards(silo.private, assignment.model_copy(update={"experience_storage": folder}))
 
 
-def _trained(silo: Silo, agent: Agent, lesson: Lesson, number: int) -> Tensors:
+def _trained(silo: Silo, agent: Agent, lesson: TrainingSet, number: int) -> Tensors:
     """What a training alone made, by this attempt or by one before it."""
     assignment = silo.assignment
     prefix = assignment.private_storage.prefix
-    key = keys.finetuned(prefix, assignment.environment, assignment.start.round, number)
+    key = bucket_keys.finetuned(prefix, assignment.environment, assignment.start.round, number)
     try:
-        return adapter.decode(silo.private.get(key))
+        return lora.decode(silo.private.get(key))
     except NotFound:
         made = silo.train(agent, lesson, "finetune").tensors
-        return adapter.decode(put_once(silo.private, key, adapter.encode(made)))
+        return lora.decode(put_once(silo.private, key, lora.encode(made)))
 
 
 def _store(private: ObjectStore, assignment: Assignment, tensors: Tensors) -> dict[str, FileEntry]:
     """Adapter and config as PEFT loads them, in the private store."""
-    data = put_once(private, _folder(assignment) + keys.ADAPTER, adapter.encode(tensors))
-    shapes = adapter.shapes(data)
-    rank = next(shape[0] for name, shape in shapes.items() if adapter.side(name) == "A")
+    data = put_once(private, _folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
+    shapes = lora.shapes(data)
+    rank = next(shape[0] for name, shape in shapes.items() if lora.side(name) == "A")
     extra = rank - assignment.adapter.rank
-    config = adapter.config(
-        assignment.adapter, assignment.model.source, adapter.target_names(shapes), extra
+    config = lora.config(
+        assignment.adapter, assignment.model.source, lora.target_names(shapes), extra
     )
-    config = put_once(private, _folder(assignment) + keys.CONFIG, config)
+    config = put_once(private, _folder(assignment) + bucket_keys.CONFIG, config)
     return {
         name: FileEntry(sha256=sha256(content), size=len(content))
-        for name, content in ((keys.ADAPTER, data), (keys.CONFIG, config))
+        for name, content in ((bucket_keys.ADAPTER, data), (bucket_keys.CONFIG, config))
     }
 
 
 def _folder(assignment: Assignment) -> str:
     place = assignment.private_storage
-    return keys.personal_folder(place.prefix, assignment.environment, assignment.start.round)
+    return bucket_keys.personal_folder(place.prefix, assignment.environment, assignment.start.round)
 
 
 def _inputs(assignment: Assignment) -> dict[str, object]:
@@ -311,7 +314,7 @@ def _parsed(assignment: Assignment, data: bytes) -> PersonalManifest:
     try:
         document = PersonalManifest.model_validate_json(data)
     except ValidationError:
-        where = _folder(assignment) + keys.MANIFEST
+        where = _folder(assignment) + bucket_keys.MANIFEST
         raise Corrupt(f"{where}: expected a silo's choice, got something else") from None
     place = assignment.private_storage
     check_same_run(place.prefix, document.inputs, _inputs(assignment))

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa import keys
-from hansa.assignment import Assignment
-from hansa.errors import BudgetSpent, Corrupt, NotFound, PermanentError, Refused
-from hansa.manifest import Figures, canonical, fingerprint
-from hansa.privacy import ledger
-from hansa.privacy.ledger import Budget, Entry, Purpose
-from hansa.privacy.settings import Privacy, Statement, check_fits
+from hansa.api import bucket_keys, privacy_ledger
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import Figures, canonical, fingerprint
+from hansa.api.privacy import Privacy, Statement
+from hansa.api.privacy_checks import check_fits
+from hansa.api.privacy_ledger import Budget, LedgerEntry, Purpose
+from hansa.core.errors import BudgetSpent, Corrupt, NotFound, OrderRefused, PermanentError
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.documents import parse
 
@@ -63,7 +63,7 @@ def check(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     own = _budget(store, assignment)
     if privacy is None:
         if own:
-            raise Refused(
+            raise OrderRefused(
                 f"this silo's {_budget_key(assignment)} allows an epsilon of {own.epsilon:g}, and "
                 "the federation has no spec.privacy; nothing was loaded"
             )
@@ -78,7 +78,7 @@ def check(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     except ValueError as error:
         raise PermanentError(f"settings.{error}") from None
     if own and own.unit == "task" and privacy.unit == "trajectory":
-        raise Refused(
+        raise OrderRefused(
             f"this silo's {_budget_key(assignment)} protects tasks, and spec.privacy.unit is "
             "trajectory; nothing was loaded"
         )
@@ -94,7 +94,7 @@ class Ledger:
         self._store = store
         self._assignment = assignment
         self._privacy = privacy
-        self._most, self._delta = ledger.bound(privacy, own)
+        self._most, self._delta = privacy_ledger.bound(privacy, own)
 
     def check_budget(self, *, trains: bool, evaluates: bool) -> None:
         """BudgetSpent where what this Job is about to release does not fit any more."""
@@ -111,56 +111,46 @@ class Ledger:
                 hint="what was given away stays given away; a larger budget is the owner's choice",
             )
 
-    def pay(self, purpose: Purpose, round_: int, *data: str) -> tuple[Stream, Entry]:
+    def pay(self, purpose: Purpose, round_: int, *data: str) -> tuple[Stream, LedgerEntry]:
         """Write a release into the ledger, its key first; its random numbers, and what was paid.
 
         From here on it counts, whether anything leaves or not. `data` are digests of what is
         released: of other data the numbers are others.
         """
-        name = ledger.release(purpose, round_)
+        name = privacy_ledger.release(purpose, round_)
         prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
-        key = keys.privacy_secret(prefix, environment, name)
+        key = bucket_keys.privacy_secret(prefix, environment, name)
         secret = put_once(self._store, key, os.urandom(SECRET_BYTES))
         if len(secret) != SECRET_BYTES:
             raise Corrupt(f"{key}: got {len(secret)} bytes, expected {SECRET_BYTES}")
         own = self._entry(purpose, round_)
         before = [entry for entry in self.entries() if entry.name != name]
-        spent = ledger.epsilon(
+        spent = privacy_ledger.epsilon(
             [*(e for e in before if e.purpose == purpose), own], self._delta, joint=False
         )
         own = own.model_copy(update={"epsilon": spent})
-        place = keys.privacy_entry(prefix, environment, name)
-        stored = parse(Entry, place, put_once(self._store, place, canonical(own.to_json())))
+        place = bucket_keys.privacy_entry(prefix, environment, name)
+        stored = parse(LedgerEntry, place, put_once(self._store, place, canonical(own.to_json())))
         if purpose == "training" and stored.costs != own.costs:
             raise PermanentError(f"{place}: got an entry of other settings than this round's")
-        return self._stream(secret, own, data), stored
+        return Stream(secret, own.purpose, own.fingerprint, *data), stored
 
-    def find(self, purpose: Purpose, round_: int, *data: str) -> Stream:
-        """The numbers of a release that was paid for; NotFound where it was not."""
-        name = ledger.release(purpose, round_)
-        prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
-        secret = self._store.get(keys.privacy_secret(prefix, environment, name))
-        return self._stream(secret, self._entry(purpose, round_), data)
-
-    def _stream(self, secret: bytes, entry: Entry, data: Sequence[str]) -> Stream:
-        return Stream(secret, entry.purpose, entry.fingerprint, *data)
-
-    def veil(self) -> Veil:
+    def veil(self) -> NoisyCounts:
         """Pay for telling how the start adapter did on held-out tasks."""
         stream, paid = self.pay("evaluation", self._assignment.start.round)
         samples = self._assignment.settings.evaluation.samples_per_task
-        return Veil(stream, paid.noise_multiplier, samples)
+        return NoisyCounts(stream, paid.noise_multiplier, samples)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """All releases so far, all of the same unit."""
         prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
         budget = _budget_key(self._assignment)
         names = [
             key
-            for key in self._store.list(keys.privacy_root(prefix, environment))
+            for key in self._store.list(bucket_keys.privacy_root(prefix, environment))
             if key.endswith(".json") and key != budget
         ]
-        entries = [parse(Entry, key, self._store.get(key)) for key in names]
+        entries = [parse(LedgerEntry, key, self._store.get(key)) for key in names]
         for entry in entries:
             if entry.unit != self._privacy.unit:
                 raise PermanentError(
@@ -188,18 +178,18 @@ class Ledger:
             rounds=sum(entry.purpose == "training" for entry in entries),
         )
 
-    def _epsilon(self, entries: Sequence[Entry]) -> float:
+    def _epsilon(self, entries: Sequence[LedgerEntry]) -> float:
         joint = self._assignment.demonstrations_from is not None
-        return ledger.epsilon(entries, self._delta, joint=joint)
+        return privacy_ledger.epsilon(entries, self._delta, joint=joint)
 
-    def _entry(self, purpose: Purpose, round_: int) -> Entry:
+    def _entry(self, purpose: Purpose, round_: int) -> LedgerEntry:
         """A release with this round's settings; its epsilon is not known yet."""
         assignment, privacy = self._assignment, self._privacy
         is_training = purpose == "training"
         if privacy.noise_multiplier is None:
             raise PermanentError("settings.privacy.noiseMultiplier: got nothing, expected a number")
         inputs = assignment.inputs() if is_training else assignment.evaluation_inputs()
-        return Entry(
+        return LedgerEntry(
             environment=assignment.environment,
             purpose=purpose,
             round=round_,
@@ -215,7 +205,7 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Veil:
+class NoisyCounts:
     """What is told of held-out tasks: their number, and successes with noise."""
 
     stream: Stream
@@ -236,7 +226,7 @@ class Veil:
 
 
 def _budget_key(assignment: Assignment) -> str:
-    return keys.privacy_budget(assignment.private_storage.prefix, assignment.environment)
+    return bucket_keys.privacy_budget(assignment.private_storage.prefix, assignment.environment)
 
 
 def _budget(store: ObjectStore, assignment: Assignment) -> Budget | None:

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
-from hansa.probes import LONGEST_ANSWER, MOST_NATS, Probe, ProbeFigure
-from hansa.probes import check as fit_together
+from hansa.api.assignment import Assignment
+from hansa.api.probes import LONGEST_ANSWER, MOST_NATS, Probe, ProbeFigure
+from hansa.api.probes import check as fit_together
+from hansa.core.errors import PermanentError
 from hansa_client import seeds
 from hansa_client.rollout import tasks
 from hansa_client.trajectory import Sequence as Tokens

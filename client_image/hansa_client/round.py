@@ -7,18 +7,20 @@ stored: its shard instead of exploring again, its adapter instead of training ag
 from dataclasses import replace
 from functools import partial
 
-from hansa import adapter, keys, kinds, program
-from hansa.assignment import Assignment, ClientReport
-from hansa.manifest import EvaluationDocument, Figures, Learning
-from hansa_client import contributions, figures, masks, personalize, probes, send
+from hansa.adapter import lora
+from hansa.api import bucket_keys, task_kinds
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import EvaluationDocument, Figures, Learning
+from hansa.runtime import program
 from hansa_client import evaluation as evaluations
+from hansa_client import figures, masks, personalize, probes, send
 from hansa_client.agent import Agent
 from hansa_client.experience import demonstrations, optimizer_state
 from hansa_client.experience.demonstrations import DemonstrationFile
 from hansa_client.experience.shards import DEMONSTRATIONS, Shard, Shards
-from hansa_client.learners import Lesson, Trained
+from hansa_client.learners import Trained, TrainingSet
 from hansa_client.rollout import mixed_silo, tasks
-from hansa_client.send import Committed, Update
+from hansa_client.send import Committed, TrainedUpdate
 from hansa_client.silo import Silo
 from hansa_client.trajectory import Episode
 from hansa_worlds import World
@@ -106,7 +108,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
     """Play held-out tasks with the start adapter, and others by which the best is chosen."""
     played = silo.play_held_out(agent, "test")
     greedy = silo.play_greedily(agent)
-    validation, brought = None, None
+    validation = None
     veil = silo.ledger.veil() if silo.ledger else None
     wanted = silo.assignment.settings.evaluation.validation_tasks
     if wanted:
@@ -115,7 +117,6 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         if veil:
             planned = len(chosen.episodes) + len(chosen.broken)
             validation = veil.figures("validation", chosen.successes, planned)
-        brought = contributions.measure(silo, agent, chosen.episodes)
     probed = probes.play(silo, agent)
     seconds = silo.watch.lap("evaluate")
     counts = {"episodes": len(played.episodes), "successes": played.successes}
@@ -129,7 +130,6 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         broken=len(played.broken),
         greedy=greedy,
         validation=validation,
-        contributions=brought,
         probed=probed,
         veil=veil,
     )
@@ -152,9 +152,11 @@ def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDo
     """Play the same held-out tasks with the update, while it is the environment's alone."""
     assignment = silo.assignment
     silo.watch.lap("send")
-    folder = keys.update_folder(assignment.storage.prefix, assignment.environment, assignment.round)
-    own = adapter.decode(silo.exchange.get(folder + keys.ADAPTER))
-    whole = adapter.join(agent.frozen, own)
+    folder = bucket_keys.update_folder(
+        assignment.storage.prefix, assignment.environment, assignment.round
+    )
+    own = lora.decode(silo.exchange.get(folder + bucket_keys.ADAPTER))
+    whole = lora.join(agent.frozen, own)
     played = silo.play_held_out(agent, "test", tensors=whole, phase="own")
     seconds = silo.watch.lap("own")
     silo.log.info(
@@ -212,10 +214,10 @@ def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFi
 # -- choose, train and send -----------------------------------------------------------------------
 
 
-def choose(silo: Silo, agent: Agent, shards: list[Shard], *, pays: bool = True) -> Lesson:
+def choose(silo: Silo, agent: Agent, shards: list[Shard]) -> TrainingSet:
     """What the learner is given, as the aggregation wants it trained.
 
-    With privacy, the release is paid for here; not `pays`: it was.
+    With privacy, the release is paid for here.
     """
     assignment = silo.assignment
     lesson = replace(
@@ -226,14 +228,11 @@ def choose(silo: Silo, agent: Agent, shards: list[Shard], *, pays: bool = True) 
     if not silo.ledger:
         return lesson
     digests = [shard.sha256 for shard in shards]
-    if pays:
-        stream, _ = silo.ledger.pay("training", assignment.round, *digests)
-    else:
-        stream = silo.ledger.find("training", assignment.round, *digests)
+    stream, _ = silo.ledger.pay("training", assignment.round, *digests)
     return replace(lesson, private=silo.protection(lesson, stream))
 
 
-def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson) -> Committed:
+def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: TrainingSet) -> Committed:
     """Train unless an earlier attempt did, then commit what is stored."""
     assignment = silo.assignment
     if lesson.private:
@@ -245,7 +244,7 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
     seconds = {} if lesson.private else silo.watch.seconds
     if not lesson.sequences and not lesson.private:
         silo.log.info("nothing_to_learn", explored=counts.explored, skipped=lesson.skipped)
-        empty = Update(
+        empty = TrainedUpdate(
             base_model=agent.base_model, counts=counts, learning=learning, seconds=seconds
         )
         return send.commit(silo.exchange, assignment, empty)
@@ -253,16 +252,16 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
     if not stored:
         stored, trained = _train(silo, agent, lesson)
         loss, learning = trained.loss, _with_memory(learning, trained)
-    own = adapter.decode(stored)
-    files = {keys.ADAPTER: stored}
+    own = lora.decode(stored)
+    files = {bucket_keys.ADAPTER: stored}
     if assignment.settings.aggregation.needs_moments:
         make = partial(silo.moments, agent, lesson, own)
-        files[keys.MOMENTS] = send.store_moments(silo.exchange, assignment, make)
+        files[bucket_keys.MOMENTS] = send.store_moments(silo.exchange, assignment, make)
     silo.watch.lap("train")
-    files[keys.CONFIG] = send.store_config(silo.exchange, assignment, stored)
-    norm = adapter.distance(own, agent.start)
+    files[bucket_keys.CONFIG] = send.store_config(silo.exchange, assignment, stored)
+    norm = lora.distance(own, agent.start)
     silo.watch.lap("send")
-    update = Update(
+    update = TrainedUpdate(
         base_model=agent.base_model,
         files=send.describe(files),
         counts=counts,
@@ -277,7 +276,7 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Lesson
     return send.commit(silo.exchange, assignment, update)
 
 
-def _train(silo: Silo, agent: Agent, lesson: Lesson) -> tuple[bytes, Trained]:
+def _train(silo: Silo, agent: Agent, lesson: TrainingSet) -> tuple[bytes, Trained]:
     """The stored adapter; the optimizer's state is stored before it."""
     trained = silo.train(agent, lesson, "train")
     optimizer_state.store(silo.private, silo.assignment, trained.optimizer)
@@ -304,10 +303,10 @@ def report(
         manifest=committed.sha256,
         adapter=committed.adapter,
         counts=document.counts,
-        evaluation=evaluations.report(start, assignment.environments) if start else None,
+        evaluation=evaluations.report(start) if start else None,
         own=evaluations.figures(own) if own else None,
         solved=document.learning.solved,
-        kinds=kinds.rates(document.learning.groups),
+        kinds=task_kinds.rates(document.learning.groups),
         entropy=document.learning.entropy,
         epsilon=document.privacy.epsilon if document.privacy else None,
         norm=document.norm,

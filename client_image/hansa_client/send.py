@@ -7,12 +7,21 @@ from importlib.metadata import version
 from pydantic import ValidationError
 
 import hansa
-from hansa import adapter, audit, keys, manifest
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt, Denied, NotFound
-from hansa.manifest import AuditHead, Counts, FileEntry, Learning, MadeWith, UpdateManifest
-from hansa.privacy.settings import Statement
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import (
+    AuditHead,
+    Counts,
+    FileEntry,
+    Learning,
+    MadeWith,
+    UpdateManifest,
+)
+from hansa.api.privacy import Statement
+from hansa.core.errors import Corrupt, Denied, NotFound
+from hansa.store import audit_log
 from hansa.store.base import ObjectStore, put_once
 
 
@@ -29,12 +38,12 @@ class Committed:
     def adapter(self) -> str:
         """Digest of its tensors, masked or not; empty where there was nothing to learn from."""
         files, masked = self.manifest.files, self.manifest.masked
-        name = keys.masked_body(masked.epoch) if masked else keys.ADAPTER
+        name = bucket_keys.masked_body(masked.epoch) if masked else bucket_keys.ADAPTER
         return files[name].sha256 if files else ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Update:
+class TrainedUpdate:
     """What a round made, before it is committed."""
 
     base_model: str
@@ -60,7 +69,7 @@ class Update:
 def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | None:
     """This round's update when an earlier attempt has committed it."""
     try:
-        data = store.get(_folder(assignment) + keys.MANIFEST)
+        data = store.get(_folder(assignment) + bucket_keys.MANIFEST)
     except NotFound:
         return None
     return checked(assignment, data)
@@ -69,19 +78,19 @@ def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | No
 def find_adapter(store: ObjectStore, assignment: Assignment) -> bytes | None:
     """An adapter that an earlier attempt stored and did not live to commit."""
     try:
-        return store.get(_folder(assignment) + keys.ADAPTER)
+        return store.get(_folder(assignment) + bucket_keys.ADAPTER)
     except NotFound:
         return None
 
 
 def store_adapter(store: ObjectStore, assignment: Assignment, tensors: Tensors) -> bytes:
     """Store the adapter; the bytes that are there afterwards, a faster twin's perhaps."""
-    return put_once(store, _folder(assignment) + keys.ADAPTER, adapter.encode(tensors))
+    return put_once(store, _folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
 
 
 def store_moments(store: ObjectStore, assignment: Assignment, make: Callable[[], bytes]) -> bytes:
     """The moments that an earlier attempt stored, or else those made now."""
-    key = _folder(assignment) + keys.MOMENTS
+    key = _folder(assignment) + bucket_keys.MOMENTS
     try:
         return store.get(key)
     except NotFound:
@@ -90,27 +99,27 @@ def store_moments(store: ObjectStore, assignment: Assignment, make: Callable[[],
 
 def store_config(store: ObjectStore, assignment: Assignment, stored_adapter: bytes) -> bytes:
     """Store the PEFT config beside the adapter."""
-    targets = adapter.target_names(adapter.shapes(stored_adapter))
-    own = adapter.config(assignment.adapter, assignment.model.source, targets)
-    return put_once(store, _folder(assignment) + keys.CONFIG, own)
+    targets = lora.target_names(lora.shapes(stored_adapter))
+    own = lora.config(assignment.adapter, assignment.model.source, targets)
+    return put_once(store, _folder(assignment) + bucket_keys.CONFIG, own)
 
 
 def describe(files: dict[str, bytes]) -> dict[str, FileEntry]:
     """Stored files as the manifest describes them."""
     return {
-        name: FileEntry(sha256=manifest.sha256(data), size=len(data))
+        name: FileEntry(sha256=bucket_documents.sha256(data), size=len(data))
         for name, data in files.items()
     }
 
 
-def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Committed:
+def commit(store: ObjectStore, assignment: Assignment, update: TrainedUpdate) -> Committed:
     """Write the manifest: from here on the update exists, and never changes."""
     inputs = assignment.inputs()
     own = UpdateManifest(
         program=hansa.__version__,
         environment=assignment.environment,
         round=assignment.round,
-        fingerprint=manifest.fingerprint(inputs),
+        fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         base_model=update.base_model,
         start=assignment.start,
@@ -126,13 +135,13 @@ def commit(store: ObjectStore, assignment: Assignment, update: Update) -> Commit
         privacy=update.privacy,
         seconds=update.seconds,
     )
-    data = manifest.canonical(own.to_json())
-    return checked(assignment, put_once(store, _folder(assignment) + keys.MANIFEST, data))
+    data = bucket_documents.canonical(own.to_json())
+    return checked(assignment, put_once(store, _folder(assignment) + bucket_keys.MANIFEST, data))
 
 
 def made_with(device: str = "cpu") -> MadeWith:
     """What trains here."""
-    return audit.made_with(torch=version("torch"), device=device)
+    return audit_log.made_with(torch=version("torch"), device=device)
 
 
 def _head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
@@ -143,14 +152,14 @@ def _head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
     if assignment.settings.aggregation.strategy == "none":
         return None
     try:
-        return audit.find_head(store, assignment.storage.prefix, assignment.round)
+        return audit_log.find_head(store, assignment.storage.prefix, assignment.round)
     except Denied:
         return None
 
 
 def _folder(assignment: Assignment) -> str:
     prefix = assignment.storage.prefix
-    return keys.update_folder(prefix, assignment.environment, assignment.round)
+    return bucket_keys.update_folder(prefix, assignment.environment, assignment.round)
 
 
 def checked(assignment: Assignment, data: bytes) -> Committed:
@@ -158,7 +167,7 @@ def checked(assignment: Assignment, data: bytes) -> Committed:
     try:
         document = UpdateManifest.model_validate_json(data)
     except ValidationError:
-        where = _folder(assignment) + keys.MANIFEST
+        where = _folder(assignment) + bucket_keys.MANIFEST
         raise Corrupt(f"{where}: expected an update's manifest, got something else") from None
-    manifest.check_same_run(assignment.storage.prefix, document.inputs, assignment.inputs())
-    return Committed(manifest=document, sha256=manifest.sha256(data))
+    bucket_documents.check_same_run(assignment.storage.prefix, document.inputs, assignment.inputs())
+    return Committed(manifest=document, sha256=bucket_documents.sha256(data))

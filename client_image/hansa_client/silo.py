@@ -10,27 +10,29 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from hansa import adapter, manifest, program
-from hansa.assignment import Assignment
-from hansa.errors import Diverged, PermanentError
-from hansa.logs import Log
-from hansa.manifest import FederationDocument
-from hansa.moments import encode
-from hansa.owner import read_owner
-from hansa.spec import ModelSource
-from hansa.stopwatch import Clock, Stopwatch
-from hansa.store.aside import AsideStore
+from hansa.adapter import lora
+from hansa.adapter.second_moments import encode
+from hansa.api import bucket_documents
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import FederationDocument
+from hansa.api.spec import ModelSource
+from hansa.core.errors import Diverged, PermanentError
+from hansa.core.logs import Log
+from hansa.core.stopwatch import Clock, Stopwatch
+from hansa.runtime import program
 from hansa.store.base import ObjectStore
+from hansa.store.prefix_owner import read_owner
 from hansa.store.sealed import Opener
+from hansa.store.staged import StagedStore
 from hansa_client import learners, privacy, seeds
 from hansa_client.agent import Agent
 from hansa_client.evaluation import by_task
 from hansa_client.experience import circles
 from hansa_client.experience.shards import Shard, Shards
-from hansa_client.learners import Lesson, Trained
+from hansa_client.learners import Trained, TrainingSet
 from hansa_client.privacy import Ledger, Stream
 from hansa_client.rollout import faults, mixed_silo, tasks
-from hansa_client.rollout.episodes import EpisodeJob, Play, Played
+from hansa_client.rollout.episodes import EpisodeJob, Played, RolloutConfig
 from hansa_worlds import Task, World
 
 if TYPE_CHECKING:
@@ -69,9 +71,11 @@ class Silo:
         return privacy.check(self.private, self.assignment)
 
     @property
-    def outside(self) -> ObjectStore:
-        """The exchange itself, where `exchange` keeps the silo's own updates aside."""
-        return self.exchange.shared if isinstance(self.exchange, AsideStore) else self.exchange
+    def staged(self) -> StagedStore:
+        """The exchange of a silo that masks its updates."""
+        if not isinstance(self.exchange, StagedStore):
+            raise AssertionError("an update is masked, and its exchange stages nothing")
+        return self.exchange
 
     @property
     def is_private(self) -> bool:
@@ -101,7 +105,7 @@ class Silo:
         _check_files(agent, assignment.model)
         if owner and owner.base_model != agent.base_model:
             theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
-            manifest.check_same_run(assignment.storage.prefix, theirs, ours)
+            bucket_documents.check_same_run(assignment.storage.prefix, theirs, ours)
         self.log.info("loading", model=assignment.model.source, start=assignment.start.round)
         _check_shapes(agent, assignment)
         _ = agent.base, agent.start
@@ -117,7 +121,7 @@ class Silo:
         agent: Agent,
         split: Literal["validation", "test"],
         wanted: int | None = None,
-        tensors: adapter.Tensors | None = None,
+        tensors: lora.Tensors | None = None,
         phase: str = "evaluate",
         *,
         greedy: bool = False,
@@ -150,7 +154,7 @@ class Silo:
         return played
 
     def play_greedily(
-        self, agent: Agent, tensors: adapter.Tensors | None = None
+        self, agent: Agent, tensors: lora.Tensors | None = None
     ) -> dict[str, list[int]]:
         """The test tasks played greedily, where that is asked for: successes and episodes."""
         if not self.assignment.settings.evaluation.greedy:
@@ -158,7 +162,7 @@ class Silo:
         return by_task(self.play_held_out(agent, "test", tensors=tensors, greedy=True).episodes)
 
     def play_training(
-        self, agent: Agent, shards: Shards, round_: int, tensors: adapter.Tensors | None = None
+        self, agent: Agent, shards: Shards, round_: int, tensors: lora.Tensors | None = None
     ) -> Shard:
         """Explore a round's tasks with the start adapter or another, and keep the episodes."""
         how = self._how(agent, "exploration", round_)
@@ -180,10 +184,12 @@ class Silo:
         assignment = self.assignment.model_copy(update={"round": round_})
         return mixed_silo.jobs(assignment, "train", tasks.explore_jobs)
 
-    def _how(self, agent: Agent, source: Literal["exploration", "evaluation"], round_: int) -> Play:
+    def _how(
+        self, agent: Agent, source: Literal["exploration", "evaluation"], round_: int
+    ) -> RolloutConfig:
         settings = self.assignment.settings
         sampled = settings.exploration if source == "exploration" else settings.evaluation
-        return Play(
+        return RolloutConfig(
             temperature=sampled.temperature,
             max_length=agent.base.longest(settings.training.max_length),
             batch_episodes=settings.exploration.batch_episodes,
@@ -207,7 +213,7 @@ class Silo:
         if played.unreadable and not self.is_private:
             self.log.warning("turns_unreadable", phase=phase, turns=played.unreadable)
 
-    def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> Lesson:
+    def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> TrainingSet:
         """What the learner is given in a round: kept trajectories as tokens, in a fixed order."""
         assignment, settings = self.assignment, self.assignment.settings
         if settings.experience.circles == "skip":
@@ -216,7 +222,7 @@ class Silo:
         choice = choose(shards, settings.experience, round_)
         longest = agent.base.longest(settings.training.max_length)
         sequences, weights = choice.rendered(longest, first_only=self.is_private)
-        return Lesson(
+        return TrainingSet(
             sequences=sequences,
             weights=weights,
             together=choice.together,
@@ -229,7 +235,7 @@ class Silo:
             seed=seeds.derive(assignment.seed, assignment.environment, round_, "train"),
         )
 
-    def protection(self, lesson: Lesson, stream: Stream) -> Protection:
+    def protection(self, lesson: TrainingSet, stream: Stream) -> Protection:
         """How a round's training protects the lesson's tasks, or each trajectory of it."""
         from hansa_client.learners.private import Protection
 
@@ -249,7 +255,7 @@ class Silo:
             stream=stream,
         )
 
-    def moments(self, agent: Agent, lesson: Lesson, own: adapter.Tensors) -> bytes:
+    def moments(self, agent: Agent, lesson: TrainingSet, own: lora.Tensors) -> bytes:
         """Of a sample of what was trained on, by the model that came of it."""
         from hansa_client.training import moments
 
@@ -258,11 +264,11 @@ class Silo:
         count = min(MOMENTS_OF, len(lesson.sequences))
         chosen = sorted(random.Random(seed).sample(range(len(lesson.sequences)), count))
         rank = assignment.settings.aggregation.moments_rank
-        with agent.playing(adapter.join(agent.frozen, own)) as base:
+        with agent.playing(lora.join(agent.frozen, own)) as base:
             sample = [lesson.sequences[index] for index in chosen]
-            return encode(moments.collect(base, adapter.target_names(own), sample, rank))
+            return encode(moments.collect(base, lora.target_names(own), sample, rank))
 
-    def train(self, agent: Agent, lesson: Lesson, phase: str) -> Trained:
+    def train(self, agent: Agent, lesson: TrainingSet, phase: str) -> Trained:
         """A trained adapter with finite weights, by all GPUs of this machine."""
 
         def progress(done: int, total: int) -> None:
@@ -272,7 +278,7 @@ class Silo:
         # Clipping and noise are one process's work.
         with nullcontext() if lesson.private else agent.all_gpus(lesson):
             trained = train(agent.base, lesson, progress)
-        if not adapter.is_finite(trained.tensors):
+        if not lora.is_finite(trained.tensors):
             rate = lesson.training.learning_rate
             steps = lesson.private.steps if lesson.private else len(lesson.steps())
             raise Diverged.at(steps, steps, "a weight without a value", rate)
@@ -302,7 +308,7 @@ def _check_files(agent: Agent, model: ModelSource) -> None:
 def _check_shapes(agent: Agent, assignment: Assignment) -> None:
     """Refuse to play and train with an adapter of other shapes than the spec names."""
     pinned = assignment.adapter.shapes
-    if pinned and (own := adapter.shapes_digest(agent.shapes)) != pinned:
+    if pinned and (own := lora.shapes_digest(agent.shapes)) != pinned:
         raise PermanentError(
             f"spec.adapter.shapes: got {pinned}, expected {own}, which an adapter on "
             f"{assignment.model.source} has here"

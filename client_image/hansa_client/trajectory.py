@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from hansa.errors import Corrupt
-from hansa.manifest import Count, Seed
-from hansa.sentences import first_misfit
-from hansa.spec import Model
+from hansa.api.bucket_documents import Count, Seed
+from hansa.api.spec import Model
+from hansa.core.errors import Corrupt
+from hansa.validation.messages import first_misfit
 
 Token = Annotated[int, Field(ge=0)]
 

@@ -14,10 +14,11 @@ from hansa.cli.target import (
     WideOutput,
     open_federations,
 )
-from hansa.errors import InputError
+from hansa.core.errors import InputError
+from hansa.core.text import ellipsize
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations
+    from hansa.kubernetes.federations import Federations
 
 SHOWN_CHANGES = 10
 
@@ -56,7 +57,7 @@ def apply(
 def _checked(file: Path) -> dict[str, Any]:
     """The manifest as the user wrote it, once it has passed the checks of `hansa validate`."""
     from hansa.cli.validate import notes
-    from hansa.load import STDIN, build, read
+    from hansa.manifests.load import STDIN, build, read
 
     document = read(file)
     federation = build(document, "standard input" if str(file) == STDIN else str(file))
@@ -84,7 +85,7 @@ def _namespace(document: dict[str, Any], asked: str | None) -> str | None:
 
 
 def _present(federations: "Federations", name: str) -> dict[str, Any] | None:
-    from hansa.cluster.errors import Absent
+    from hansa.kubernetes.errors import Absent
 
     try:
         return federations.get(name)
@@ -96,9 +97,9 @@ def _apply(
     federations: "Federations", document: dict[str, Any], *, dry_run: bool, force: bool
 ) -> dict[str, Any]:
     """Server-side apply; what only `hansa suspend` and its kin have set is ours to set again."""
-    from hansa.cluster.client import ApiError
-    from hansa.cluster.errors import conflicts
-    from hansa.cluster.federations import MANAGER
+    from hansa.kubernetes.client import ApiError
+    from hansa.kubernetes.errors import conflicts
+    from hansa.kubernetes.federations import MANAGER
 
     name = str(document["metadata"]["name"])
     try:
@@ -126,19 +127,18 @@ def _what_happened(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
 def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
     if before is None:
         return []
-    from hansa.spec import differences
+    from hansa.api.spec import differences
 
     changes = [
-        f"  spec.{path}: {_short(old)} -> {_short(new)}"
+        f"  spec.{path}: {_show(old)} -> {_show(new)}"
         for path, old, new in differences(before.get("spec"), after.get("spec"))
     ]
     more = len(changes) - SHOWN_CHANGES
     return [*changes[:SHOWN_CHANGES], *([f"  and {more} more"] if more > 0 else [])]
 
 
-def _short(value: Any) -> str:
-    text = "(absent)" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _show(value: Any) -> str:
+    return ellipsize("(absent)" if value is None else str(value))
 
 
 def _say_what_next(after: dict[str, Any], did: str, federations: "Federations") -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.errors import HansaError
-from hansa.exits import Exit
-from hansa.visible import visible
+from hansa.core.errors import HansaError
+from hansa.core.exits import Exit
+from hansa.core.sanitize import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

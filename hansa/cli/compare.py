@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint
 from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
 from hansa.cli.status import Credentials
 from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
-from hansa.errors import InputError, Unreachable
-from hansa.exits import Exit
+from hansa.core.errors import InputError, Unreachable
+from hansa.core.exits import Exit
+from hansa.publish.bucket import Endpoint, at_endpoint, check_name, forward_hint
 
 if TYPE_CHECKING:
-    from hansa.compare.comparison import Run, Wanted
-    from hansa.compare.drive import Options, Outcome
-    from hansa.compare.results import Result
-    from hansa.status import Federation
+    from hansa.api.status import Federation
+    from hansa.compare.comparison import CheckedComparison, Run
+    from hansa.compare.drive import CompareOptions, ComparisonOutcome
+    from hansa.compare.results import RunResult
     from hansa.store.base import ObjectStore
 
 ROOT = Path("runs")
@@ -96,10 +96,12 @@ def compare(
     if manifests:
         return _print_manifests(wanted, drive.pending(wanted, folder, methods))
     if collect:
-        place = _Place(namespace, context, kubeconfig, credentials, endpoint)
+        place = _ClusterPlace(namespace, context, kubeconfig, credentials, endpoint)
         _collect(wanted, methods, folder, place)
     elif not report_only:
-        limits = drive.Options(out=folder, jobs=jobs, parallel=parallel, stop_after=stop_after)
+        limits = drive.CompareOptions(
+            out=folder, jobs=jobs, parallel=parallel, stop_after=stop_after
+        )
         options = replace(limits, keep=keep_runs, only_estimate=estimate)
         code = _carry_out(wanted, methods, options)
     if estimate or code >= INTERRUPTED:  # stopped by a person, or by a signal
@@ -108,7 +110,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ClusterPlace:
     """Where runs on a cluster are, by the options."""
 
     namespace: str | None
@@ -124,11 +126,11 @@ def _check_one(chosen: dict[str, bool]) -> None:
         raise InputError(f"got {' and '.join(given)}, expected one of them")
 
 
-def _print_manifests(wanted: "Wanted", runs: "list[Run]") -> int:
+def _print_manifests(wanted: "CheckedComparison", runs: "list[Run]") -> int:
     """All that have no result yet; applying one again changes nothing."""
+    from hansa.api.status import Federation
     from hansa.cli.validate import say_consents
     from hansa.compare import cluster
-    from hansa.status import Federation
 
     documents = cluster.manifests(wanted, runs)
     for document in documents:
@@ -140,7 +142,9 @@ def _print_manifests(wanted: "Wanted", runs: "list[Run]") -> int:
     return int(Exit.DONE)
 
 
-def _collect(wanted: "Wanted", only: list[str], folder: Path, place: _Place) -> None:
+def _collect(
+    wanted: "CheckedComparison", only: list[str], folder: Path, place: _ClusterPlace
+) -> None:
     """Write the results of all runs that are over, and say of the others how far they are."""
     from hansa.compare import cluster, drive, results
     from hansa.local.credentials import of_reader, read_credentials
@@ -170,7 +174,7 @@ def _collect(wanted: "Wanted", only: list[str], folder: Path, place: _Place) -> 
         say(f"{name}: {why}")
 
 
-def _check_only(wanted: "Wanted", only: list[str]) -> list[str]:
+def _check_only(wanted: "CheckedComparison", only: list[str]) -> list[str]:
     for name in only:
         if name not in wanted.methods:
             known = ", ".join(wanted.methods)
@@ -178,7 +182,7 @@ def _check_only(wanted: "Wanted", only: list[str]) -> list[str]:
     return only
 
 
-def _carry_out(wanted: "Wanted", only: list[str], options: "Options") -> int:
+def _carry_out(wanted: "CheckedComparison", only: list[str], options: "CompareOptions") -> int:
     from hansa.compare import drive, results
 
     with drive.locked(options.out):
@@ -191,9 +195,9 @@ def _carry_out(wanted: "Wanted", only: list[str], options: "Options") -> int:
     return code
 
 
-def _drive(runs: "list[Run]", options: "Options") -> int:
-    from hansa.cli.run import stop_on_signals
+def _drive(runs: "list[Run]", options: "CompareOptions") -> int:
     from hansa.compare import drive, progress
+    from hansa.runtime.stop_signals import stop_on_signals
 
     if not runs:
         say("every run is over: nothing is left to do")
@@ -213,7 +217,7 @@ def _drive(runs: "list[Run]", options: "Options") -> int:
     return _say_how_it_ended(outcome, options)
 
 
-def _say_how_it_ended(outcome: "Outcome", options: "Options") -> int:
+def _say_how_it_ended(outcome: "ComparisonOutcome", options: "CompareOptions") -> int:
     if outcome.stopped:
         say(f"stopped, since {outcome.stopped}: the same command goes on (folder {options.out})")
     if not outcome.problems:
@@ -224,13 +228,15 @@ def _say_how_it_ended(outcome: "Outcome", options: "Options") -> int:
     return int(Exit.CRASHED)
 
 
-def _report(wanted: "Wanted", known: "dict[str, Result]", folder: Path, output: Format) -> int:
+def _report(
+    wanted: "CheckedComparison", known: "dict[str, RunResult]", folder: Path, output: Format
+) -> int:
     """Write the page and the JSON, and print the table."""
     import json
 
     from hansa.compare import page, table, text
     from hansa.compare.results import RESULTS
-    from hansa.program import replace as write
+    from hansa.core.files import replace_file
 
     if not known:
         raise InputError(
@@ -239,8 +245,8 @@ def _report(wanted: "Wanted", known: "dict[str, Result]", folder: Path, output: 
         )
     made = table.build(wanted, known)
     data = table.to_data(made)
-    write(folder / "compare.json", (json.dumps(data, ensure_ascii=False) + "\n").encode())
-    write(folder / "compare.html", page.render(made).encode())
+    replace_file(folder / "compare.json", (json.dumps(data, ensure_ascii=False) + "\n").encode())
+    replace_file(folder / "compare.html", page.render(made).encode())
     if output is Format.TABLE:
         _show(
             [[t.upper() for t in text.heads(data)], *(text.cells(data, e) for e in data["table"])]
@@ -262,7 +268,7 @@ def _report(wanted: "Wanted", known: "dict[str, Result]", folder: Path, output: 
 def _show(rows: list[list[str]]) -> None:
     """The table, in as many blocks as the terminal is narrow."""
     from hansa.cli import screen
-    from hansa.cluster.view import Table as Rows
+    from hansa.cli.views.federation import RowTable as Rows
     from hansa.compare import text
 
     for index, (titles, *cells) in enumerate(text.blocks(rows, screen.wide_console().width)):

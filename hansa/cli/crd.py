@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from hansa import api
+from hansa.api import constants
 from hansa.cli.common import Format, Output, print_data, to_yaml
 
 
 class Definition(StrEnum):
     """A kind of object that Hansa defines."""
 
-    FEDERATION = api.SINGULAR
-    MEMBER = api.MEMBER_SINGULAR
+    FEDERATION = constants.SINGULAR
+    MEMBER = constants.MEMBER_SINGULAR
 
 
 def crd(
@@ -24,8 +24,8 @@ def crd(
     output: Output = Format.YAML,
 ) -> None:
     """Print the CustomResourceDefinitions: `hansa crd | kubectl apply -f -`."""
-    from hansa.crd import KINDS
-    from hansa.crd import crd as definition
+    from hansa.manifests.crd import KINDS
+    from hansa.manifests.crd import crd as definition
 
     made = [definition(each) for each in KINDS if kind in (None, each.singular)]
     if output is Format.JSON:

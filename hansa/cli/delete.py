@@ -15,10 +15,10 @@ from hansa.cli.target import (
     seconds_of,
 )
 from hansa.cli.wait import Timeout
-from hansa.errors import HansaError
+from hansa.core.errors import HansaError
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations
+    from hansa.kubernetes.federations import Federations
 
 LOOK_SECONDS = 0.5
 
@@ -67,7 +67,7 @@ def _wait_until_gone(
 
 
 def _left(federations: "Federations", name: str, owners: set[str]) -> list[str]:
-    from hansa.cluster.errors import Absent
+    from hansa.kubernetes.errors import Absent
 
     children = federations.children(name, owners)
     owners |= _uids(children)  # Pods outlive their Jobs

@@ -34,9 +34,9 @@ def demo(
     if print_manifest:
         print(MANIFEST.read_text(), end="")
         return 0
-    from hansa.load import load
-    from hansa.local.loop import Options
+    from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load
 
     federation = load(MANIFEST)
     changes = {"seed": seed, "rounds": rounds}
@@ -44,7 +44,7 @@ def demo(
     federation = federation.model_copy(update={"spec": spec})
     say("five worlds, one agent: no trajectory leaves its environment, only adapters do")
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
-    code = carry_out(federation, folder, Options(embedded=True, parallel=parallel))
+    code = carry_out(federation, folder, RunOptions(embedded=True, parallel=parallel))
     if not code and folder.load().status.completed == load(MANIFEST).spec.rounds:
         say_what_joining_brings()
     return code

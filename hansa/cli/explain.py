@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import Format, Output, print_data
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.reference import Entry
+    from hansa.manifests.reference import ReferenceField
 
 WIDTH = 96
 
@@ -29,8 +29,8 @@ def explain(
 
     Without a field it shows the top level of spec; `hansa explain status` shows the status.
     """
-    from hansa import reference
-    from hansa.crd import FEDERATION, MEMBER
+    from hansa.manifests import reference
+    from hansa.manifests.crd import FEDERATION, MEMBER
 
     kind = MEMBER if member else FEDERATION
     entry = reference.find(field, kind)
@@ -47,14 +47,14 @@ def explain(
         print_data(entry.to_json(), output)
 
 
-def text(entry: "Entry", kind: str) -> str:
+def text(entry: "ReferenceField", kind: str) -> str:
     """The field as a person reads it."""
-    from hansa import api
+    from hansa.api import constants
 
     lines = [
-        f"GROUP:      {api.GROUP}",
+        f"GROUP:      {constants.GROUP}",
         f"KIND:       {kind}",
-        f"VERSION:    {api.VERSION}",
+        f"VERSION:    {constants.VERSION}",
         "",
         f"FIELD:      {entry.path} {_kind(entry)}",
         *(f"{title:<12}{value}" for title, value in _facts(entry)),
@@ -69,9 +69,9 @@ def text(entry: "Entry", kind: str) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _facts(entry: "Entry") -> list[tuple[str, str]]:
+def _facts(entry: "ReferenceField") -> list[tuple[str, str]]:
     """What there is to say in a line each."""
-    from hansa.reference import CHANGES
+    from hansa.manifests.reference import CHANGES
 
     facts = [("ALLOWED:", entry.allowed)]
     if entry.default is not None:
@@ -81,7 +81,7 @@ def _facts(entry: "Entry") -> list[tuple[str, str]]:
     return [(title, value) for title, value in facts if value]
 
 
-def _kind(entry: "Entry") -> str:
+def _kind(entry: "ReferenceField") -> str:
     return f"<{entry.type}>{' -required-' if entry.is_required else ''}"
 
 

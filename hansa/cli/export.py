@@ -10,12 +10,12 @@ import typer
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.status import Credentials
-from hansa.errors import InputError, TrackerAway
+from hansa.core.errors import InputError, TrackerUnreachable
 
 if TYPE_CHECKING:
+    from hansa.publish.tracked_run import RunSource
     from hansa.tracking.base import Tracker
     from hansa.tracking.record import Record
-    from hansa.tracking.source import Source
 
 PATIENCE_SECONDS = 5.0
 """Pause before a tracker that did not answer is asked again, while a run is followed."""
@@ -65,10 +65,10 @@ def export(
     say(f"{to}: {record.federation.name}: {len(record.runs)} runs, {points} figures{files}")
 
 
-def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> "Source":
+def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> "RunSource":
     """A folder that is there, or a federation on the cluster."""
     from hansa.local.rundir import RunDir
-    from hansa.tracking.source import LocalRun, OnCluster
+    from hansa.publish.tracked_run import LocalRun, OnCluster
 
     path = Path(run)
     if path.is_dir() or path.name != run:
@@ -83,13 +83,13 @@ def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -
         raise InputError(error.message, hint=error.hint or hint) from error
 
 
-def _once(source: "Source", tracker: "Tracker") -> "Record":
+def _once(source: "RunSource", tracker: "Tracker") -> "Record":
     record = source.read()
     tracker.write(record)
     return record
 
 
-def _follow(source: "Source", tracker: "Tracker") -> "Record":
+def _follow(source: "RunSource", tracker: "Tracker") -> "Record":
     last = None
     for record in _changes(source):
         _insist(tracker, record)
@@ -99,7 +99,7 @@ def _follow(source: "Source", tracker: "Tracker") -> "Record":
     return last
 
 
-def _changes(source: "Source") -> Iterator["Record"]:
+def _changes(source: "RunSource") -> Iterator["Record"]:
     """Records that differ: a status tells of much that no tracker holds."""
     last = None
     for record in source.follow():
@@ -115,14 +115,14 @@ def _insist(tracker: "Tracker", record: "Record") -> None:
         try:
             tracker.write(record)
             return
-        except TrackerAway as error:
+        except TrackerUnreachable as error:
             if not said:
                 say(f"{error.message}; trying again")
             said = True
             time.sleep(PATIENCE_SECONDS)
 
 
-def _send_files(source: "Source", tracker: "Tracker", record: "Record") -> int:
+def _send_files(source: "RunSource", tracker: "Tracker", record: "Record") -> int:
     if not tracker.wants_files(record):
         return 0
     with source.files() as files:

@@ -23,13 +23,13 @@ def invite(
 ) -> None:
     """Print the invitation for one silo; it holds no secret.
 
-    Send it to the silo's owner by any way, and read out the eight words by another one.
+    Send it to the silo's owner by any way, and the fingerprint of your key by another one.
     """
-    from hansa.exchange.courier import load_key
-    from hansa.load import load
-    from hansa.member.invitation import invite as make
-    from hansa.publickeys import words
+    from hansa.crypto.public_keys import fingerprint
+    from hansa.manifests.load import load
+    from hansa.members.courier import load_key
+    from hansa.members.invitation import invite as make
 
     signer = load_key(str(key))
     print(make(load(file, here=False), environment, signer, allow or ()).decode())
-    say(f"the words of its key: {words(signer.public)}")
+    say(f"fingerprint of its key: {fingerprint(signer.public)}")

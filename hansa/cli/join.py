@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import INTERRUPTED, say
-from hansa.cli.run import CredentialsFile, Out, Parallel, stop_on_signals
-from hansa.exits import Exit
+from hansa.cli.run import CredentialsFile, Out, Parallel
+from hansa.core.exits import Exit
+from hansa.runtime.stop_signals import stop_on_signals
 
 
 def join(
@@ -25,11 +26,11 @@ def join(
     ] = None,
 ) -> int:
     """Follow the coordinator's orders as far as the manifest allows; run it again to go on."""
-    from hansa.load import load_member
     from hansa.local.credentials import read_credentials
     from hansa.local.join import Joining, environ_of, own_environ
     from hansa.local.join import join as take_part
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load_member
 
     member = load_member(file)
     name = member.spec.federation.environment

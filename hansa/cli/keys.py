@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hansa.cli.common import Format, print_data, say
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.exchange.envelope import SigningKey
-    from hansa.sealing import OpeningKey
+    from hansa.crypto.dsse import SigningKey
+    from hansa.crypto.sealing import OpeningKey
 
     PrivateKey = SigningKey | OpeningKey
 
@@ -72,12 +72,12 @@ def keys(
 ) -> None:
     """Make the key that signs letters, opens updates or masks them; or show its public half.
 
-    It prints the public key, and eight words for the other party to compare over the phone. An
-    existing file is never overwritten, and only its owner may read the new one.
+    It prints the public key, and its fingerprint for the other party to compare. An existing file
+    is never overwritten, and only its owner may read the new one.
     """
-    from hansa import publickeys
+    from hansa.crypto import public_keys
 
-    if verb is Verb.SHOW and publickeys.is_public(file):
+    if verb is Verb.SHOW and public_keys.is_public(file):
         _print_public(file, output)
         return
     use: Use = "masking" if masking else "sealing" if sealing else "signing"
@@ -89,9 +89,9 @@ def keys(
 
 
 def _print_public(public: str, output: Form) -> None:
-    from hansa import publickeys
+    from hansa.crypto import public_keys
 
-    shown = {"publicKey": public, "fingerprint": publickeys.words(public)}
+    shown = {"publicKey": public, "fingerprint": public_keys.fingerprint(public)}
     if output is Form.SECRET:
         raise InputError(
             "--output: got secret for a public key, expected the file of a private one"
@@ -99,15 +99,14 @@ def _print_public(public: str, output: Form) -> None:
     if output is Form.TABLE:
         print(*shown.values(), sep="\n")
     else:
-        print_data({**shown, "keyid": publickeys.keyid(public)}, Format(output.value))
+        print_data({**shown, "keyid": public_keys.keyid(public)}, Format(output.value))
 
 
 def _new(path: Path, use: Use) -> "PrivateKey":
     """A key in a file that nobody else may read, from its first byte on."""
-    from hansa import sealing
-    from hansa.exchange import envelope
+    from hansa.crypto import dsse, sealing
 
-    key = envelope.new_key() if use == "signing" else sealing.new_key()
+    key = dsse.new_key() if use == "signing" else sealing.new_key()
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -147,12 +146,11 @@ def _read(path: Path, masking: bool) -> tuple["PrivateKey", Use]:
 
 
 def _parsed(pem: bytes, path: Path) -> tuple["PrivateKey", Use]:
-    from hansa import sealing
-    from hansa.exchange import envelope
+    from hansa.crypto import dsse, sealing
 
     with suppress(InputError):
         return sealing.read_keys(pem, "")[0], "sealing"
-    return envelope.read_key(pem, f"FILE: {path}"), "signing"
+    return dsse.read_key(pem, f"FILE: {path}"), "signing"
 
 
 def _manifest(key: "PrivateKey", use: Use) -> dict[str, Any]:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa import names
+from hansa.api import job_names
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.errors import InputError
-from hansa.visible import visible
+from hansa.core.errors import InputError
+from hansa.core.sanitize import visible
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations
-    from hansa.cluster.podlogs import Choice, Line
+    from hansa.kubernetes.federations import Federations
+    from hansa.kubernetes.pod_logs import LogLine, LogSelection
 
-_ORDER = ("client", "aggregator", "evaluate", "courier", "tracker")
+_ORDER = ("client", "aggregator", "evaluate", "courier")
 """How the Jobs of a round follow one another."""
 
 
@@ -28,9 +28,7 @@ def logs(
     out: target.OptionalFolder = None,
     environment: Annotated[
         str | None,
-        typer.Option(
-            "--environment", "-e", help="Only this environment, aggregator, courier or tracker."
-        ),
+        typer.Option("--environment", "-e", help="Only this environment, aggregator or courier."),
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
@@ -48,16 +46,16 @@ def logs(
     if out:
         _show_run(out, environment, round_, follow)
         return
-    from hansa.cluster.podlogs import Choice
+    from hansa.kubernetes.pod_logs import LogSelection
 
     things, chosen = target.federation_or_member(name, member, namespace, context, kubeconfig)
-    choice = Choice(environment=environment, round=round_)
+    choice = LogSelection(environment=environment, round=round_)
     _show_pods(things, chosen, choice, follow)
 
 
-def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: bool) -> None:
-    from hansa.cluster.podlogs import Follower, has_started, in_order, job_of, read
-    from hansa.cluster.view import pod_state
+def _show_pods(federations: "Federations", name: str, choice: "LogSelection", follow: bool) -> None:
+    from hansa.cli.views.federation import pod_state
+    from hansa.kubernetes.pod_logs import Follower, has_started, in_order, job_of, read
 
     _check_environment(federations.get(name)["spec"], choice.environment)
     if follow:
@@ -80,13 +78,13 @@ def _show_pods(federations: "Federations", name: str, choice: "Choice", follow: 
 
 def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
     """Of a federation, what it lists; of a member, the silo itself."""
-    from hansa.cluster.podlogs import SERVERS
+    from hansa.kubernetes.pod_logs import SERVERS
 
     listed, ours = spec.get("environments"), spec.get("federation")
     names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
     names = [str(ours.get("environment"))] if isinstance(ours, dict) else names
     if wanted not in (None, *SERVERS, *names):
-        from hansa.cluster.errors import offer
+        from hansa.kubernetes.errors import offer
 
         raise InputError(
             f"--environment: got {wanted}, which is not in spec.environments",
@@ -94,7 +92,7 @@ def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
         )
 
 
-def _print_line(line: "Line") -> None:
+def _print_line(line: "LogLine") -> None:
     print(f"{line.job} | {visible(line.text)}", flush=True)
 
 
@@ -129,13 +127,13 @@ def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Pat
 
 
 def _whose(task: dict[str, Any], job: str) -> tuple[float, str, str]:
-    """Round, role and environment of a Job; couriers and trackers come last, for all rounds."""
+    """Round, role and environment of a Job; couriers come last, for all rounds."""
     role = str(task["role"])
-    if role in ("courier", "tracker"):
+    if role == "courier":
         return math.inf, role, role
     if "member" in task:  # a silo's: its round is in the order, which it reads itself
         environment = str(task["member"]["federation"]["environment"])
-        return names.round_of_silo_job(job), role, environment
+        return job_names.round_of_silo_job(job), role, environment
     return int(task["round"]), role, str(task.get("environment") or "aggregator")
 
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.cli.bucket import Endpoint, at_endpoint, check_name
 from hansa.cli.common import say
 from hansa.cli.status import Credentials
 from hansa.cli.target import OptionalFolder
-from hansa.errors import InputError
+from hansa.core.errors import InputError
+from hansa.publish.bucket import Endpoint, at_endpoint, check_name
 
 if TYPE_CHECKING:
-    from hansa.exchange.letters import Log
-    from hansa.exchange.mailbox import Mailbox
-    from hansa.status import Federation
+    from hansa.api.letters import LetterLog
+    from hansa.api.status import Federation
+    from hansa.members.mailbox import Mailbox
     from hansa.store.base import ObjectStore
 
 DIFFERS = 1
@@ -52,8 +52,8 @@ def mail(
     Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
     object is no letter, or names another letter before it than there is.
     """
-    from hansa.exchange.correspondence import box_of
-    from hansa.publickeys import raw
+    from hansa.crypto.public_keys import raw
+    from hansa.members.correspondence import box_of
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         raw("ed25519", key)
@@ -80,9 +80,9 @@ def mail(
 
 def _logs(
     federation: "Federation", silo: str, orders: list[str] | None, answers: list[str] | None
-) -> dict[str, tuple["Log", list[str]]]:
+) -> dict[str, tuple["LetterLog", list[str]]]:
     """Both logs with the keys that are believed: those given, or the manifest's."""
-    from hansa.exchange.letters import ANSWERS, ORDERS
+    from hansa.api.letters import ANSWERS, ORDERS
 
     known = [each.name for each in federation.spec.environments]
     if silo not in known:
@@ -105,14 +105,14 @@ def _contradictions(
     federation: "Federation", store: "ObjectStore", name: str, logs: dict[str, Any]
 ) -> list[str]:
     """What is not in the bucket as a verified letter names it."""
-    from hansa.exchange.correspondence import box_of
-    from hansa.exchange.evidence import contradictions
-    from hansa.members import Head
+    from hansa.api.exchange import Cursor
+    from hansa.members.correspondence import box_of
+    from hansa.members.evidence import contradictions
 
     wrong: list[str] = []
     for log, keys in logs.values():
         box = box_of(federation.spec, store, name, log, tuple(keys))
-        cursor, more = Head(), True
+        cursor, more = Cursor(), True
         while more:
             reading = box.read(cursor)
             letters = [entry.letter for entry in reading.entries]
@@ -126,11 +126,11 @@ def _opened(
     file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
 ) -> Iterator[tuple["Federation", "ObjectStore"]]:
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
-    from hansa.load import load
     from hansa.local.credentials import of_reader, read_credentials
     from hansa.local.loop import own_store
     from hansa.local.results import open_store, with_storage
     from hansa.local.rundir import RunDir
+    from hansa.manifests.load import load
 
     if (file is None) == (out is None):
         came = "--file and --out" if file else "neither --file nor --out"
@@ -155,9 +155,9 @@ def _opened(
 
 def _lines(box: "Mailbox") -> Iterator[dict[str, Any]]:
     """Every object of a log: the letter, or what is wrong with it."""
-    from hansa.exchange.correspondence import every_object
-    from hansa.exchange.letters import FAULTS
-    from hansa.exchange.mailbox import NoEntry
+    from hansa.api.letters import FAULTS
+    from hansa.members.correspondence import every_object
+    from hansa.members.mailbox import NoEntry
 
     for entry, follows in every_object(box):
         line: dict[str, Any] = {"serial": entry.serial}

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hansa import __version__
 from hansa.cli.common import run_guarded
 from hansa.cli.helptext import PlainCommand
-from hansa.errors import InputError
+from hansa.core.errors import InputError
+from hansa.version import __version__
 
 GROUP = "hansa.commands"
 """Entry-point group of commands that other packages bring: `mine = "my_package.mine:mine"`."""
@@ -133,11 +133,6 @@ COMMANDS: dict[str, Listing] = {
         summary="List the worlds; --score measures simple players in them.",
         extra="client",
     ),
-    "worlds serve": Listing(
-        target="hansa_client.commands.serve_world:serve_world",
-        summary="Serve a world to OpenEnv's clients.",
-        extra="client",
-    ),
     "play": Listing(
         target="hansa_client.commands.play:play",
         summary="Play an episode, or watch an expert or a model.",
@@ -222,7 +217,7 @@ class LazyCommand(TyperCommand):
         return typer.main.get_command(app).make_context(info_name, args, *rest, **extra)
 
 
-class Table(TyperGroup):
+class CommandTable(TyperGroup):
     """The commands of this distribution and of the packages beside it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -240,9 +235,6 @@ class Table(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command; the base class suggests near names from `self.commands` alone."""
-        two = " ".join(args[:2])
-        if len(args) > 1 and two in COMMANDS:  # a command of two words
-            return two, self.get_command(ctx, two), args[2:]
         self.commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return super().resolve_command(ctx, args)
 
@@ -254,7 +246,7 @@ def _print_version(wanted: bool) -> None:
 
 
 app = typer.Typer(
-    cls=Table,
+    cls=CommandTable,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

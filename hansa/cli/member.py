@@ -16,15 +16,15 @@ def member(
 ) -> None:
     """Print a FederationMember with what the invitation says filled in.
 
-    Compare the eight words with the coordinator first: whoever has that key gives the orders.
+    Compare the fingerprint with the coordinator first: whoever has that key gives the orders.
     """
     import sys
 
-    from hansa.errors import InputError
-    from hansa.exchange.courier import load_key
-    from hansa.member.allow import in_words
-    from hansa.member.invitation import member_of, opened
-    from hansa.publickeys import words
+    from hansa.core.errors import InputError
+    from hansa.crypto.public_keys import fingerprint
+    from hansa.members.allowances import in_words
+    from hansa.members.courier import load_key
+    from hansa.members.invitation import member_of, opened
 
     name = "standard input" if str(invitation) == "-" else str(invitation)
     try:
@@ -34,8 +34,8 @@ def member(
         why = error.strerror or error
         raise InputError(f"{name}: got a file that cannot be read ({why})") from None
     read, signer = opened(data, name)
-    say(f"signed by {signer}: {words(signer)}")
-    say("compare these words with the coordinator before you apply or join")
+    say(f"signed by {signer}: {fingerprint(signer)}")
+    say("compare this fingerprint with the coordinator before you apply or join")
     if read.allow:
         say("the coordinator asks you to allow this; take out of spec.limits what you do not:")
         for line in in_words(read.allow, read.agreed):

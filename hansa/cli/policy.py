@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.access import Grant
-    from hansa.spec import FederationSpec
+    from hansa.api.spec import FederationSpec
+    from hansa.store.access_grants import Grant
 
 
 def policy(
@@ -45,7 +45,7 @@ def policy(
 
     It allows what the credentials of that environment, or of the aggregator, need, and no more.
     """
-    from hansa.load import load
+    from hansa.manifests.load import load
 
     spec = load(file, here=False).spec
     made, elsewhere = documents(spec, party, minio=minio, write_once=write_once)
@@ -63,7 +63,7 @@ def documents(
     spec: "FederationSpec", party: str, *, minio: bool = False, write_once: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
-    from hansa.access import AGGREGATOR, grants, iam_policy
+    from hansa.store.access_grants import AGGREGATOR, grants, iam_policy
 
     granted = grants(spec, party)
     if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
@@ -77,8 +77,8 @@ def documents(
 
 def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> list[list["Grant"]]:
     """The shared store's grants, then the private one's, where that is another or has own keys."""
-    from hansa.access import AGGREGATOR, by_endpoint
-    from hansa.refusals import experience_secret
+    from hansa.kubernetes.pod_policy.refusals import experience_secret
+    from hansa.store.access_grants import AGGREGATOR, by_endpoint
 
     own = experience_secret(spec, party) if party != AGGREGATOR else ""
     if not own:
@@ -93,7 +93,7 @@ def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> 
 
 def _model(spec: "FederationSpec") -> list["Grant"]:
     """Reading a base model that lies in a bucket of the shared store."""
-    from hansa.access import Grant
+    from hansa.store.access_grants import Grant
 
     source = spec.model.source
     if not source.startswith("s3://") or spec.storage is None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.privacy.settings import Privacy
-    from hansa.spec import FederationSpec
+    from hansa.api.privacy import Privacy
+    from hansa.api.spec import FederationSpec
 
 
 def privacy(
@@ -29,7 +29,7 @@ def privacy(
 
     Failed rounds are paid for, too, and are not in the forecast.
     """
-    from hansa.load import load
+    from hansa.manifests.load import load
 
     spec = load(file, here=False).spec
     asked = spec.privacy
@@ -51,7 +51,7 @@ def privacy(
 def _budget(asked: "Privacy", epsilon: float) -> dict[str, Any]:
     from pydantic import ValidationError
 
-    from hansa.privacy.ledger import Budget
+    from hansa.api.privacy_ledger import Budget
 
     try:
         return Budget(unit=asked.unit, epsilon=epsilon, delta=asked.delta).to_json()
@@ -61,14 +61,15 @@ def _budget(asked: "Privacy", epsilon: float) -> dict[str, Any]:
 
 def forecast(spec: "FederationSpec", asked: "Privacy") -> dict[str, Any]:
     """The forecast as plain data."""
-    from hansa.privacy import forecast, settings
+    from hansa.api import privacy_checks as settings
+    from hansa.api import privacy_forecast
 
-    rows = forecast.costs(spec, asked)
+    rows = privacy_forecast.costs(spec, asked)
     return {
         "unit": asked.unit,
         "epsilon": asked.epsilon,
         "delta": asked.delta,
-        "noiseMultiplier": forecast.noise(spec, asked),
+        "noiseMultiplier": privacy_forecast.noise(spec, asked),
         "clipNorm": asked.clip_norm,
         "samplingRate": asked.sampling_rate,
         "evaluationNoise": asked.evaluation_noise,

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from hansa.api import ANNOTATION_RETRY
+from hansa.api.constants import ANNOTATION_RETRY
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.run import CredentialsFile, Parallel
-from hansa.errors import InputError
-from hansa.exits import Exit
+from hansa.core.errors import InputError
+from hansa.core.exits import Exit
 
 
 def retry(
@@ -38,7 +38,7 @@ def retry(
 def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int:
     from hansa.cli.run import carry_out
     from hansa.local.credentials import read_credentials
-    from hansa.local.loop import Options
+    from hansa.local.loop import RunOptions
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
@@ -48,7 +48,7 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
     if not federation.status.failed and (is_over or folder.is_running()):
         print(f"run {out} unchanged (nothing has failed: it is {phase})")
         return int(Exit.DONE)
-    options = Options(
+    options = RunOptions(
         embedded=folder.store.exists(),
         parallel=parallel,
         credentials=read_credentials(credentials) if credentials else None,
@@ -59,7 +59,7 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
 def _retry_federation(
     name: str, namespace: str | None, context: str | None, kubeconfig: str | None
 ) -> None:
-    from hansa.cluster.state import condition, status, why
+    from hansa.kubernetes.state import condition, status, why
 
     federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)

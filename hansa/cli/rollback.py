@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.api import ANNOTATION_ROLLBACK
+from hansa.api.constants import ANNOTATION_ROLLBACK
 from hansa.cli import target
-from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, readable
 from hansa.cli.common import say
 from hansa.cli.run import CredentialsFile, Parallel
-from hansa.errors import InputError, Unreachable
-from hansa.exits import Exit
+from hansa.core.errors import InputError
+from hansa.core.exits import Exit
+from hansa.publish.bucket import Endpoint, at_endpoint, open_bucket, readable
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations
-    from hansa.status import Federation, FederationStatus, HistoryEntry
+    from hansa.api.status import Federation, FederationStatus, HistoryEntry
+    from hansa.kubernetes.federations import Federations
     from hansa.store.base import ObjectStore
 
 Round = Annotated[
@@ -65,10 +65,10 @@ def rollback(
 def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path | None) -> int:
     from hansa.cli.run import carry_out
     from hansa.local.credentials import read_credentials
-    from hansa.local.loop import Options
+    from hansa.local.loop import RunOptions
     from hansa.local.results import open_store, with_storage
     from hansa.local.rundir import RunDir
-    from hansa.policy import rollback as policy
+    from hansa.plan.policy import rollback as policy
 
     folder = RunDir(out)
     federation = folder.load()
@@ -83,7 +83,7 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
         return int(Exit.DONE)
     with open_store(federation, folder, credentials) as store:
         _check_there(with_storage(federation, folder), store, to)
-    options = Options(
+    options = RunOptions(
         embedded=folder.store.exists(),
         parallel=parallel,
         credentials=read_credentials(credentials) if credentials else None,
@@ -100,8 +100,8 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
 def _roll_back_federation(
     federations: "Federations", name: str, to: int, credentials: Path | None, endpoint: str | None
 ) -> None:
-    from hansa.cluster.state import condition, status
-    from hansa.policy import rollback as policy
+    from hansa.kubernetes.state import condition, status
+    from hansa.plan.policy import rollback as policy
 
     federation = federations.get(name)
     accepted = condition(federation, "Accepted")
@@ -132,7 +132,7 @@ def _roll_back_federation(
 def _parsed(name: str, status: dict[str, Any]) -> "FederationStatus":
     from pydantic import ValidationError
 
-    from hansa.status import FederationStatus
+    from hansa.api.status import FederationStatus
 
     try:
         return FederationStatus.model_validate_json(json.dumps(status))
@@ -145,23 +145,13 @@ def _parsed(name: str, status: dict[str, Any]) -> "FederationStatus":
 
 def _ask_store(federation: "Federation", to: int, credentials: Path | None) -> None:
     """Look for the adapter in a cluster's store, as this machine reaches it."""
-    from hansa.local.credentials import of_reader, read_credentials
-    from hansa.local.loop import own_store
-
-    storage = federation.spec.storage
-    if storage is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    check_name(storage.s3)
-    variables = of_reader(read_credentials(credentials)) if credentials else None
-    try:
-        _check_there(federation, own_store(federation.spec, variables), to)
-    except Unreachable as error:
-        raise Unreachable(error.message, hint=forward_hint(storage.s3)) from error
+    with open_bucket(federation.spec, credentials) as store:
+        _check_there(federation, store, to)
 
 
 def _check_there(federation: "Federation", store: "ObjectStore", to: int) -> None:
     """Refuse a round whose adapter somebody, or a lifecycle rule, has removed from the store."""
-    from hansa.policy import rollback as policy
+    from hansa.plan.policy import rollback as policy
 
     entry = policy.find(federation.status.history, str(to))
     storage = federation.spec.storage
@@ -177,13 +167,13 @@ def _check_there(federation: "Federation", store: "ObjectStore", to: int) -> Non
 
 def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
     """What of a round's adapter is not there as it was; empty: all of it is."""
-    from hansa import keys
-    from hansa.errors import Garbled, NotFound
-    from hansa.manifest import GlobalManifest
+    from hansa.api import bucket_keys
+    from hansa.api.bucket_documents import GlobalManifest
+    from hansa.core.errors import Garbled, NotFound
     from hansa.store import documents
 
-    folder = keys.global_folder(prefix, entry.round)
-    key = folder + keys.MANIFEST
+    folder = bucket_keys.global_folder(prefix, entry.round)
+    key = folder + bucket_keys.MANIFEST
     try:
         files = documents.read(GlobalManifest, store, key).files
         for name in sorted(files):
@@ -193,7 +183,7 @@ def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
         return f"{key} is gone"
     except Garbled as error:
         return error.message
-    tensors = files.get(keys.ADAPTER)
+    tensors = files.get(bucket_keys.ADAPTER)
     if tensors is None or tensors.sha256 != entry.adapter:
         return f"what is in {folder} is not the one that round {entry.round} made"
     return ""
@@ -201,8 +191,8 @@ def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
 
 def _lost(status: "FederationStatus", to: int) -> str | None:
     """What no longer counts after it, in words; nothing where it would change nothing."""
-    from hansa.policy import rollback as policy
-    from hansa.words import count
+    from hansa.core.text import count
+    from hansa.plan.policy import rollback as policy
 
     entry = policy.find(status.history, str(to))
     if entry is None:

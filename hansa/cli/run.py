@@ -1,21 +1,20 @@
 """`hansa run`: a federation on this machine, from its manifest to its adapter."""
 
 import errno
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hansa.cli.common import INTERRUPTED, say
-from hansa.errors import HansaError, Unreachable
-from hansa.exits import SIGNAL_BASE, Exit
+from hansa.core.errors import HansaError, Unreachable
+from hansa.core.exits import Exit
+from hansa.runtime.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
-    from hansa.local.loop import Options
+    from hansa.api.status import Federation
+    from hansa.local.loop import RunOptions
     from hansa.local.rundir import RunDir
-    from hansa.status import Federation
 
 Out = Annotated[
     Path | None,
@@ -58,15 +57,15 @@ def run(
     ] = None,
 ) -> int:
     """Run a federation on this machine; run it again to go on where it stopped."""
-    from hansa.load import load
     from hansa.local.credentials import read_credentials
-    from hansa.local.loop import Options
+    from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load
 
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
     _say_what_is_ignored(federation)
-    options = Options(
+    options = RunOptions(
         embedded=embedded_store,
         parallel=parallel,
         credentials=read_credentials(credentials) if credentials else None,
@@ -80,7 +79,7 @@ def run(
 def carry_out(
     federation: "Federation",
     folder: "RunDir",
-    options: "Options",
+    options: "RunOptions",
     *,
     goes_on: str = "the same command goes on",
 ) -> int:
@@ -112,37 +111,11 @@ def _is_full(folder: "RunDir", error: Exception) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
-def stop_on_signals() -> None:
-    """Let a terminal that closes, or a system that shuts down, mean the same as Ctrl-C."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt(SIGNAL_BASE + number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has its reasons
-            signal.signal(number, stop)
-
-
-def why(federation: "Federation") -> str:
-    """The sentence that says what a run does, waits for, or failed of; the remedy is a hint."""
-    from hansa.policy.quorum import REMEDY
-
-    progressing = next((c for c in federation.status.conditions if c.type == "Progressing"), None)
-    return progressing.message.removesuffix(REMEDY) if progressing else federation.status.phase
-
-
-def after_failure(folder: "RunDir") -> str:
-    """What to do about a run that has failed."""
-    return (
-        f"fix that, then `hansa retry --out {folder.path}`, or `hansa run` with other settings; "
-        f"`hansa logs --out {folder.path}` has the Jobs' words"
-    )
-
-
 def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
     from hansa.cli.runscreen import in_one_line
+    from hansa.core.text import count
     from hansa.local.display import mean
-    from hansa.words import count
+    from hansa.local.outcome import after_failure, why
 
     status = ended.status
     if status.phase == "Suspended":
@@ -162,8 +135,6 @@ def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
         if line.joined:
             say(in_one_line(line))
-        if line.contribution:
-            say(f"{line.name} {line.contribution}")
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")

@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansa.policy import drift, joined
-from hansa.status import EnvironmentStatus, Federation
-from hansa.visible import visible
-from hansa.words import count
+from hansa.api.status import EnvironmentStatus, Federation
+from hansa.core.sanitize import visible
+from hansa.core.text import count
+from hansa.plan.policy import drift, joined
 
 
 def run_screen(federation: Federation) -> Group:
@@ -24,7 +24,7 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
     name = Text(federation.metadata.name, "bold")
     yield name.append(f": {status.phase}, {rounds}{success}", "not bold")
     # A failed round's message has its causes: the other condition would only repeat them.
-    shown = ("Progressing", "Tracked") if status.failed else ("Progressing", "Degraded", "Tracked")
+    shown = ("Progressing",) if status.failed else ("Progressing", "Degraded")
     for condition in status.conditions:
         if condition.message and condition.type in shown:
             # Text, since a message may have brackets, which are no style of ours.
@@ -43,8 +43,6 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
             yield Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
         if line.joined:
             yield Text(f"  {in_one_line(line)}")
-        if line.contribution:
-            yield Text(f"  {line.name} {line.contribution}")
 
 
 def in_one_line(line: EnvironmentStatus) -> str:

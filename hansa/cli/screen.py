@@ -9,9 +9,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansa.cluster.view import Screen
-from hansa.cluster.view import Table as Rows
-from hansa.visible import visible
+from hansa.cli.views.federation import RowTable as Rows
+from hansa.cli.views.federation import StatusView
+from hansa.core.sanitize import visible
 
 STYLES = {
     "Succeeded": "green",
@@ -53,12 +53,12 @@ def show(screen: RenderableType) -> None:
     wide_console().print(screen, crop=False)
 
 
-def render(screen: Screen) -> Group:
+def render(screen: StatusView) -> Group:
     """The screen, ready to print or to redraw."""
     return Group(*_parts(screen))
 
 
-def _parts(screen: Screen) -> Iterator[RenderableType]:
+def _parts(screen: StatusView) -> Iterator[RenderableType]:
     name, _, rest = screen.headline.partition(": ")
     headline = plain(f"{name}: ", "bold")
     yield headline.append(plain(rest, STYLES.get(screen.phase, "")))

@@ -20,10 +20,10 @@ from hansa.cli.target import (
     open_federations,
     open_members,
 )
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations, Members
+    from hansa.kubernetes.federations import FederationMembers, Federations
     from hansa.local.rundir import RunDir
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
@@ -83,26 +83,26 @@ def _show_one(federations: "Federations", name: str, output: Wide) -> None:
         print_data(federations.get(name), Format(output.value))
         return
     from hansa.cli.screen import render, show
-    from hansa.cluster.view import screen
+    from hansa.cli.views.federation import screen
 
     show(render(screen(federations.look(name), now(), wide=output is Wide.WIDE)))
 
 
-def _show_member(members: "Members", name: str, output: Wide) -> None:
+def _show_member(members: "FederationMembers", name: str, output: Wide) -> None:
     if output in (Wide.JSON, Wide.YAML):
         print_data(members.get(name), Format(output.value))
         return
     from hansa.cli.screen import render, show
-    from hansa.cluster.memberview import screen
+    from hansa.cli.views.member import screen
 
     show(render(screen(members.look(name), now(), wide=output is Wide.WIDE)))
 
 
 def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
-    from hansa.cluster.federations import Members
+    from hansa.kubernetes.federations import FederationMembers
 
     items = federations.all()
-    members = Members(federations.kube, federations.namespace).some()
+    members = FederationMembers(federations.kube, federations.namespace).some()
     if output in (Wide.JSON, Wide.YAML):
         both = {"apiVersion": "v1", "kind": "List", "items": [*items, *members]}
         print_data(both, Format(output.value))
@@ -112,7 +112,8 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
         console(stderr=True).print(f"no federation {where}: `hansa apply -f FILE` makes one")
         return
     from hansa.cli.screen import show, table
-    from hansa.cluster import memberview, view
+    from hansa.cli.views import federation as view
+    from hansa.cli.views import member as memberview
 
     if items:
         show(table(view.listing(items, now(), wide=output is Wide.WIDE, spaces=everywhere)))
@@ -153,7 +154,7 @@ def _show_silo(folder: "RunDir", output: Wide) -> None:
         print_data(silo.to_json(), Format(output.value))
         return
     from hansa.cli.screen import render, show
-    from hansa.cluster.federations import Look
-    from hansa.cluster.memberview import screen
+    from hansa.cli.views.member import screen
+    from hansa.kubernetes.federations import Look
 
     show(render(screen(Look(federation=silo.to_json()), now(), wide=output is Wide.WIDE)))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.cluster.federations import Federations, Members
+    from hansa.kubernetes.federations import FederationMembers, Federations
 
 
 class Wide(StrEnum):
@@ -53,21 +53,19 @@ def open_federations(
     namespace: str | None, context: str | None, kubeconfig: str | None, *, everywhere: bool = False
 ) -> "Federations":
     """The federations that the options mean."""
-    from hansa.cluster.client import connect
-    from hansa.cluster.federations import Federations
+    from hansa.kubernetes import federations
 
-    kube = connect(kubeconfig, context)
-    if namespace is not None and not namespace:
-        raise InputError("--namespace: got an empty text, expected the name of a namespace")
-    return Federations(kube, "" if everywhere else namespace or kube.namespace)
+    return federations.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
 
 
-def open_members(namespace: str | None, context: str | None, kubeconfig: str | None) -> "Members":
+def open_members(
+    namespace: str | None, context: str | None, kubeconfig: str | None
+) -> "FederationMembers":
     """The silos' parts in federations of others that the options mean."""
-    from hansa.cluster.federations import Members
+    from hansa.kubernetes.federations import FederationMembers
 
     federations = open_federations(namespace, context, kubeconfig)
-    return Members(federations.kube, federations.namespace)
+    return FederationMembers(federations.kube, federations.namespace)
 
 
 def federation_or_member(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.member.spec import Member
-    from hansa.podshapes import Refusal
-    from hansa.status import Federation
+    from hansa.api.member_spec import MemberObject
+    from hansa.api.status import Federation
+    from hansa.kubernetes.pod_policy.shapes import PodViolation
 
 
 def validate(
@@ -35,8 +35,8 @@ def validate(
 
     -o yaml and -o json print the manifest with all defaults.
     """
-    from hansa.load import load_either
-    from hansa.status import Federation
+    from hansa.api.status import Federation
+    from hansa.manifests.load import load_either
 
     thing = load_either(file, here=not cluster)
     if not isinstance(thing, Federation):
@@ -59,26 +59,27 @@ def validate(
     print_data(document, output)
 
 
-def _member(silo: "Member", *, cluster: bool) -> str:
+def _member(silo: "MemberObject", *, cluster: bool) -> str:
     """Check a silo's manifest and say what it would do."""
-    from hansa.member import view
-    from hansa.policy import encrypted
-    from hansa.refusals import Allowed
+    from hansa.kubernetes import member_view
+    from hansa.kubernetes.pod_policy.refusals import PodAllowlist
+    from hansa.plan.policy import encrypted
 
     if cluster:
         refused, anyhow = (
-            view.refusals(silo, allowed) for allowed in (Allowed(), Allowed.everything())
+            member_view.refusals(silo, allowed)
+            for allowed in (PodAllowlist(), PodAllowlist.everything())
         )
         _refuse(refused, assumed=refused != anyhow)
-        _say_lines(view.consents(silo))
-    for note in encrypted.warnings(view.as_federation(silo).spec):
-        say(f"note: {view.own_path(note)}")
+        _say_lines(member_view.consents(silo))
+    for note in encrypted.warnings(member_view.as_federation(silo).spec):
+        say(f"note: {member_view.own_path(note)}")
     return _part(silo)
 
 
-def _part(silo: "Member") -> str:
+def _part(silo: "MemberObject") -> str:
     """One line that lets the silo's owner see whether this is what was meant."""
-    from hansa.words import count
+    from hansa.core.text import count
 
     spec = silo.spec
     joined = spec.federation
@@ -92,14 +93,14 @@ def check_for_cluster(federation: "Federation") -> None:
     """Refuse what an operator with the chart's default settings refuses, in its sentences."""
     from datetime import UTC, datetime
 
-    from hansa.refusals import Allowed, of_federation
+    from hansa.kubernetes.pod_policy.refusals import PodAllowlist, of_federation
 
     now = datetime.now(UTC)
-    refused = of_federation(federation, Allowed(), now)
-    _refuse(refused, assumed=refused != of_federation(federation, Allowed.everything(), now))
+    refused = of_federation(federation, PodAllowlist(), now)
+    _refuse(refused, assumed=refused != of_federation(federation, PodAllowlist.everything(), now))
 
 
-def _refuse(refused: "list[Refusal]", *, assumed: bool) -> None:
+def _refuse(refused: "list[PodViolation]", *, assumed: bool) -> None:
     """All sentences at once; `assumed`: some are about settings that may be others."""
     if not refused:
         return
@@ -113,7 +114,7 @@ def _refuse(refused: "list[Refusal]", *, assumed: bool) -> None:
 
 def say_consents(federations: "list[Federation]") -> None:
     """What the owners of the Secrets that these name have to type, unless they have."""
-    from hansa import consent
+    from hansa.kubernetes.pod_policy import consent
 
     _say_lines(consent.lines(federations))
 
@@ -129,7 +130,7 @@ def _say_lines(lines: list[str]) -> None:
 
 def summary(federation: "Federation") -> str:
     """One line that lets the reader see whether this is what was meant."""
-    from hansa.words import count
+    from hansa.core.text import count
 
     spec = federation.spec
     worlds = ", ".join(each.world or f"{each.name} elsewhere" for each in spec.environments[:8])
@@ -142,7 +143,7 @@ def summary(federation: "Federation") -> str:
 
 def notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
-    from hansa.policy import encrypted
+    from hansa.plan.policy import encrypted
 
     return [
         *_unknown_experts(federation),
@@ -157,9 +158,9 @@ def notes(federation: "Federation") -> list[str]:
 
 def _unknown_experts(federation: "Federation") -> list[str]:
     """Demonstrations of worlds about which this machine can say nothing."""
-    from hansa.experts import EXPERTS, wanted
-    from hansa.load import installed_worlds
-    from hansa.words import count
+    from hansa.core.text import count
+    from hansa.manifests.demonstrations import EXPERTS, wanted
+    from hansa.manifests.load import installed_worlds
 
     known = {*EXPERTS, *installed_worlds()}
     return [
@@ -172,7 +173,7 @@ def _unknown_experts(federation: "Federation") -> list[str]:
 
 def _step_notes(federation: "Federation") -> list[str]:
     """A step that no mean of updates can need."""
-    from hansa.words import count
+    from hansa.core.text import count
 
     spec = federation.spec
     step, members = spec.aggregation.server_step, len(spec.environments)

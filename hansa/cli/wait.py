@@ -15,7 +15,7 @@ from hansa.cli.target import (
     open_federations,
     seconds_of,
 )
-from hansa.errors import HansaError, InputError
+from hansa.core.errors import HansaError, InputError
 
 Timeout = Annotated[
     str, typer.Option("--timeout", help="How long to wait, as 90s, 10m or 1h30m; 0: no limit.")
@@ -41,8 +41,8 @@ def wait(
 
     Exit code 0 when that has happened, 1 when it no longer can or the timeout has passed.
     """
-    from hansa.cluster.errors import Absent
-    from hansa.cluster.follow import follow
+    from hansa.kubernetes.errors import Absent
+    from hansa.kubernetes.watch import follow
 
     is_met, patience = _goal(for_), seconds_of(timeout)
     federations = open_federations(namespace, context, kubeconfig)
@@ -65,7 +65,7 @@ def wait(
 
 
 def _goal(text: str) -> Goal:
-    from hansa.cluster.state import closed_round, has_succeeded
+    from hansa.kubernetes.state import closed_round, has_succeeded
 
     if text == "succeeded":
         return lambda federation: federation is not None and has_succeeded(federation)
@@ -91,7 +91,7 @@ def _met(for_: str) -> str:
 
 
 def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, call: str) -> None:
-    from hansa.cluster.state import has_failed, has_succeeded, why
+    from hansa.kubernetes.state import has_failed, has_succeeded, why
 
     if for_ == "deleted":
         return
@@ -108,7 +108,7 @@ def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, ca
 
 
 def _where_it_stands(federation: dict[str, Any] | None) -> str:
-    from hansa.cluster.state import status, why
+    from hansa.kubernetes.state import status, why
 
     phase = status(federation or {}).get("phase") or "Pending"
     return f"{phase}: {why(federation or {}) or 'no status yet'}"

@@ -13,17 +13,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hansa import api, names
+from hansa.api import constants, job_names
+from hansa.api.spec import MAX_FEDERATION_NAME, ExchangeStorage, FederationSpec, SecretName, Storage
+from hansa.api.status import Federation
 from hansa.compare.collect import Finished, empty, result_of
-from hansa.compare.comparison import Run, Wanted
-from hansa.compare.results import Result, check_same
-from hansa.errors import Garbled, InputError
-from hansa.sentences import first_misfit
-from hansa.spec import MAX_FEDERATION_NAME, ExchangeStorage, FederationSpec, SecretName, Storage
-from hansa.status import Federation
+from hansa.compare.comparison import CheckedComparison, Run
+from hansa.compare.results import RunResult, check_same
+from hansa.core.errors import Garbled, InputError
 from hansa.store.base import ObjectStore
+from hansa.validation.messages import first_misfit
 
-LABEL = f"{api.GROUP}/comparison"
+LABEL = f"{constants.GROUP}/comparison"
 """Label of a comparison's Federations, with its name: `kubectl get hfed -l` finds them all."""
 MACHINE = "a cluster"
 _DIGEST = 6
@@ -31,15 +31,15 @@ _DIGEST = 6
 Data = dict[str, Any]
 
 
-def name_of(wanted: Wanted, run: Run) -> str:
+def name_of(wanted: CheckedComparison, run: Run) -> str:
     """A run's name on the cluster, and in its prefix; methods may have letters that it cannot."""
     plain = re.sub(r"[^a-z0-9-]", "-", run.id)
     if plain != run.id:
         plain += f"-{hashlib.sha256(run.id.encode()).hexdigest()[:_DIGEST]}"
-    return names.fit(f"{wanted.name}-{plain}", MAX_FEDERATION_NAME)
+    return job_names.fit(f"{wanted.name}-{plain}", MAX_FEDERATION_NAME)
 
 
-def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
+def manifests(wanted: CheckedComparison, runs: Sequence[Run]) -> list[Data]:
     """The Federations of these runs, each with a prefix of its own below the manifest's."""
     storage = _storage(wanted)
     made = []
@@ -58,8 +58,8 @@ def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
         spec = spec.model_copy(update={"storage": ExchangeStorage(s3=place)})
         made.append(
             {
-                "apiVersion": api.API_VERSION,
-                "kind": api.KIND,
+                "apiVersion": constants.API_VERSION,
+                "kind": constants.KIND,
                 "metadata": {"name": name, "labels": {LABEL: wanted.name}},
                 "spec": spec.to_json(),
             }
@@ -68,19 +68,19 @@ def manifests(wanted: Wanted, runs: Sequence[Run]) -> list[Data]:
 
 
 def collect(
-    wanted: Wanted,
+    wanted: CheckedComparison,
     runs: Sequence[Run],
     objects: Mapping[str, Data],
     open_store: Callable[[Federation], ObjectStore],
-    known: Iterable[Result] = (),
-) -> tuple[list[tuple[Run, Result]], dict[str, str]]:
+    known: Iterable[RunResult] = (),
+) -> tuple[list[tuple[Run, RunResult]], dict[str, str]]:
     """Results of the runs that are over, and of the others why there is none yet.
 
     `objects`: the namespace's Federations by name; `known`: results that are there already. The
     base model is played by every run before its first round, with the same tasks and random
     seeds: its result is read there.
     """
-    results: list[tuple[Run, Result]] = []
+    results: list[tuple[Run, RunResult]] = []
     missing: dict[str, str] = {}
     for run in runs:
         if not run.kind.trains:
@@ -110,7 +110,7 @@ def collect(
     return results, missing
 
 
-def _read(run: Run, federation: Federation, store: ObjectStore) -> Result:
+def _read(run: Run, federation: Federation, store: ObjectStore) -> RunResult:
     status, storage = federation.status, federation.spec.storage
     prefix = storage.s3.prefix if storage else ""
     finished = Finished(run, store, prefix, status.round)
@@ -150,7 +150,7 @@ def _seconds(document: Data, federation: Federation) -> float:
     return round((ended[0] - begun).total_seconds(), 1) if ended else 0.0
 
 
-def _base(run: Run, wanted: Wanted, others: Sequence[Result]) -> Result | None:
+def _base(run: Run, wanted: CheckedComparison, others: Sequence[RunResult]) -> RunResult | None:
     for other in others:
         rows = [row for row in other.rows if row.round == 0 and not row.of]
         if {row.environment for row in rows} == wanted.environments.keys():
@@ -171,7 +171,7 @@ def _why_not(run: Run, document: Data | None) -> str:
     return ""
 
 
-def _storage(wanted: Wanted) -> Storage:
+def _storage(wanted: CheckedComparison) -> Storage:
     if wanted.storage is None:
         raise InputError(
             "spec.storage: got nothing, expected storage.s3 in the federation's manifest: on a "

@@ -5,21 +5,21 @@ from contextlib import suppress
 from functools import cached_property
 
 import hansa
-from hansa import keys
-from hansa.compare import results
-from hansa.compare.comparison import Run
-from hansa.compare.results import Communication, Result, Row, Work
-from hansa.errors import Garbled, NotFound
-from hansa.manifest import (
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import (
     EvaluationDocument,
     GlobalManifest,
     PersonalManifest,
     TaskTallies,
     UpdateManifest,
 )
-from hansa.policy import apart
-from hansa.policy.apart import NONE
-from hansa.status import FederationStatus
+from hansa.api.status import FederationStatus
+from hansa.compare import results
+from hansa.compare.comparison import Run
+from hansa.compare.results import Communication, Row, RunResult, RunWork
+from hansa.core.errors import Garbled, NotFound
+from hansa.plan.policy import apart
+from hansa.plan.policy.apart import NONE
 from hansa.store import documents
 from hansa.store.base import ObjectStore
 from hansa.store.documents import Document
@@ -47,7 +47,7 @@ class Finished:
 
     def _rows(self, name: str) -> Iterator[Row]:
         for round_ in (0, *self._rounds):
-            key = keys.evaluation(self._prefix, name, round_)
+            key = bucket_keys.evaluation(self._prefix, name, round_)
             document = self._read(EvaluationDocument, key)
             if document is None:
                 continue
@@ -61,14 +61,10 @@ class Finished:
     def _pooled_rows(self, document: EvaluationDocument, round_: int) -> Iterator[Row]:
         """Of a pool, which has all worlds: which task is of which, its private place tells."""
         name = document.environment
-        key = keys.evaluation_tasks(self._prefix, name, round_)
+        key = bucket_keys.evaluation_tasks(self._prefix, name, round_)
         tallies = self._read(TaskTallies, key)
-        if tallies is None and not document.tasks:
+        if tallies is None:
             raise Garbled(f"{key}: its tasks are not in the store, so no world has a figure")
-        if tallies is None:  # as older versions wrote it
-            fields = ("program", "environment", "adapter", "fingerprint", "inputs")
-            same = {field: getattr(document, field) for field in (*fields, "tasks", "greedy")}
-            tallies = TaskTallies(**same)
         _check_author(key, tallies.environment, name)
         for environment, (tasks, greedy) in results.by_environment(self._run, tallies).items():
             if environment not in self._run.unseen:
@@ -80,7 +76,7 @@ class Finished:
             return []
         manifests = []
         for name in self._environments:
-            key = keys.personal_folder(self._prefix, name, evaluated) + keys.MANIFEST
+            key = bucket_keys.personal_folder(self._prefix, name, evaluated) + bucket_keys.MANIFEST
             manifest = self._read(PersonalManifest, key)
             if manifest is not None:
                 _check_author(key, manifest.environment, name)
@@ -100,8 +96,10 @@ class Finished:
         adapters: dict[str, tuple[int, bytes]] = {}
         for manifest in self._updates if self.is_apart else ():
             if manifest.trained:
-                folder = keys.update_folder(self._prefix, manifest.environment, manifest.round)
-                data = self._store.get(folder + keys.ADAPTER)
+                folder = bucket_keys.update_folder(
+                    self._prefix, manifest.environment, manifest.round
+                )
+                data = self._store.get(folder + bucket_keys.ADAPTER)
                 adapters[manifest.environment] = manifest.round, data
         return adapters
 
@@ -109,7 +107,7 @@ class Finished:
         """The adapter of all silos after the final round; round 0's is nobody's object."""
         if not final:
             return b""
-        return self._store.get(keys.global_folder(self._prefix, final) + keys.ADAPTER)
+        return self._store.get(bucket_keys.global_folder(self._prefix, final) + bucket_keys.ADAPTER)
 
     def communication(self) -> Communication:
         """Bytes sent: adapters both ways, or the trajectories that a centre must have."""
@@ -120,18 +118,18 @@ class Finished:
         up = sum(entry.size for one in self._updates for entry in one.files.values())
         down = 0
         for round_ in self._rounds:  # every silo fetches each global adapter, the last one too
-            key = keys.global_folder(self._prefix, round_) + keys.MANIFEST
+            key = bucket_keys.global_folder(self._prefix, round_) + bucket_keys.MANIFEST
             made = self._read(GlobalManifest, key)
             if made is not None:
-                sizes = [e.size for name, e in made.files.items() if name != keys.STATE]
+                sizes = [e.size for name, e in made.files.items() if name != bucket_keys.STATE]
                 down += sum(sizes) * len(self._environments)
         return Communication(shares="adapters", up=up, down=down)
 
-    def work(self) -> Work:
+    def work(self) -> RunWork:
         """Episodes, steps and seconds of all clients and aggregators."""
         counts = [manifest.counts for manifest in self._updates]
         seconds = sum(sum(manifest.seconds.values()) for manifest in self._updates)
-        return Work(
+        return RunWork(
             explored=sum(each.explored for each in counts),
             succeeded=sum(each.succeeded for each in counts),
             generated=sum(each.generated for each in counts),
@@ -150,7 +148,7 @@ class Finished:
         manifests = []
         for name in self._environments:
             for round_ in self._rounds:
-                key = keys.update_folder(self._prefix, name, round_) + keys.MANIFEST
+                key = bucket_keys.update_folder(self._prefix, name, round_) + bucket_keys.MANIFEST
                 manifest = self._read(UpdateManifest, key)
                 if manifest is not None:
                     _check_author(key, manifest.environment, name)
@@ -161,7 +159,7 @@ class Finished:
         for name in self._environments:
             for round_ in (0, *self._rounds):
                 with suppress(NotFound):
-                    yield self._store.size(keys.experience_shard(self._prefix, name, round_))
+                    yield self._store.size(bucket_keys.experience_shard(self._prefix, name, round_))
 
     def _read(self, kind: type[Document], key: str) -> Document | None:
         try:
@@ -176,9 +174,9 @@ def _check_author(key: str, named: str, name: str) -> None:
         raise Garbled(f"{key}: environment: got {named!r}, expected {name!r}")
 
 
-def empty(run: Run, machine: str) -> Result:
+def empty(run: Run, machine: str) -> RunResult:
     """A result without anything measured yet."""
-    return Result(
+    return RunResult(
         program=hansa.__version__,
         method=run.method,
         base=run.base,
@@ -187,13 +185,13 @@ def empty(run: Run, machine: str) -> Result:
         left_out=run.left_out,
         rows=[],
         communication=Communication(shares="nothing"),
-        work=Work(),
+        work=RunWork(),
         wall_seconds=0.0,
         machine=machine,
     )
 
 
-def result_of(run: Run, finished: Finished, status: FederationStatus, machine: str) -> Result:
+def result_of(run: Run, finished: Finished, status: FederationStatus, machine: str) -> RunResult:
     """What a finished run has measured itself."""
     final = apart.newest(status, run.federation.spec.aggregation.strategy)
     chosen = finished.chosen(status.evaluated)

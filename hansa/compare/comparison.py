@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hansa import load
-from hansa.base import Model
+from hansa.api.spec import MAX_ENVIRONMENTS, Storage
+from hansa.api.status import Federation
 from hansa.compare import methods
 from hansa.compare.methods import METHODS, Method
-from hansa.errors import InputError
-from hansa.policy.apart import NONE
-from hansa.spec import MAX_ENVIRONMENTS, Storage
-from hansa.status import Federation
+from hansa.core.errors import InputError
+from hansa.core.model import Model
+from hansa.manifests import load
+from hansa.plan.policy.apart import NONE
 
 REFERENCE = "fed-se"
 
@@ -23,7 +23,7 @@ MethodName = Annotated[
 ]
 
 
-class Entry(Model):
+class MethodEntry(Model):
     """One method of the comparison."""
 
     name: MethodName
@@ -47,7 +47,7 @@ class Comparison(Model):
         list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=100)
     ]
     """Every method is run once with each of them."""
-    methods: Annotated[list[Entry], Field(min_length=1, max_length=100)]
+    methods: Annotated[list[MethodEntry], Field(min_length=1, max_length=100)]
     """What is compared, in the order of the table."""
     spec: dict[str, Any] = Field(default_factory=dict)
     """Fields of the spec that are set for all of them, for example fewer rounds."""
@@ -90,7 +90,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class CheckedComparison:
     """A comparison that was read and checked."""
 
     name: str
@@ -111,7 +111,7 @@ class Wanted:
     """Seed by seed, so that a table that is not complete compares like with like."""
 
 
-def read(path: Path, *, here: bool = True) -> Wanted:
+def read(path: Path, *, here: bool = True) -> CheckedComparison:
     """The comparison in a file, with the spec of every run checked.
 
     `here`: it is to run on this machine, so what that lacks is refused too.
@@ -141,7 +141,7 @@ def read(path: Path, *, here: bool = True) -> Wanted:
         for index, entry in enumerate(comparison.methods)
     ]
     names = [entry.name for entry in comparison.methods]
-    return Wanted(
+    return CheckedComparison(
         name=plain.metadata.name,
         title=comparison.title or plain.metadata.name,
         reference=_reference(comparison, names),
@@ -197,7 +197,7 @@ def _reference(comparison: Comparison, names: list[str]) -> str:
 
 
 def _run(
-    base: Any, specs: tuple[Any, Any], index: int, entry: Entry, seed: int, *, here: bool
+    base: Any, specs: tuple[Any, Any], index: int, entry: MethodEntry, seed: int, *, here: bool
 ) -> Run:
     """One run of the manifest's spec and the comparison's.
 
@@ -232,7 +232,7 @@ def _check_privacy(spec: Any, where: str) -> None:
         )
 
 
-def _check_without(entry: Entry, silos: Federation, where: str) -> None:
+def _check_without(entry: MethodEntry, silos: Federation, where: str) -> None:
     """Refuse to leave out what is not there, all there is, or what only its own silo has."""
     names = [environment.name for environment in silos.spec.environments]
     for index, name in enumerate(entry.without):

@@ -20,19 +20,20 @@ from pathlib import Path
 from typing import Protocol
 
 from hansa.compare import estimate, results, worker
-from hansa.compare.comparison import Run, Wanted
+from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.estimate import FirstRound
-from hansa.errors import InputError
-from hansa.processes.capacity import Capacity, measure
-from hansa.processes.lifeline import die_with_parent
-from hansa.processes.warm import last_words
-from hansa.program import replace
+from hansa.core.errors import InputError
+from hansa.core.files import replace_file
+from hansa.runtime.capacity import Capacity, measure
+from hansa.runtime.lifeline import die_with_parent
+from hansa.runtime.stop_signals import raise_remembered_stop
+from hansa.runtime.warm_parent import last_words
 
 TICK_SECONDS = 0.25
 STOP_PATIENCE_SECONDS = 10.0
 
 
-class Shown(Protocol):
+class ComparisonDisplay(Protocol):
     """What a person sees while it goes on."""
 
     def began(self, run: Run) -> None:
@@ -53,7 +54,7 @@ class Shown(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CompareOptions:
     """How to carry it out."""
 
     out: Path
@@ -71,7 +72,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ComparisonOutcome:
     """How it ended."""
 
     problems: dict[str, str]
@@ -99,7 +100,7 @@ def locked(out: Path) -> Iterator[None]:
         yield
 
 
-def tidy(wanted: Wanted, out: Path) -> None:
+def tidy(wanted: CheckedComparison, out: Path) -> None:
     """Remove what a kill left of runs that are over."""
     for run in wanted.runs:
         if results.file(out, run).exists():
@@ -116,7 +117,7 @@ def _order(out: Path, run: Run) -> Path:
     return out / worker.RUNS / f"{run.id}.json"
 
 
-def pending(wanted: Wanted, out: Path, only: Sequence[str] = ()) -> list[Run]:
+def pending(wanted: CheckedComparison, out: Path, only: Sequence[str] = ()) -> list[Run]:
     """Runs without a result, one that tells most about the time first."""
     left = [
         run
@@ -137,7 +138,9 @@ def telling_of(runs: Sequence[Run]) -> list[Run]:
 class _Worker:
     """One run's process."""
 
-    def __init__(self, run: Run, slot: int, options: Options, parallel: int, gpu: str) -> None:
+    def __init__(
+        self, run: Run, slot: int, options: CompareOptions, parallel: int, gpu: str
+    ) -> None:
         self.run = run
         self.slot = slot
         self.began = time.monotonic()
@@ -145,7 +148,7 @@ class _Worker:
         self.log = _log(options.out, run)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         order = _order(options.out, run)
-        replace(order, worker.order(run, options.out, parallel=parallel, keep=options.keep))
+        replace_file(order, worker.order(run, options.out, parallel=parallel, keep=options.keep))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hansa.compare.worker", str(order)],
@@ -175,7 +178,7 @@ class _Worker:
 class Drive:
     """The runs that are left, those at work, and what came of them."""
 
-    def __init__(self, runs: list[Run], options: Options, shown: Shown) -> None:
+    def __init__(self, runs: list[Run], options: CompareOptions, shown: ComparisonDisplay) -> None:
         self._left = list(runs)
         self._options = options
         self._shown = shown
@@ -188,22 +191,25 @@ class Drive:
         self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
         self._gpus = capacity.gpus
 
-    def carry_out(self, clock: Callable[[], float] = time.monotonic) -> Outcome:
+    def carry_out(self, clock: Callable[[], float] = time.monotonic) -> ComparisonOutcome:
         """Work until nothing is left, or until it is time to stop."""
         began = clock()
         end = self._options.stop_after
         try:
             while self._left or self._working:
+                raise_remembered_stop()
                 self._fill()
                 self._look()
                 if self._first and self._options.only_estimate:
-                    return Outcome(problems=self._problems, stopped="the time is estimated")
+                    return ComparisonOutcome(
+                        problems=self._problems, stopped="the time is estimated"
+                    )
                 if end is not None and clock() - began >= end:
-                    return Outcome(problems=self._problems, stopped=f"{end:g} s are over")
+                    return ComparisonOutcome(problems=self._problems, stopped=f"{end:g} s are over")
                 time.sleep(TICK_SECONDS)
         finally:
             self._stop()
-        return Outcome(problems=self._problems)
+        return ComparisonOutcome(problems=self._problems)
 
     def _fill(self) -> None:
         busy = {one.slot for one in self._working}

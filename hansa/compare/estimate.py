@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hansa.assignment import AggregatorReport, ClientReport
+from hansa.api.assignment import AggregatorReport, ClientReport
+from hansa.api.reports import decode_report
 from hansa.compare.comparison import Run
-from hansa.policy.apart import NONE
-from hansa.reports import decode_report
+from hansa.plan.policy.apart import NONE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Any
 from hansa.compare import table as tables
 from hansa.compare import text, verdict
 from hansa.compare.methods import METHODS
-from hansa.compare.table import Line, Table
-from hansa.intervals import Interval
+from hansa.compare.table import ComparisonTable, TableLine
+from hansa.core.stats import Interval
 from hansa.report.charts import SHAPES, Axes, Series, legend, lines
 from hansa.report.markup import (
     Child,
@@ -39,7 +39,7 @@ MOST_BANDS = 4
 """Bands that can be distinguished in one chart; more methods get a small chart each."""
 
 
-def render(shown: Table) -> str:
+def render(shown: ComparisonTable) -> str:
     """The page; equal results give equal bytes."""
     data = tables.to_data(shown)
     offered = [_table(shown), _curves(shown), _costs(shown), _methods(shown)]
@@ -59,7 +59,7 @@ def _without_rows(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in ("rows", "runs")}
 
 
-def _facts(shown: Table) -> list[str]:
+def _facts(shown: ComparisonTable) -> list[str]:
     models = sorted({row.model for result in shown.results for row in result.rows})
     machines = sorted({result.machine for result in shown.results})
     seeds = {result.seed for result in shown.results}
@@ -67,7 +67,7 @@ def _facts(shown: Table) -> list[str]:
     return [*models, runs, counted(len(seeds), "seed"), *machines]
 
 
-def _missing(shown: Table) -> Html | None:
+def _missing(shown: ComparisonTable) -> Html | None:
     if not shown.missing:
         return None
     verb = "is" if len(shown.missing) == 1 else "are"
@@ -76,7 +76,7 @@ def _missing(shown: Table) -> Html | None:
     return tag("div", tag("p", said, named), class_="trouble", role="note")
 
 
-def _table(shown: Table) -> Section:
+def _table(shown: ComparisonTable) -> Section:
     if not shown.lines:
         return section("success", "Success", tag("p", "No run is over yet.", class_="empty"))
     against = [f"against {shown.reference}"] if shown.reference else []
@@ -92,7 +92,7 @@ def _table(shown: Table) -> Section:
     )
 
 
-def _row(shown: Table, line: Line) -> list[Child]:
+def _row(shown: ComparisonTable, line: TableLine) -> list[Child]:
     summary = line.summary
     cells: list[Child] = [line.name, _cell(summary.macro)]
     if _has_greedy(shown):
@@ -107,7 +107,7 @@ def _greedy(share: float | None) -> str:
     return "" if share is None else percent(share)
 
 
-def _has_greedy(shown: Table) -> bool:
+def _has_greedy(shown: ComparisonTable) -> bool:
     return any(line.summary.greedy is not None for line in shown.lines)
 
 
@@ -119,13 +119,13 @@ def _change(difference: Interval | None) -> Html:
     return tag("td", "–" if difference is None else change(difference))
 
 
-def _look(shown: Table, line: Line) -> tuple[str, int]:
+def _look(shown: ComparisonTable, line: TableLine) -> tuple[str, int]:
     """Colour and mark of a method; after eight of them the same colours get other marks."""
     index = [each.name for each in shown.lines if each.curve].index(line.name)
     return f"s{index % len(SHAPES)}", (index + index // len(SHAPES)) % len(SHAPES)
 
 
-def _curves(shown: Table) -> Section | None:
+def _curves(shown: ComparisonTable) -> Section | None:
     drawn = [line for line in shown.lines if line.curve]
     if not drawn:
         return None
@@ -155,12 +155,14 @@ def _curves(shown: Table) -> Section | None:
     )
 
 
-def _beside_reference(shown: Table, line: Line) -> list[Line]:
+def _beside_reference(shown: ComparisonTable, line: TableLine) -> list[TableLine]:
     others = [each for each in shown.lines if each.name == shown.reference and each.curve]
     return [*(each for each in others if each is not line), line]
 
 
-def _chart(shown: Table, drawn: Sequence[Line], last: int, name: str, alone: str = "") -> Html:
+def _chart(
+    shown: ComparisonTable, drawn: Sequence[TableLine], last: int, name: str, alone: str = ""
+) -> Html:
     """One chart: an environment's success, or without its name the macro average.
 
     `alone` names the one method that the chart is about.
@@ -194,7 +196,7 @@ def _chart(shown: Table, drawn: Sequence[Line], last: int, name: str, alone: str
     )
 
 
-def _base(shown: Table, name: str) -> float | None:
+def _base(shown: ComparisonTable, name: str) -> float | None:
     """The base model's success, where it was scored."""
     base = next((line for line in shown.lines if line.name == "pre-trained"), None)
     if base is None:
@@ -211,7 +213,7 @@ def _at(by_round: dict[str, list[tuple[int, Interval]]], round_: int) -> list[st
     return [f"{name} {percent(rate.value)}" for name, rate in rates if rate]
 
 
-def _figures(drawn: Sequence[Line], last: int) -> Html:
+def _figures(drawn: Sequence[TableLine], last: int) -> Html:
     rows: list[list[Child]] = []
     for round_ in range(last + 1):
         figures = [dict(line.curve).get(round_) for line in drawn]
@@ -221,7 +223,7 @@ def _figures(drawn: Sequence[Line], last: int) -> Html:
     return table(heads, rows, caption="Macro average by round, in per cent", class_="dense")
 
 
-def _costs(shown: Table) -> Section | None:
+def _costs(shown: ComparisonTable) -> Section | None:
     rows: list[list[Child]] = [
         [
             line.name,
@@ -244,7 +246,7 @@ def _costs(shown: Table) -> Section | None:
     return section("costs", "What a run costs", shared, tag("p", hint, class_="hint"))
 
 
-def _methods(shown: Table) -> Section:
+def _methods(shown: ComparisonTable) -> Section:
     here = [(line.name, line.about) for line in shown.lines]
     known = {line.method for line in shown.lines}
     left = [(name, method.about) for name, method in METHODS.items() if name not in known]

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hansa.compare.comparison import Run
-from hansa.compare.drive import Shown
+from hansa.compare.drive import ComparisonDisplay
 from hansa.compare.estimate import FirstRound
 from hansa.compare.text import span
-from hansa.visible import visible
+from hansa.core.sanitize import visible
 
 
 def estimate_sentence(first: FirstRound, seconds: float) -> str:
@@ -23,7 +23,7 @@ def estimate_sentence(first: FirstRound, seconds: float) -> str:
     )
 
 
-class Lines:
+class ProgressLines:
     """A line for each thing that happened."""
 
     def __init__(self) -> None:
@@ -99,11 +99,11 @@ def _size(run: Run) -> int:
 
 
 @contextmanager
-def shown(runs: Sequence[Run]) -> Iterator[Shown]:
+def shown(runs: Sequence[Run]) -> Iterator[ComparisonDisplay]:
     """A bar for people at a terminal, lines for everything else."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines()
+        yield ProgressLines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:

@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from hansa import intervals
-from hansa.base import Model
-from hansa.compare.comparison import Run, Wanted
-from hansa.errors import Garbled, InputError
-from hansa.manifest import Count, EvaluationDocument, TaskTallies, canonical
-from hansa.program import replace
-from hansa.spec import FederationSpec, differences
+from hansa.api.bucket_documents import Count, EvaluationDocument, TaskTallies, canonical
+from hansa.api.spec import differences
+from hansa.compare.comparison import CheckedComparison, Run
+from hansa.core import stats
+from hansa.core.errors import Garbled, InputError
+from hansa.core.files import replace_file
+from hansa.core.model import Model
+from hansa.core.text import ellipsize
 
 RESULTS = "results"
 """Folder of the result files inside that of the comparison."""
@@ -54,7 +55,7 @@ class Row(Model):
     """Share of the tasks that it solves greedily, where they were played so, too."""
 
 
-class Work(Model):
+class RunWork(Model):
     """What a run did, over all its clients and rounds."""
 
     explored: Count = 0
@@ -82,7 +83,7 @@ class Communication(Model):
     """Bytes that they received."""
 
 
-class Result(Model):
+class RunResult(Model):
     """One run that is over."""
 
     version: Literal[1] = 1
@@ -97,8 +98,8 @@ class Result(Model):
     """The seed."""
     spec: dict[str, Any]
     """What was run; a result of another spec is refused."""
-    left_out: list[dict[str, Any]] | None = None
-    """Environments that took no part and were scored; absent in results of older versions."""
+    left_out: list[dict[str, Any]] = Field(default_factory=list)
+    """Environments that took no part and were scored."""
     base_model: str = ""
     """Digest of the base model's files, where the run has noted it."""
     rows: list[Row]
@@ -109,7 +110,7 @@ class Result(Model):
     """What each silo serves itself, where it chooses."""
     communication: Communication
     """What was sent."""
-    work: Work
+    work: RunWork
     """What was done."""
     wall_seconds: float
     """How long it took here; a sitting that was killed hard is not counted."""
@@ -127,7 +128,7 @@ def row(
 ) -> Row:
     """A row from the successes and episodes of each task, sampled and greedy."""
     counts = {name: (each[0], each[1]) for name, each in tasks.items()}
-    figure = intervals.clustered(counts)
+    figure = stats.clustered(counts)
     return Row(
         model=run.federation.spec.model.source,
         method=run.method,
@@ -139,7 +140,7 @@ def row(
         success=round(figure.value, 6),
         tasks=len(counts),
         episodes=sum(played for _, played in counts.values()),
-        effective=round(intervals.effective(list(counts.values())) if counts else 0.0, 2),
+        effective=round(stats.effective(list(counts.values())) if counts else 0.0, 2),
         interval=[round(figure.low, 6), round(figure.high, 6)],
         greedy=_share(greedy),
     )
@@ -151,13 +152,11 @@ def _share(tasks: Tallies) -> float | None:
 
 
 def row_of(run: Run, document: EvaluationDocument, round_: int, of: str = "") -> Row:
-    """A row from an evaluation's counts; one of an older version has them by task."""
+    """A row from an evaluation's counts."""
     name, greedy = document.environment, document.greedy_figures
-    if document.tasks:
-        return row(run, name, document.tasks, round_, of, document.greedy)
     worth = document.effective()
     episodes = float(document.episodes) if worth is None else worth
-    figure = intervals.of_rate(document.successes / max(1, document.episodes), episodes)
+    figure = stats.of_rate(document.successes / max(1, document.episodes), episodes)
     empty = row(run, name, {}, round_, of)
     return empty.model_copy(
         update={
@@ -187,18 +186,18 @@ def _split(run: Run, tallies: TaskTallies, tasks: Tallies) -> dict[str, Tallies]
     return dict(split)
 
 
-def write(out: Path, run: Run, result: Result) -> None:
+def write(out: Path, run: Run, result: RunResult) -> None:
     """Write a result, whole or not at all."""
     path = file(out, run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, canonical(result.to_json()))
+    replace_file(path, canonical(result.to_json()))
 
 
-def read(out: Path, run: Run) -> Result | None:
+def read(out: Path, run: Run) -> RunResult | None:
     """A run's result, once it is there; one of another spec is refused by the field."""
     path = file(out, run)
     try:
-        result = Result.model_validate_json(path.read_bytes())
+        result = RunResult.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
@@ -209,14 +208,13 @@ def read(out: Path, run: Run) -> Result | None:
         ) from None
     hint = "remove the file to make it again, set the field back, or choose another --out"
     check_same(run, str(path), result.spec, hint)
-    if result.left_out is not None:
-        _refuse(str(path), _by_name(result.left_out), _by_name(run.left_out), hint)
+    _refuse(str(path), _by_name(result.left_out), _by_name(run.left_out), hint)
     return result
 
 
 def check_same(run: Run, what: str, spec: dict[str, Any], hint: str) -> None:
     """Refuse what was made with another spec than the run's: its figures are another run's."""
-    _refuse(what, _with_defaults(spec), run.federation.spec.to_json(), hint)
+    _refuse(what, spec, run.federation.spec.to_json(), hint)
 
 
 def _by_name(environments: list[dict[str, Any]]) -> dict[str, Any]:
@@ -228,26 +226,13 @@ def _refuse(what: str, theirs: dict[str, Any], ours: dict[str, Any], hint: str) 
     if changed:
         where, then, now = changed[0]
         raise InputError(
-            f"{what}: was made with spec.{where} {_short(then)}, the comparison now says "
-            f"{_short(now)}",
+            f"{what}: was made with spec.{where} {ellipsize(str(then))}, the comparison now says "
+            f"{ellipsize(str(now))}",
             hint=hint,
         )
 
 
-def _with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
-    """A spec of an older version, with the defaults of fields that have come since."""
-    try:
-        return FederationSpec.model_validate(spec).to_json()
-    except ValidationError:
-        return spec
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def read_all(out: Path, wanted: Wanted) -> dict[str, Result]:
+def read_all(out: Path, wanted: CheckedComparison) -> dict[str, RunResult]:
     """All results that are there, by the run's id; those of two base models are not mixed."""
     known = {run.id: result for run in wanted.runs if (result := read(out, run))}
     bases: dict[str, str] = {}

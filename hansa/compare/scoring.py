@@ -9,20 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hansa import keys, names
-from hansa.assignment import Assignment
+from hansa.api import bucket_keys, job_names
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import StartAdapter, TaskTallies, sha256
+from hansa.api.jobs import JobRequest, ObservedJob
+from hansa.api.spec import Environment
+from hansa.api.status import RoundSettings
 from hansa.compare import methods
 from hansa.compare.comparison import Run
-from hansa.errors import HansaError
-from hansa.jobs import JobRequest, ObservedJob
+from hansa.core.errors import HansaError
 from hansa.local.executor import LocalExecutor
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
-from hansa.manifest import StartAdapter, TaskTallies, sha256
-from hansa.processes.capacity import measure
-from hansa.spec import Environment
-from hansa.status import RoundSettings
+from hansa.runtime.capacity import measure
 from hansa.store.base import put_once
 
 BASE = "_base"
@@ -79,11 +79,13 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
     spec = run.silos.spec
     pool = methods.pooled({"environments": _foreign(run, name)})
     centre = Environment.model_validate(pool["environments"][0])
-    prefix = keys.scores_root(store.s3.prefix, name)
+    prefix = bucket_keys.scores_root(store.s3.prefix, name)
     start = StartAdapter()
     if round_:
         start = StartAdapter(round=round_, sha256=sha256(data))
-        put_once(store.store(), keys.global_folder(prefix, round_) + keys.ADAPTER, data)
+        put_once(
+            store.store(), bucket_keys.global_folder(prefix, round_) + bucket_keys.ADAPTER, data
+        )
     return Assignment(
         role="evaluate",
         federation=run.federation.metadata.name,
@@ -102,7 +104,7 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
 
 
 def _document(one: Assignment) -> str:
-    return keys.evaluation_tasks(one.storage.prefix, one.environment, one.start.round)
+    return bucket_keys.evaluation_tasks(one.storage.prefix, one.environment, one.start.round)
 
 
 def _carry_out(
@@ -132,7 +134,7 @@ def _carry_out(
 
 def _request(run: Run, name: str, assignment: Assignment) -> JobRequest:
     return JobRequest(
-        name=names.fit(f"{run.federation.metadata.name}-score-{name}"),
+        name=job_names.fit(f"{run.federation.metadata.name}-score-{name}"),
         role="evaluate",
         round=assignment.round,
         environment=assignment.environment,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hansa.intervals import Interval
+from hansa.core.stats import Interval
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hansa.compare import statistics
-from hansa.compare.comparison import Wanted
+from hansa.compare.comparison import CheckedComparison
 from hansa.compare.methods import METHODS
-from hansa.compare.results import Result, Row
+from hansa.compare.results import Row, RunResult
 from hansa.compare.statistics import Rate, Sample, Summary
-from hansa.intervals import Interval
+from hansa.core.stats import Interval
 
 EVERYWHERE = ", all worlds"
 """What the second line of a local method is called: its adapters are only good at home."""
@@ -17,7 +17,7 @@ Key = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class TableLine:
     """One line of the table."""
 
     name: str
@@ -45,7 +45,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ComparisonTable:
     """All lines, and what is not there yet."""
 
     title: str
@@ -54,24 +54,24 @@ class Table:
     """The method that others are compared with; empty: none."""
     environments: dict[str, str]
     """World of each environment."""
-    lines: list[Line]
+    lines: list[TableLine]
     """In the comparison's order."""
     missing: list[str]
     """Runs without a result."""
-    results: list[Result]
+    results: list[RunResult]
     """What the table was made from."""
 
 
-def build(wanted: Wanted, results: dict[str, Result]) -> Table:
+def build(wanted: CheckedComparison, results: dict[str, RunResult]) -> ComparisonTable:
     """The table of what is there."""
     done = [results[run.id] for run in wanted.runs if run.id in results]
     reference = last([r for r in done if r.method == wanted.reference], wanted.environments)
-    lines: list[Line] = []
+    lines: list[TableLine] = []
     for method in wanted.methods:
         mine = [result for result in done if result.method == method]
         if mine:
             lines += _lines(method, mine, wanted, reference)
-    return Table(
+    return ComparisonTable(
         title=wanted.title,
         reference=wanted.reference,
         environments=wanted.environments,
@@ -81,13 +81,13 @@ def build(wanted: Wanted, results: dict[str, Result]) -> Table:
     )
 
 
-def _is_whole(result: Result | None, wanted: Wanted) -> bool:
+def _is_whole(result: RunResult | None, wanted: CheckedComparison) -> bool:
     return result is not None and bool(last([result], wanted.environments))
 
 
 def _lines(
-    method: str, mine: Sequence[Result], wanted: Wanted, reference: dict[int, Sample]
-) -> list[Line]:
+    method: str, mine: Sequence[RunResult], wanted: CheckedComparison, reference: dict[int, Sample]
+) -> list[TableLine]:
     home = last(mine, wanted.environments)
     if not home:
         return []
@@ -97,7 +97,7 @@ def _lines(
     count = len(mine)
     sent = [result.communication for result in mine]
     curve, curves = _curves(mine, wanted)
-    line = Line(
+    line = TableLine(
         name=method,
         method=method,
         about=about,
@@ -113,7 +113,7 @@ def _lines(
     everywhere = {seed: s for r in mine for seed, s in [(r.seed, _everywhere(r, wanted))] if s}
     if not everywhere:
         return [line]
-    wide = Line(
+    wide = TableLine(
         name=method + EVERYWHERE,
         method=method,
         about="the same adapters, each in every world",
@@ -124,14 +124,14 @@ def _lines(
 
 
 def _against(
-    name: str, samples: dict[int, Sample], wanted: Wanted, reference: dict[int, Sample]
+    name: str, samples: dict[int, Sample], wanted: CheckedComparison, reference: dict[int, Sample]
 ) -> Interval | None:
     if not reference or name == wanted.reference:
         return None
     return statistics.difference(samples, reference)
 
 
-def last(mine: Iterable[Result], environments: Collection[str]) -> dict[int, Sample]:
+def last(mine: Iterable[RunResult], environments: Collection[str]) -> dict[int, Sample]:
     """Each seed's rates after its last round; adapters of their own are those at home.
 
     A silo that could not play the last shared adapter has no rate: that of an earlier one would
@@ -160,7 +160,7 @@ def _sample(rows: Sequence[Row], environments: Collection[str], round_: int) -> 
     return {name: _rate([row]) for name, row in newest.items()}
 
 
-def _everywhere(result: Result, wanted: Wanted) -> Sample | None:
+def _everywhere(result: RunResult, wanted: CheckedComparison) -> Sample | None:
     """Rates in each environment as a mean over all silos' own adapters."""
     newest: dict[tuple[str, str], Row] = {}
     for row in result.rows:
@@ -187,7 +187,7 @@ def _rate(rows: Sequence[Row]) -> Rate:
 
 
 def _curves(
-    mine: Sequence[Result], wanted: Wanted
+    mine: Sequence[RunResult], wanted: CheckedComparison
 ) -> tuple[list[tuple[int, Interval]], dict[str, list[tuple[int, Interval]]]]:
     """Success by round: the macro average, and by environment."""
     rounds = sorted({row.round for result in mine for row in result.rows})
@@ -207,7 +207,7 @@ def _curves(
 _NOT_SHOWN = {"rows", "spec", "left_out", "version"}
 
 
-def to_data(table: Table) -> dict[str, Any]:
+def to_data(table: ComparisonTable) -> dict[str, Any]:
     """The table and its rows for programs; docs are generated from this."""
     return {
         "title": table.title,
@@ -223,7 +223,7 @@ def to_data(table: Table) -> dict[str, Any]:
     }
 
 
-def _line_data(line: Line) -> dict[str, Any]:
+def _line_data(line: TableLine) -> dict[str, Any]:
     return {
         "name": line.name,
         "method": line.method,
@@ -243,7 +243,7 @@ def _line_data(line: Line) -> dict[str, Any]:
 
 
 def _greedy(share: float | None) -> dict[str, float]:
-    """Absent where nobody has played so, as in results of older versions."""
+    """Absent where nobody has played so."""
     return {} if share is None else {"greedy": round(share, 4)}
 
 

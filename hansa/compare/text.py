@@ -27,16 +27,16 @@ def heads(data: Data) -> list[str]:
 
 def cells(data: Data, line: Data) -> list[str]:
     """One line's cells, in per cent."""
-    against = [points(line["against"])] if data["reference"] else []
+    against = [points_interval(line["against"])] if data["reference"] else []
     greedy = [_share(line.get("greedy"))] if has_greedy(data) else []
     own = bool(line["shares"])
     return [
         line["name"],
-        percent(line["macro"]),
+        percent_interval(line["macro"]),
         *greedy,
         *against,
-        *(percent(line["environments"][name]) for name in data["environments"]),
-        percent(line["micro"]),
+        *(percent_interval(line["environments"][name]) for name in data["environments"]),
+        percent_interval(line["micro"]),
         f"{line['megabytes']:.2f}" if own else "",
         span(line["seconds"]) if own else "",
         str(line["seeds"]),
@@ -44,7 +44,7 @@ def cells(data: Data, line: Data) -> list[str]:
 
 
 def has_greedy(data: Data) -> bool:
-    """Whether any line says what is solved greedily; results of older versions do not."""
+    """Whether any line says what is solved greedily."""
     return any(line.get("greedy") is not None for line in data["table"])
 
 
@@ -52,13 +52,13 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
-def percent(figure: Sequence[float]) -> str:
+def percent_interval(figure: Sequence[float]) -> str:
     """A rate with its limits: 61.3 (58 to 65)."""
     low, value, high = (100 * part for part in figure)
     return f"{value:.1f} ({low:.0f} to {high:.0f})"
 
 
-def points(figure: Sequence[float] | None) -> str:
+def points_interval(figure: Sequence[float] | None) -> str:
     """A difference with its limits, in percentage points: +3.1 (-1 to +7)."""
     if figure is None:
         return ""

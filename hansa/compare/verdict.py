@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from hansa.compare.table import EVERYWHERE, Line, Table
+from hansa.compare.table import EVERYWHERE, ComparisonTable, TableLine
 from hansa.report.markup import counted, direction, listed, points
 
 
-def sentences(shown: Table) -> list[str]:
+def sentences(shown: ComparisonTable) -> list[str]:
     """The verdict on the macro average; it also says what it leaves open."""
     if not shown.lines:
         return ["No run is over yet: nothing is compared so far."]
     return [*_comparison(shown), *_limits(shown)]
 
 
-def _comparison(shown: Table) -> list[str]:
+def _comparison(shown: ComparisonTable) -> list[str]:
     compared = [line for line in shown.lines if line.against is not None]
     if not compared:
         names = listed([line.name for line in shown.lines if line.method == line.name])
@@ -39,7 +39,7 @@ def _comparison(shown: Table) -> list[str]:
     return [*lines, f"No difference is shown for {names}."] if level else lines
 
 
-def _limits(shown: Table) -> list[str]:
+def _limits(shown: ComparisonTable) -> list[str]:
     seeds = {result.seed for result in shown.results}
     said = ["All of it is of 1 seed: nothing is said about others."] if len(seeds) == 1 else []
     if shown.missing:
@@ -49,14 +49,14 @@ def _limits(shown: Table) -> list[str]:
     return said if len(shown.lines) > 1 or shown.missing else []
 
 
-def _of(lines: Sequence[Line], way: str) -> list[Line]:
+def _of(lines: Sequence[TableLine], way: str) -> list[TableLine]:
     return [line for line in lines if line.against and direction(line.against) == way]
 
 
-def _with_changes(lines: Sequence[Line]) -> str:
+def _with_changes(lines: Sequence[TableLine]) -> str:
     return ", ".join(f"{_name(one)} ({points(one.against.value)})" for one in lines if one.against)
 
 
-def _name(line: Line) -> str:
+def _name(line: TableLine) -> str:
     """Its name as part of a list: the comma within it would pass for one of the list."""
     return line.name.replace(EVERYWHERE, " in all worlds")

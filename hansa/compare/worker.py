@@ -9,20 +9,20 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from hansa.api.bucket_documents import TaskTallies
+from hansa.api.status import Federation
 from hansa.compare import results, scoring
 from hansa.compare.collect import Finished, empty, result_of
 from hansa.compare.comparison import Run
-from hansa.compare.results import Result, Row
-from hansa.errors import HansaError
-from hansa.exits import Exit
+from hansa.compare.results import Row, RunResult
+from hansa.core.errors import HansaError
+from hansa.core.exits import Exit
+from hansa.core.files import replace_file
 from hansa.local.display import PlainDisplay
-from hansa.local.loop import Options
+from hansa.local.loop import RunOptions
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
-from hansa.manifest import TaskTallies
-from hansa.processes.capacity import usable_cores, visible_gpus
-from hansa.program import replace
-from hansa.status import Federation
+from hansa.runtime.capacity import usable_cores, visible_gpus
 from hansa.store.base import ObjectStore
 
 RUNS = "runs"
@@ -38,7 +38,7 @@ def folder_of(out: Path, run: Run) -> Path:
     return out / RUNS / run.id
 
 
-def carry_out(run: Run, out: Path, *, parallel: int | None, keep: bool) -> Result:
+def carry_out(run: Run, out: Path, *, parallel: int | None, keep: bool) -> RunResult:
     """Run it to its end, or go on with it, and write its result."""
     folder = RunDir(folder_of(out, run))
     _forget_another(run, folder)
@@ -48,7 +48,7 @@ def carry_out(run: Run, out: Path, *, parallel: int | None, keep: bool) -> Resul
         result = _measured(run, folder, parallel)
     finally:
         seconds = _earlier(folder) + time.monotonic() - began
-        replace(folder.path / _SECONDS, str(round(seconds, 1)).encode())
+        replace_file(folder.path / _SECONDS, str(round(seconds, 1)).encode())
     result = result.model_copy(update={"wall_seconds": round(seconds, 1)})
     results.write(out, run, result)
     if not keep:
@@ -69,7 +69,7 @@ def _earlier(folder: RunDir) -> float:
         return 0.0
 
 
-def _measured(run: Run, folder: RunDir, parallel: int | None) -> Result:
+def _measured(run: Run, folder: RunDir, parallel: int | None) -> RunResult:
     result, adapters = (
         _trained(run, folder, parallel) if run.kind.trains else (empty(run, machine()), {})
     )
@@ -80,9 +80,9 @@ def _measured(run: Run, folder: RunDir, parallel: int | None) -> Result:
     return result.model_copy(update={"rows": [*result.rows, *_elsewhere(run, scored)]})
 
 
-def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Adapters]:
+def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[RunResult, Adapters]:
     """Run the federation to its end; what it measured, and adapters to score elsewhere."""
-    outcomes: list[tuple[Result, Adapters]] = []
+    outcomes: list[tuple[RunResult, Adapters]] = []
 
     def collect(ended: Federation, folder: RunDir, store: ObjectStore) -> None:
         if ended.status.phase == "Succeeded":
@@ -93,7 +93,7 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[Result, Ad
                 adapters = {scoring.SHARED: (made.final, finished.shared_adapter(made.final))}
             outcomes.append((made, adapters))
 
-    options = Options(embedded=True, parallel=parallel)
+    options = RunOptions(embedded=True, parallel=parallel)
     status = run_loop(run.federation, folder, options, PlainDisplay(), collect).status
     if not outcomes:
         progressing = next((c for c in status.conditions if c.type == "Progressing"), None)

@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from hansa.sentences import got
-from hansa.spec import FederationSpec, differences
+from hansa.api.spec import FederationSpec, differences
+from hansa.validation.messages import got
 
-_OF_NO_ROUND = {"suspend", "storage", "podTemplate", "tracking"}
+_OF_NO_ROUND = {"suspend", "storage", "podTemplate"}
 """Fields of the spec that count at once, or on Kubernetes only."""
 _OF_A_ROUND = {"world", "options", "demonstrations", "demonstrationsFrom"}
 """Fields of an environment that a round takes over when it opens."""

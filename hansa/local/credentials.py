@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from hansa.endpoint import ENV_API_KEY
-from hansa.errors import InputError
-from hansa.store.base import EXPERIENCE, Credentials
+from hansa.api.endpoint import ENV_API_KEY
+from hansa.core.errors import InputError
+from hansa.core.logs import EXPERIENCE
+from hansa.store.base import Credentials
 from hansa.store.experience import ENV_EXPERIENCE_KEY
 from hansa.store.sealed import read_opening_keys
 

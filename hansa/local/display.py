@@ -11,11 +11,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hansa.jobs import Event, ObservedJob
+from hansa.api.jobs import Event, ObservedJob
+from hansa.api.status import EnvironmentStatus, Federation
+from hansa.core.sanitize import visible
 from hansa.local import timeleft
 from hansa.local.executor import LocalExecutor
-from hansa.status import EnvironmentStatus, Federation
-from hansa.visible import visible
 
 STYLES = {"Updated": "green", "Running": "cyan", "Failed": "red", "Retrying": "yellow"}
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hansa.assignment import (
+from hansa.api.assignment import (
     ENV_ASSIGNMENT,
     ENV_MODEL_CACHE,
     ENV_ORDER,
@@ -27,32 +27,26 @@ from hansa.assignment import (
     ENV_REPORT,
     REPORT_LIMIT,
 )
-from hansa.endpoint import ENV_API_KEY
-from hansa.exits import SIGNAL_BASE
-from hansa.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
-from hansa.member.tasks import SiloWork
-from hansa.processes.capacity import Capacity
-from hansa.processes.lifeline import die_with_parent
-from hansa.processes.warm import last_words
-from hansa.program import replace
-from hansa.reports import decode_report
-from hansa.secure import ENV_MASKING_KEY
-from hansa.store.base import EXPERIENCE
-from hansa.tracking.task import ENV_TRACKED
+from hansa.api.endpoint import ENV_API_KEY
+from hansa.api.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
+from hansa.api.reports import decode_report
+from hansa.api.secure_aggregation import ENV_MASKING_KEY
+from hansa.api.silo_assignment import SiloWork
+from hansa.core.exits import SIGNAL_BASE
+from hansa.core.files import replace_file
+from hansa.core.logs import EXPERIENCE
+from hansa.runtime.capacity import Capacity
+from hansa.runtime.lifeline import die_with_parent
+from hansa.runtime.warm_parent import last_words
 
 PROGRAMS = {
     "client": "hansa_client",
     "evaluate": "hansa_client",
     "aggregator": "hansa_server",
-    "courier": "hansa.exchange",
-    "tracker": "hansa.tracking",
+    "courier": "hansa.members",
 }
 WARMED = ("hansa_client", "hansa_server")
-"""Programs that every run needs; couriers and trackers are warmed when the first is asked for."""
-LIGHT = ("courier", "tracker")
-"""Roles that take no part of the machine: they only wait for somebody else."""
-TRACKED = "tracked"
-"""Folder of a run for the files of trackers."""
+"""Programs that every run needs; the courier's is warmed when the first is asked for."""
 STOP_PATIENCE_SECONDS = 5.0
 NO_SLOT = -1
 """Of a Job that takes no part of the machine."""
@@ -204,7 +198,7 @@ class LocalExecutor:
         for job in list(self._jobs.values()):
             if job.state != "queued":
                 continue
-            if job.request.role in LIGHT:
+            if job.request.role == "courier":  # it only waits for somebody else
                 self._start(job, NO_SLOT)
                 continue
             busy = {other.slot for other in self._jobs.values() if other.state == "running"}
@@ -226,15 +220,13 @@ class LocalExecutor:
         if key and request.role in ("client", "evaluate"):
             environ[ENV_API_KEY] = key
         (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
-        replace(job.folder / "assignment.json", environ[variable].encode())
+        replace_file(job.folder / "assignment.json", environ[variable].encode())
         log = job.folder / "log.txt"
         self._program(PROGRAMS[request.role]).start(request.name, environ, log)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
 
     def _variables(self, request: JobRequest, slot: int) -> dict[str, str]:
-        """What a Job's role gets; a tracker gets no key of a store."""
-        if request.role == "tracker":
-            return {ENV_TRACKED: str((self._folder.parent / TRACKED).absolute())}
+        """What a Job's role gets."""
         placed = {} if slot == NO_SLOT else self._capacity.environ(slot)
         own = self._own.get(request.role, {})
         if request.role == "client":

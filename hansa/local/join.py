@@ -12,25 +12,26 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hansa.access import AGGREGATOR
-from hansa.errors import HansaError, InputError, PermanentError, Untrusted
-from hansa.exchange.courier import load_key
-from hansa.exchange.tasks import ENV_SIGNING_KEY
-from hansa.exits import Exit
-from hansa.jobs import Event, ObservedJob
+from hansa.api.courier_assignment import ENV_SIGNING_KEY
+from hansa.api.jobs import Event, ObservedJob
+from hansa.api.member_spec import MemberObject, MemberSpec
+from hansa.api.member_status import FederationMember
+from hansa.api.spec import Storage
+from hansa.core.errors import HansaError, InputError, PermanentError, Untrusted
+from hansa.core.exits import Exit
+from hansa.core.files import replace_file
+from hansa.core.logs import EXPERIENCE
 from hansa.local import maskingkeys
 from hansa.local.credentials import check_experience_key, is_known, of_exchange
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
-from hansa.member.follow import follow
-from hansa.member.spec import Member, MemberSpec
-from hansa.member.status import FederationMember
-from hansa.processes.capacity import measure
-from hansa.program import replace
-from hansa.sentences import first_misfit
-from hansa.spec import Storage
-from hansa.store.base import EXPERIENCE
+from hansa.members.courier import load_key
+from hansa.plan.member_plan import follow
+from hansa.runtime.capacity import measure
+from hansa.runtime.stop_signals import raise_remembered_stop
+from hansa.store.access_grants import AGGREGATOR
+from hansa.validation.messages import first_misfit
 
 TICK_SECONDS = 0.5
 OBJECT = "member.json"
@@ -55,7 +56,7 @@ class Joining:
 Tell = Callable[[str], None]
 
 
-def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> FederationMember:
+def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> FederationMember:
     """Take part until the silo has left, or with `once` until there is nothing to do."""
     public = load_key(str(joining.key)).public
     if public not in wanted.spec.public_keys:
@@ -84,7 +85,7 @@ def join(wanted: Member, folder: RunDir, joining: Joining, tell: Tell) -> Federa
                 own_credentials=True,
                 of_courier={ENV_SIGNING_KEY: str(joining.key.absolute())},
                 of_silos={spec.federation.environment: masks},
-                warmed=("hansa.exchange", "hansa_client"),
+                warmed=("hansa.members", "hansa_client"),
             )
         )
         store = None
@@ -128,6 +129,7 @@ def _loop(
 ) -> FederationMember:
     has_listened, shown, troubles = False, "", dict[str, str]()
     while True:
+        raise_remembered_stop()
         jobs = executor.observe()
         if store:
             store.ensure()
@@ -206,7 +208,7 @@ def load(folder: RunDir) -> FederationMember:
         raise InputError(f"{path}: cannot be read ({why})") from None
 
 
-def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
+def _adopt(wanted: MemberObject, folder: RunDir) -> FederationMember:
     """The new spec over the old status; another run or another name is another folder."""
     if not (folder.path / OBJECT).exists():
         return FederationMember(metadata=wanted.metadata, spec=wanted.spec)
@@ -233,7 +235,7 @@ def _adopt(wanted: Member, folder: RunDir) -> FederationMember:
 
 def _save(silo: FederationMember, folder: RunDir) -> None:
     data = silo.model_dump_json(by_alias=True, exclude_none=True, indent=1)
-    replace(folder.path / OBJECT, f"{data}\n".encode())
+    replace_file(folder.path / OBJECT, f"{data}\n".encode())
 
 
 def _tell(events: list[Event], folder: RunDir, tell: Tell) -> None:

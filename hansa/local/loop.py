@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hansa.access import AGGREGATOR
-from hansa.errors import InputError, StoreError, Unopened
-from hansa.exchange.courier import load_key
-from hansa.exchange.tasks import ENV_SIGNING_KEY
-from hansa.exits import Exit
-from hansa.jobs import Event, ObservedJob, Plan
+from hansa.api.courier_assignment import ENV_SIGNING_KEY
+from hansa.api.jobs import Event, ObservedJob, Plan
+from hansa.api.spec import S3, ExchangeStorage, FederationSpec
+from hansa.api.status import Federation
+from hansa.core.errors import InputError, StoreError, Unopened
+from hansa.core.exits import Exit
+from hansa.crypto.sealing import ENV_SEALING_KEY
 from hansa.local import maskingkeys
 from hansa.local.credentials import check_experience_key, of_exchange, of_reader, signer
 from hansa.local.executor import LocalExecutor, now, seconds_until
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
-from hansa.plan import plan
-from hansa.policy import tracking
-from hansa.processes.capacity import Capacity, measure
-from hansa.sealing import ENV_SEALING_KEY
-from hansa.spec import S3, ExchangeStorage, FederationSpec
-from hansa.status import Federation
+from hansa.members.courier import load_key
+from hansa.plan.federation import plan
+from hansa.runtime.capacity import Capacity, measure
+from hansa.runtime.stop_signals import raise_remembered_stop
 from hansa.store import probe
+from hansa.store.access_grants import AGGREGATOR
 from hansa.store.base import ObjectStore
 from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store
 from hansa.store.sealed import read_opening_keys
-from hansa.tracking.source import identity
 
 TICK_SECONDS = 0.5
 """How often the display is refreshed and the store is looked after; Jobs wake the loop at once."""
@@ -55,7 +54,7 @@ class Display(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RunOptions:
     """How to run, beside what the manifest says."""
 
     embedded: bool = False
@@ -75,7 +74,7 @@ class Options:
 def run(
     wanted: Federation,
     folder: RunDir,
-    options: Options,
+    options: RunOptions,
     display: Display,
     at_end: Callable[[Federation, RunDir, ObjectStore], None],
 ) -> Federation:
@@ -126,7 +125,7 @@ def run(
         return ended
 
 
-def _check_silos_elsewhere(spec: FederationSpec, options: Options, *, embedded: bool) -> None:
+def _check_silos_elsewhere(spec: FederationSpec, options: RunOptions, *, embedded: bool) -> None:
     """Refuse what no silo elsewhere could take part in, before anything is started."""
     index = next((i for i, each in enumerate(spec.environments) if each.member), None)
     if index is None:
@@ -149,11 +148,11 @@ def _check_silos_elsewhere(spec: FederationSpec, options: Options, *, embedded: 
         )
 
 
-def _of_courier(options: Options) -> dict[str, str]:
+def _of_courier(options: RunOptions) -> dict[str, str]:
     return {ENV_SIGNING_KEY: str(options.signing_key.absolute())} if options.signing_key else {}
 
 
-def _check_sealing_key(spec: FederationSpec, options: Options, *, embedded: bool) -> None:
+def _check_sealing_key(spec: FederationSpec, options: RunOptions, *, embedded: bool) -> None:
     """Refuse updates that nobody here could open, before anything is started."""
     wanted = spec.aggregation.seal_to
     if not wanted:
@@ -192,7 +191,7 @@ def _check_experience_keys(spec: FederationSpec, environ: Callable[[str], dict[s
                 raise InputError(f"--credentials: {each.name}: {error.message}") from None
 
 
-def _of_aggregator(options: Options) -> dict[str, str]:
+def _of_aggregator(options: RunOptions) -> dict[str, str]:
     return {ENV_SEALING_KEY: str(options.sealing_key.absolute())} if options.sealing_key else {}
 
 
@@ -206,11 +205,12 @@ def _loop(
 ) -> Federation:
     complaints: set[str] = set()
     while True:
+        raise_remembered_stop()
         jobs = executor.observe()
         if store:
             _look_after(store, jobs, complaints)
-        effective = _effective(federation, spec, folder)
-        next_ = plan(effective, jobs, now())
+        # The spec with the address of the store, which the run's folder does not keep.
+        next_ = plan(federation.model_copy(update={"spec": spec}), jobs, now())
         _apply(next_, executor)
         if next_.status != federation.status:
             federation = federation.model_copy(update={"status": next_.status})
@@ -219,17 +219,9 @@ def _loop(
         # The end of a failed run is said by the caller, with its cause: once is enough.
         _tell(next_.events, folder, None if federation.status.phase == "Failed" else display)
         display.show(federation, jobs, executor)
-        if federation.status.phase in ENDS and not tracking.is_pending(federation):
+        if federation.status.phase in ENDS:
             return federation
         executor.wait(seconds_until(next_.wake_at, TICK_SECONDS))
-
-
-def _effective(federation: Federation, spec: FederationSpec, folder: RunDir) -> Federation:
-    """With the address of the store; for trackers, under the run's identity."""
-    metadata = federation.metadata
-    if spec.tracking:
-        metadata = metadata.model_copy(update={"uid": identity(folder.path)})
-    return federation.model_copy(update={"spec": spec, "metadata": metadata})
 
 
 def _look_after(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:
@@ -279,7 +271,7 @@ def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:
 
 def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> ObjectStore:
     """The user's own store, with these AWS_* variables or else those of the usual AWS chain."""
-    return S3Store(_own_s3(spec), credentials=signer(variables or {}))
+    return S3Store(spec.require_s3(), credentials=signer(variables or {}))
 
 
 def private_store(
@@ -306,13 +298,7 @@ def check_own_store(spec: FederationSpec, environ: Callable[[str], dict[str, str
     others = [environ(each.name) for each in spec.environments if each.member is None]
     # Of each once; what names no keys is the AWS chain's affair, and was asked as the writer.
     known = {each: None for each in map(signer, others) if each and each != signer(writer)}
-    probe.check(_own_s3(spec), signer(writer), list(known))
-
-
-def _own_s3(spec: FederationSpec) -> S3:
-    if spec.storage is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    return spec.storage.s3
+    probe.check(spec.require_s3(), signer(writer), list(known))
 
 
 def _capacity(spec: FederationSpec, asked: int | None) -> Capacity:

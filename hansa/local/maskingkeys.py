@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from hansa.errors import InputError
-from hansa.secure import ENV_MASKING_KEY
-from hansa.spec import FederationSpec
+from hansa.api.secure_aggregation import ENV_MASKING_KEY
+from hansa.api.spec import FederationSpec
+from hansa.core.errors import InputError
 from hansa.store.sealed import read_opening_keys
 
 ENDING = ".key"

@@ -6,7 +6,6 @@ Limits: it listens on 127.0.0.1 only, and its S3 door checks credentials, but ot
 
 import contextlib
 import fcntl
-import http.client
 import json
 import os
 import secrets
@@ -21,12 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from hansa import access
-from hansa.errors import HansaError, InputError, StoreError, Unreachable
+from hansa.api.spec import S3
+from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
+from hansa.core.http import HttpClient, HttpError
 from hansa.local.ports import Block, claim_ports, claimed_again
 from hansa.local.room import VOLUME_MEGABYTES, check_room
-from hansa.processes.warm import last_line
-from hansa.spec import S3
+from hansa.runtime.warm_parent import last_line
+from hansa.store import access_grants
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
 
@@ -80,7 +80,7 @@ class LocalStore:
         self.folder = folder.absolute()
         self.credentials = {
             name: Credentials(access_key=secrets.token_hex(10), secret_key=secrets.token_hex(20))
-            for name in [*environments, access.AGGREGATOR, RUNNER]
+            for name in [*environments, access_grants.AGGREGATOR, RUNNER]
         }
         self._prefix = prefix
         self._start_seconds = start_seconds
@@ -191,12 +191,12 @@ class LocalStore:
 
     def _identities(self) -> dict[str, Any]:
         granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
-        return access.weed_identities(granted, self.credentials, RUNNER)
+        return access_grants.weed_identities(granted, self.credentials, RUNNER)
 
-    def _granted(self, name: str) -> list[access.Grant]:
-        if name == access.AGGREGATOR:
-            return access.aggregator_grants(self.s3, removes=True, claims=True)
-        return access.environment_grants(self.s3, name, claims=True)
+    def _granted(self, name: str) -> list[access_grants.Grant]:
+        if name == access_grants.AGGREGATOR:
+            return access_grants.aggregator_grants(self.s3, claims=True)
+        return access_grants.environment_grants(self.s3, name, claims=True)
 
     def _spawn(self, binary: Path) -> None:
         check_room(self.folder)
@@ -282,7 +282,7 @@ class LocalStore:
             socket.create_connection((_HOST, self._ports["s3.port"]), timeout=1).close()
             store.ensure_bucket()
             return _can_assign(self._ports["master.port"])
-        except (OSError, StoreError, http.client.HTTPException):
+        except (OSError, StoreError, HttpError):
             return False
 
     def _not_started(self, why: str) -> Unreachable:
@@ -370,9 +370,5 @@ def _lock(path: Path, patience_seconds: float) -> IO[str]:
 
 def _can_assign(master_port: int) -> bool:
     """Whether the server has a place for the next object: its S3 door opens a little earlier."""
-    connection = http.client.HTTPConnection(_HOST, master_port, timeout=5)
-    try:
-        connection.request("GET", f"/dir/assign?collection={BUCKET}")
-        return bool(json.loads(connection.getresponse().read()).get("fid"))
-    finally:
-        connection.close()
+    url = f"http://{_HOST}:{master_port}/dir/assign?collection={BUCKET}"
+    return bool(HttpClient(read_seconds=5).send("GET", url).json().get("fid"))

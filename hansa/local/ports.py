@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hansa.errors import Unreachable
+from hansa.core.errors import Unreachable
 
 _NAMES = (
     "master.port",

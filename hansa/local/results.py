@@ -5,14 +5,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hansa import card, keys
-from hansa.errors import Corrupt, Garbled, InputError, NotFound
-from hansa.local.credentials import of_reader, read_credentials
-from hansa.local.executor import now
-from hansa.local.loop import embedded_spec, open_embedded, own_store, private_store
-from hansa.local.objectstore import attach
-from hansa.local.rundir import RunDir
-from hansa.manifest import (
+from hansa.adapter import model_card
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import (
     EvaluationDocument,
     FileEntry,
     GlobalManifest,
@@ -20,11 +15,17 @@ from hansa.manifest import (
     UpdateManifest,
     sha256,
 )
-from hansa.policy import guard
-from hansa.program import replace
+from hansa.api.spec import Guard
+from hansa.api.status import Federation, HistoryEntry
+from hansa.core.errors import Corrupt, Garbled, InputError, NotFound
+from hansa.core.files import replace_file
+from hansa.local.credentials import of_reader, read_credentials
+from hansa.local.executor import now
+from hansa.local.loop import embedded_spec, open_embedded, own_store, private_store
+from hansa.local.objectstore import attach
+from hansa.local.rundir import RunDir
+from hansa.plan.policy import guard
 from hansa.report import data, page
-from hansa.spec import S3, Guard
-from hansa.status import Federation, HistoryEntry
 from hansa.store import documents
 from hansa.store.base import ObjectStore
 
@@ -74,7 +75,7 @@ def write_page(
     facts = data.collect(
         shown, store, private=private, now=now(), adapter=str(folder.adapter), episodes=episodes
     )
-    replace(target, page.render(facts).encode())
+    replace_file(target, page.render(facts).encode())
     return target
 
 
@@ -109,16 +110,16 @@ def pull_adapter(
     federation: Federation, folder: RunDir, store: ObjectStore, round_: int, to: Path
 ) -> dict[str, Any]:
     """Write a global adapter of a run into a folder, with its card."""
-    files = pull_files(store, _s3(federation, folder).prefix, round_, to)
-    card.write(federation, round_, to)
+    files = pull_files(store, with_storage(federation, folder).spec.require_s3().prefix, round_, to)
+    model_card.write(federation, round_, to)
     return files
 
 
 def pull_files(store: ObjectStore, prefix: str, round_: int, to: Path) -> dict[str, Any]:
     """Write a global adapter's files into a folder, each checked against the manifest."""
-    source = keys.global_folder(prefix, round_)
+    source = bucket_keys.global_folder(prefix, round_)
     try:
-        raw = store.get(source + keys.MANIFEST)
+        raw = store.get(source + bucket_keys.MANIFEST)
     except NotFound:
         raise InputError(f"--round: got {round_}, which has no adapter in the store") from None
     return _copy(store, source, GlobalManifest.model_validate_json(raw).files, raw, to)
@@ -128,9 +129,9 @@ def pull_personal(
     store: ObjectStore, prefix: str, environment: str, round_: int, to: Path
 ) -> dict[str, Any] | None:
     """Write what a silo serves itself into a folder; nothing where that is the global adapter."""
-    source = keys.personal_folder(prefix, environment, round_)
+    source = bucket_keys.personal_folder(prefix, environment, round_)
     try:
-        raw = store.get(source + keys.MANIFEST)
+        raw = store.get(source + bucket_keys.MANIFEST)
     except NotFound:
         raise InputError(
             f"--environment: got {environment}, which chose nothing to serve in round {round_}",
@@ -149,13 +150,13 @@ def _copy(
     except OSError as error:
         raise InputError(f"--to: got {to}: {error.strerror}") from None
     for name, entry in sorted(files.items()):
-        if name == keys.STATE:  # the server's own affair
+        if name == bucket_keys.STATE:  # the server's own affair
             continue
         content = store.get(source + name)
         if sha256(content) != entry.sha256:
             raise Corrupt(f"{source}{name}: its bytes are not what the manifest says")
-        replace(to / Path(name).name, content)
-    replace(to / keys.MANIFEST, raw)
+        replace_file(to / Path(name).name, content)
+    replace_file(to / bucket_keys.MANIFEST, raw)
     return {name: entry.to_json() for name, entry in sorted(files.items())}
 
 
@@ -164,7 +165,9 @@ def whole_history(
 ) -> Federation:
     """The object with every round in its history, from the documents in the store."""
     with open_store(federation, folder, credentials) as store:
-        history = every_round(federation, store, _s3(federation, folder).prefix)
+        history = every_round(
+            federation, store, with_storage(federation, folder).spec.require_s3().prefix
+        )
     status = federation.status.model_copy(update={"history": history})
     return federation.model_copy(update={"status": status})
 
@@ -212,11 +215,11 @@ def _mark_fall(
 def _start(federation: Federation, store: ObjectStore, prefix: str, round_: int) -> int | None:
     """Round of the adapter that a round began at, by its manifest or else by an update's."""
     names = sorted(e.name for e in federation.spec.environments)
-    updates = [keys.update_folder(prefix, name, round_) for name in names]
+    updates = [bucket_keys.update_folder(prefix, name, round_) for name in names]
     made: type[GlobalManifest] | type[UpdateManifest] = GlobalManifest
-    for folder in (keys.global_folder(prefix, round_), *updates):
+    for folder in (bucket_keys.global_folder(prefix, round_), *updates):
         with suppress(NotFound, Garbled):  # a silo may write anything: that is no answer
-            return documents.read(made, store, folder + keys.MANIFEST).start.round
+            return documents.read(made, store, folder + bucket_keys.MANIFEST).start.round
         made = UpdateManifest
     return None
 
@@ -228,7 +231,7 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     effective: dict[str, float] = {}
     validation: dict[str, float] = {}
     for environment in sorted(e.name for e in federation.spec.environments):
-        key = keys.evaluation(prefix, environment, round_)
+        key = bucket_keys.evaluation(prefix, environment, round_)
         try:
             document = documents.read(EvaluationDocument, store, key)
         except (NotFound, Garbled):
@@ -249,13 +252,13 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
         validation=validation,
     )
     try:
-        raw = store.get(keys.global_folder(prefix, round_) + keys.MANIFEST)
+        raw = store.get(bucket_keys.global_folder(prefix, round_) + bucket_keys.MANIFEST)
     except NotFound:
         unmerged = _unmerged(federation, store, prefix, round_) if round_ else {}
         return entry.model_copy(update=unmerged)
     manifest = GlobalManifest.model_validate_json(raw)
     updates = f"{len(manifest.members)}/{len(federation.spec.environments)}"
-    adapter = manifest.files[keys.ADAPTER].sha256
+    adapter = manifest.files[bucket_keys.ADAPTER].sha256
     made = {
         "outcome": "aggregated",
         "updates": updates,
@@ -272,7 +275,7 @@ def _unmerged(
     spec, trained = federation.spec, list[bool]()
     for environment in spec.environments:
         with suppress(NotFound, Garbled):  # a silo may write anything: that is no answer
-            key = keys.update_folder(prefix, environment.name, round_) + keys.MANIFEST
+            key = bucket_keys.update_folder(prefix, environment.name, round_) + bucket_keys.MANIFEST
             trained.append(documents.read(UpdateManifest, store, key).trained)
     shares = spec.aggregation.strategy != "none"
     minimum = spec.participation.minimum_updates or len(spec.environments)
@@ -280,10 +283,3 @@ def _unmerged(
         return {}
     outcome = "apart" if any(trained) else "empty"
     return {"outcome": outcome, "updates": f"{sum(trained)}/{len(spec.environments)}"}
-
-
-def _s3(federation: Federation, folder: RunDir) -> S3:
-    storage = with_storage(federation, folder).spec.storage
-    if storage is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    return storage.s3

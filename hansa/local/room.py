@@ -4,7 +4,7 @@ import resource
 import shutil
 from pathlib import Path
 
-from hansa.errors import InputError, Unreachable
+from hansa.core.errors import InputError, Unreachable
 
 LEAST_FREE_SHARE = 0.01
 """Of its disk: with less, `weed mini` takes no object, and no flag of it says otherwise."""

@@ -12,14 +12,14 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from hansa.accepted import immutable_changes
-from hansa.api import ANNOTATION_RETRY
-from hansa.attempts import with_fresh_clocks
-from hansa.errors import InputError
-from hansa.jobs import Event
+from hansa.api.constants import ANNOTATION_RETRY
+from hansa.api.immutable_fields import immutable_changes
+from hansa.api.jobs import Event
+from hansa.api.spec import Metadata
+from hansa.api.status import Federation
+from hansa.core.errors import InputError
 from hansa.local.changes import settings_changed
-from hansa.spec import Metadata
-from hansa.status import Federation
+from hansa.plan.attempts import with_fresh_clocks
 
 DEFAULT_ROOT = Path("runs")
 LEAST_FREE_BYTES = 8 * 2**20

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hansa.api import CONCLUDED
-from hansa.status import CurrentRound, Federation, RoundSettings
+from hansa.api.constants import CONCLUDED
+from hansa.api.status import CurrentRound, Federation, RoundSettings
 
 TRAINING = 0.5
 """Training's part of a round's work, by its episodes: a guess that the first round replaces."""

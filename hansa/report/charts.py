@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hansa.intervals import Interval
+from hansa.core.stats import Interval
 from hansa.report.markup import Html, escape, join, percent, tag
 
 SPAN = 1000

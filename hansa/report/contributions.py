@@ -1,7 +1,7 @@
 """Who brought nothing to the federation, and as far as the manifests say, why."""
 
-from hansa.report.facts import Part, ReportData
 from hansa.report.markup import Html, counted, tag
+from hansa.report.run_facts import EnvironmentRound, ReportData
 
 
 def note(data: ReportData) -> Html | None:
@@ -43,9 +43,9 @@ def _is_merged(data: ReportData, name: str) -> bool:
     return not merging or any(name in entry.members for entry in merging)
 
 
-def _played(part: Part) -> int | None:
+def _played(part: EnvironmentRound) -> int | None:
     return part.explored
 
 
-def _won(part: Part) -> int | None:
+def _won(part: EnvironmentRound) -> int | None:
     return part.succeeded

@@ -5,20 +5,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from hansa import keys
-from hansa.manifest import EvaluationDocument, GlobalManifest, UpdateManifest
-from hansa.report import settings, shards
-from hansa.report.facts import (
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import EvaluationDocument, GlobalManifest, UpdateManifest
+from hansa.api.status import Federation, HistoryEntry
+from hansa.report import run_settings, shards
+from hansa.report.reading import Notes, Reader, count, number, seconds
+from hansa.report.run_facts import (
+    EnvironmentRound,
     EpisodePair,
-    Part,
     ReportData,
     Round,
     RoundInputs,
     Score,
     ShownEpisode,
 )
-from hansa.report.reading import Notes, Reader, count, number, seconds
-from hansa.status import Federation, HistoryEntry
 from hansa.store.base import ObjectStore
 
 __all__ = ["ReportData", "collect"]
@@ -143,7 +143,7 @@ class _Collector:
         return replace(entry, temperature=number(document.temperature)) if document else entry
 
     def _manifest(self, entry: HistoryEntry) -> GlobalManifest | None:
-        key = keys.global_folder(self._prefix, entry.round) + keys.MANIFEST
+        key = bucket_keys.global_folder(self._prefix, entry.round) + bucket_keys.MANIFEST
         manifest = self._reader.document(GlobalManifest, key, "facts", f"round {entry.round}")
         if manifest is not None:
             self._programs.add(("global adapter", manifest.program))
@@ -180,7 +180,7 @@ class _Collector:
         )
 
     def _evaluation(self, environment: str, round_: int) -> EvaluationDocument | None:
-        key = keys.evaluation(self._prefix, environment, round_)
+        key = bucket_keys.evaluation(self._prefix, environment, round_)
         document = self._reader.document(EvaluationDocument, key, "evaluations", environment)
         if document is not None:
             self._programs.add(("evaluation", document.program))
@@ -197,7 +197,7 @@ class _Collector:
             if not is_member and self._fallbacks <= 0:
                 break
             self._fallbacks -= not is_member
-            key = keys.update_folder(self._prefix, name, entry.number) + keys.MANIFEST
+            key = bucket_keys.update_folder(self._prefix, name, entry.number) + bucket_keys.MANIFEST
             manifest = self._reader.document(UpdateManifest, key, "updates", name)
             if manifest is not None:
                 self._programs.add(("update", manifest.program))
@@ -229,7 +229,7 @@ class _Collector:
             return None
         reader = Reader(store, self._notes) if store is not None else self._reader
         prefix = storage.s3.prefix if storage else self._prefix
-        key = keys.experience_shard(prefix, environment, round_)
+        key = bucket_keys.experience_shard(prefix, environment, round_)
         head = reader.get(key, "episodes", environment, limit=shards.HEAD_BYTES)
         if head is None:
             return None
@@ -246,7 +246,7 @@ class _Collector:
 
 
 def _with_manifest(entry: Round, manifest: GlobalManifest) -> Round:
-    adapter = manifest.files.get(keys.ADAPTER)
+    adapter = manifest.files.get(bucket_keys.ADAPTER)
     return replace(
         entry,
         parts={name: _part(given) for name, given in manifest.updates.items()},
@@ -265,25 +265,25 @@ def _inputs(
     """What a round used: of its clients the first by name, and of its aggregator."""
     inputs = [updates[name].inputs for name in sorted(updates)[:1]]
     inputs += [manifest.inputs] if manifest else []
-    used = {path: one for each in inputs for path, one in settings.leaves(each).items()}
+    used = {path: one for each in inputs for path, one in run_settings.leaves(each).items()}
     worlds = {
-        name: settings.world_leaves(one.inputs.get("world"), one.inputs.get("options"))
+        name: run_settings.world_leaves(one.inputs.get("world"), one.inputs.get("options"))
         for name, one in updates.items()
         if "world" in one.inputs
     }
     return RoundInputs(settings=used, worlds=worlds) if used else None
 
 
-def _part(given: dict[str, Any]) -> Part:
+def _part(given: dict[str, Any]) -> EnvironmentRound:
     counts = given.get("counts")
     counted: dict[str, Any] = counts if isinstance(counts, dict) else {}
     if isinstance(private := given.get("privacy"), dict):  # all else was left out, and is not zero
-        return Part(
+        return EnvironmentRound(
             **_counts(counted, ("explored", "steps")),
             norm=number(given.get("norm")),
             epsilon=number(private.get("epsilon")),
         )
-    return Part(
+    return EnvironmentRound(
         **_counts(counted, ("explored", "succeeded", "broken", "experience", "kept")),
         **_counts(counted, ("steps", "tokens", "generated")),
         norm=number(given.get("norm")),
@@ -292,7 +292,7 @@ def _part(given: dict[str, Any]) -> Part:
     )
 
 
-def _with_kinds(part: Part, update: UpdateManifest | None) -> Part:
+def _with_kinds(part: EnvironmentRound, update: UpdateManifest | None) -> EnvironmentRound:
     """What only an environment's own manifest says; with privacy it may not, and is not shown."""
     if update is None or update.privacy:
         return part

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from hansa.probes import Probed
-from hansa.report.facts import ReportData
+from hansa.api.probes import Probed
 from hansa.report.markup import Child, Html, Section, percent, section, table, tag
+from hansa.report.run_facts import ReportData
 
 
 def show(data: ReportData) -> Section | None:

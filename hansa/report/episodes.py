@@ -1,7 +1,7 @@
 """Episodes as conversations: what the agent did in the first round and what it does in the last."""
 
-from hansa.report.facts import EpisodePair, ReportData, ShownEpisode, Turn
 from hansa.report.markup import Html, Section, counted, section, short, tag
+from hansa.report.run_facts import EpisodeMessage, EpisodePair, ReportData, ShownEpisode
 
 MOST_TURNS = 40
 LONGEST_TEXT = 1_200
@@ -78,7 +78,7 @@ def _episode(episode: ShownEpisode, word: str) -> Html:
     )
 
 
-def _turn(turn: Turn) -> Html:
+def _turn(turn: EpisodeMessage) -> Html:
     who = "agent" if turn.role == "agent" else "world"
     text = turn.text.strip()
     more = len(text) - LONGEST_TEXT

@@ -1,9 +1,9 @@
 """The page's question for each silo: does joining pay, and what does it serve itself?"""
 
-from hansa.intervals import difference
-from hansa.report.facts import ReportData, Round, Score
+from hansa.api.status import EnvironmentStatus
+from hansa.core.stats import difference
 from hansa.report.markup import Child, Section, percent, points, section, table, tag
-from hansa.status import EnvironmentStatus
+from hansa.report.run_facts import ReportData, Round, Score
 
 
 def sections(data: ReportData) -> list[Section]:

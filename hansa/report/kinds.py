@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from hansa.kinds import merged
 from hansa.report.charts import SPAN, Axes, Column, Slots, layer, legend
-from hansa.report.facts import ReportData
 from hansa.report.markup import Child, Html, Section, details, percent, section, table, tag
+from hansa.report.run_facts import ReportData
 
 MOST_ENVIRONMENTS = 12
 _TONES = ("p2", "p5")
@@ -53,7 +52,7 @@ def figures(data: ReportData, name: str) -> dict[str, list[tuple[int, int] | Non
 
 def _rounds(data: ReportData, name: str) -> dict[int, Tallies]:
     """What an environment explored round by round, as far as it tells kinds apart."""
-    rounds = merged({e.number: e.parts[name].kinds for e in data.played if name in e.parts})
+    rounds = {e.number: e.parts[name].kinds for e in data.played if name in e.parts}
     return {number: kinds for number, kinds in rounds.items() if kinds}
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hansa.intervals import Interval
-from hansa.visible import visible
-from hansa.words import count
+from hansa.core.sanitize import visible
+from hansa.core.stats import Interval
+from hansa.core.text import count
 
 
 class Html(str):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from hansa.intervals import difference
+from hansa.core.stats import difference
 from hansa.report import (
     contributions,
     drift,
@@ -17,13 +17,11 @@ from hansa.report import (
     kinds,
     privacy,
     reference,
-    settings,
+    run_settings,
     success,
     work,
-    worth,
 )
 from hansa.report.charts import marker_shapes
-from hansa.report.facts import Part, ReportData, Round, phases
 from hansa.report.markup import (
     Child,
     Html,
@@ -40,6 +38,7 @@ from hansa.report.markup import (
     tag,
     whole,
 )
+from hansa.report.run_facts import EnvironmentRound, ReportData, Round, phases
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 DATA_ID = "hansa-data"
@@ -81,13 +80,12 @@ def _body(data: ReportData) -> Html:
     offered = [
         success.show(data),
         *joining.sections(data),
-        worth.show(data),
         drift.show(data),
         privacy.show(data),
         reference.adapter(data),
         *work.sections(data),
         kinds.show(data),
-        settings.show(data),
+        run_settings.show(data),
         episodes.show(data),
         reference.particulars(data),
     ]
@@ -285,7 +283,7 @@ _BY_ROUND = (
 
 def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
     scores = [entry.scores.get(name) for entry in data.rounds]
-    parts = [entry.parts.get(name, Part()) for entry in data.rounds]
+    parts = [entry.parts.get(name, EnvironmentRound()) for entry in data.rounds]
     spent = [part.seconds for part in parts]
     return {
         "world": data.world(name),

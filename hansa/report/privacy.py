@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from hansa.report.facts import Part, ReportData
 from hansa.report.markup import Child, Section, figure, section, short, table, tag
+from hansa.report.run_facts import EnvironmentRound, ReportData
 from hansa.report.success import environment_legend, part_lines
 
 
@@ -35,9 +35,9 @@ def show(data: ReportData) -> Section | None:
     )
 
 
-def _epsilon(part: Part) -> float | None:
+def _epsilon(part: EnvironmentRound) -> float | None:
     return part.epsilon
 
 
-def _shown(part: Part | None) -> str:
+def _shown(part: EnvironmentRound | None) -> str:
     return short(part.epsilon) if part else "–"

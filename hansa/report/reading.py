@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
-from hansa.errors import Denied, Garbled, NotFound, StoreError, Unreachable
+from hansa.core.errors import Denied, Garbled, NotFound, StoreError, Unreachable
 from hansa.store import documents
 from hansa.store.base import ObjectStore
 from hansa.store.documents import Document

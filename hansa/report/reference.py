@@ -5,10 +5,8 @@ from collections.abc import Sequence
 
 import yaml
 
-from hansa import __version__
-from hansa.adapter import base_name
-from hansa.card import base_code
-from hansa.report.facts import ReportData, Round
+from hansa.adapter.lora import base_name
+from hansa.adapter.model_card import base_code
 from hansa.report.markup import (
     Child,
     Html,
@@ -23,6 +21,8 @@ from hansa.report.markup import (
     without_credentials,
 )
 from hansa.report.redact import redacted
+from hansa.report.run_facts import ReportData, Round
+from hansa.version import __version__
 
 
 def adapter(data: ReportData) -> Section | None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import zstandard
 
-from hansa.report.facts import ShownEpisode, Turn
 from hansa.report.reading import json_object, number
+from hansa.report.run_facts import EpisodeMessage, ShownEpisode
 
 HEAD_BYTES = 1 << 20
 """Compressed bytes that are fetched; the first episode lies within them."""
@@ -58,8 +58,8 @@ def _episode(document: dict[str, Any], round_: int) -> ShownEpisode:
     )
 
 
-def _turn(given: Any) -> Turn | None:
+def _turn(given: Any) -> EpisodeMessage | None:
     if not isinstance(given, dict) or not isinstance(given.get("text"), str):
         return None
     role = "agent" if given.get("role") == "agent" else "user"
-    return Turn(role=role, text=given["text"][:_LONGEST_TEXT])
+    return EpisodeMessage(role=role, text=given["text"][:_LONGEST_TEXT])

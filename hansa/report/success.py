@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from hansa.intervals import Interval, difference
+from hansa.core.stats import Interval, difference
 from hansa.report.charts import SHAPES, Axes, Flag, Series, legend, lines, nice_top
-from hansa.report.facts import Part, ReportData, Round
 from hansa.report.markup import (
     Child,
     Html,
@@ -19,6 +18,7 @@ from hansa.report.markup import (
     table,
     tag,
 )
+from hansa.report.run_facts import EnvironmentRound, ReportData, Round
 
 MOST_LINES = len(SHAPES)
 """Environments with a colour and a shape of their own; more of them become thin lines."""
@@ -297,7 +297,7 @@ def _figure_row(data: ReportData, entry: Round) -> list[Child]:
 
 # Figures of the environments' work as lines
 
-Pick = Callable[[Part], float | None]
+Pick = Callable[[EnvironmentRound], float | None]
 
 
 def part_lines(

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hansa.intervals import Interval
+from hansa.core.stats import Interval
 from hansa.report.charts import Column, Series, columns, legend, nice_top
-from hansa.report.facts import Part, ReportData, phases
 from hansa.report.markup import (
     Child,
     Html,
@@ -20,6 +19,7 @@ from hansa.report.markup import (
     tag,
     whole,
 )
+from hansa.report.run_facts import EnvironmentRound, ReportData, phases
 from hansa.report.success import environment_legend, part_lines
 
 TONES = {"load": "p0", "evaluate": "p1", "explore": "p2", "train": "p3", "send": "p4"}
@@ -29,7 +29,7 @@ SERVER_PHASES = ("read", "aggregate", "write")
 MOST_PANELS = 12
 _TONES = 6
 
-Count = Callable[[Part], int | None]
+Count = Callable[[EnvironmentRound], int | None]
 
 
 def sections(data: ReportData) -> list[Section]:
@@ -61,7 +61,7 @@ def experience(data: ReportData) -> Section:
     )
 
 
-def _kept(part: Part) -> float | None:
+def _kept(part: EnvironmentRound) -> float | None:
     return part.kept
 
 
@@ -166,11 +166,11 @@ def training(data: ReportData) -> Section:
     )
 
 
-def _norm(part: Part) -> float | None:
+def _norm(part: EnvironmentRound) -> float | None:
     return part.norm
 
 
-def _loss(part: Part) -> float | None:
+def _loss(part: EnvironmentRound) -> float | None:
     return part.loss
 
 
@@ -188,7 +188,7 @@ def _training_table(data: ReportData) -> Html:
     return table(heads, rows, caption=caption, class_="dense")
 
 
-def _norm_and_loss(part: Part | None) -> str:
+def _norm_and_loss(part: EnvironmentRound | None) -> str:
     return f"{short(part.norm)} / {short(part.loss)}" if part else "–"
 
 

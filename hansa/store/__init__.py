@@ -1,1 +1,1 @@
-"""Object stores: where adapters, evaluations and experience are kept."""
+"""Object stores: S3, and what wraps, guards and reads them."""

@@ -5,15 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from hansa.errors import Precondition
+from hansa.core.errors import Precondition
 
 Watch = Callable[[int, bytes], None]
 """Sees an object's bytes as they come: where a piece begins, and the piece.
 
 A try that failed begins again with byte 0; what was seen before then counts for nothing."""
-
-EXPERIENCE = "HANSA_EXPERIENCE_"
-"""Before the AWS_* variables of a silo's private store, where that has an identity of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +26,9 @@ class Credentials:
 
 
 class ObjectStore(Protocol):
-    """One bucket; keys are whole paths made by hansa.keys.
+    """One bucket; keys are whole paths made by hansa.api.bucket_keys.
 
-    Every verb raises NotFound, Denied or Unreachable of hansa.errors, put_if_absent also
+    Every verb raises NotFound, Denied or Unreachable of hansa.core.errors, put_if_absent also
     Precondition, and nothing else.
     """
 
@@ -71,6 +68,56 @@ class ObjectStore(Protocol):
     def remove(self, key: str) -> None:
         """Delete an object that nobody reads any more, or that is absent; results never are."""
         ...
+
+
+class ForwardingStore:
+    """Another store, verb by verb; a subclass overrides what differs."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def _resolve(self, key: str) -> tuple[ObjectStore, str]:
+        """Which store has an object, and under which key."""
+        return self._store, key
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object."""
+        store, place = self._resolve(key)
+        return store.get(place)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        store, place = self._resolve(key)
+        return store.get_range(place, start, length)
+
+    def size(self, key: str) -> int:
+        """Length of an object in bytes."""
+        store, place = self._resolve(key)
+        return store.size(place)
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Write an object once; Precondition when it exists already."""
+        store, place = self._resolve(key)
+        store.put_if_absent(place, data)
+
+    def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
+        """Copy an object into a file; the sha256 of the bytes that came."""
+        store, place = self._resolve(key)
+        return store.download(place, path, size, watch)
+
+    def upload_if_absent(self, key: str, path: Path) -> str:
+        """Write a file as an object once; its sha256."""
+        store, place = self._resolve(key)
+        return store.upload_if_absent(place, path)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Keys of the store itself below a prefix, sorted."""
+        return self._store.list(prefix)
+
+    def remove(self, key: str) -> None:
+        """Delete an object; updates never are."""
+        store, place = self._resolve(key)
+        store.remove(place)
 
 
 def put_once(store: ObjectStore, key: str, data: bytes) -> bytes:

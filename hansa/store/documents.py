@@ -4,19 +4,17 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from hansa.errors import Corrupt, Garbled
-from hansa.manifest import PersonalManifest, TaskTallies
-from hansa.sentences import first_misfit
-from hansa.spec import Model
+from hansa.api.bucket_documents import PersonalManifest, TaskTallies
+from hansa.api.spec import Model
+from hansa.core.errors import Corrupt, Garbled
 from hansa.store.base import ObjectStore
+from hansa.validation.json_size import CROWDED, is_crowded
+from hansa.validation.messages import first_misfit
 
 Document = TypeVar("Document", bound=Model)
 
 MOST_BYTES = 4 * 2**20
 """The longest are evaluations, with some 40 bytes for each of their tasks."""
-MOST_MARKS = 40_000
-"""Commas, colons and opening brackets of a document at most. What follows one costs a parser up to
-a kilobyte, and its error as much: 4 MiB of `{},` would take gigabytes."""
 
 _BY_TASK = (TaskTallies, PersonalManifest)
 """A silo's own, in its private store, which name each of up to 100,000 tasks."""
@@ -57,11 +55,3 @@ def parse(kind: type[Document], key: str, data: bytes) -> Document:
         return kind.model_validate_json(data)
     except ValidationError as error:
         raise Corrupt(f"{key}: {first_misfit(error)}") from None
-
-
-CROWDED = f"more than {MOST_MARKS} commas, colons and brackets, expected no more"
-
-
-def is_crowded(data: bytes) -> bool:
-    """Whether a document holds more values than a reader should take memory for; asked first."""
-    return sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > MOST_MARKS

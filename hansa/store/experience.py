@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from hansa import keys, sealing
-from hansa.assignment import Assignment
-from hansa.errors import KeyMissing
-from hansa.sealing import OpeningKey
-from hansa.store.base import EXPERIENCE, ObjectStore
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.core.errors import KeyMissing
+from hansa.core.logs import EXPERIENCE
+from hansa.crypto import sealing
+from hansa.crypto.sealing import OpeningKey
+from hansa.store.base import ObjectStore
 from hansa.store.sealed import OpenedStore, keys_given
 
 ENV_EXPERIENCE_KEY = f"{EXPERIENCE}KEY"
@@ -37,8 +39,8 @@ class ExperienceStore(OpenedStore):
     ) -> None:
         """`prefix` is the private one."""
         super().__init__(store, prefix, own)
-        self._root = keys.experience_root(prefix, environment)
-        self._budget = keys.privacy_budget(prefix, environment)
+        self._root = bucket_keys.experience_root(prefix, environment)
+        self._budget = bucket_keys.privacy_budget(prefix, environment)
 
     def check(self) -> None:
         """Refuse keys that do not open what is there: nothing must be written beside it."""

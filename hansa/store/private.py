@@ -6,9 +6,10 @@ variables of the second identity are set, neither store is ever shown the other'
 
 from collections.abc import Mapping
 
-from hansa.errors import PermanentError
-from hansa.spec import S3
-from hansa.store.base import EXPERIENCE, Credentials
+from hansa.api.spec import S3
+from hansa.core.errors import PermanentError
+from hansa.core.logs import EXPERIENCE
+from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 
 KEY = f"{EXPERIENCE}AWS_ACCESS_KEY_ID"

@@ -5,11 +5,11 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from hansa import keys
-from hansa.errors import Denied, Precondition, StoreError
-from hansa.spec import S3
-from hansa.store.answers import Answers
+from hansa.api import bucket_keys
+from hansa.api.spec import S3
+from hansa.core.errors import Denied, Precondition, StoreError
 from hansa.store.base import Credentials
+from hansa.store.error_mapping import Answers
 from hansa.store.retry import Retry
 from hansa.store.s3 import S3Store
 
@@ -61,7 +61,7 @@ def _check_writing(s3: S3, writer: Credentials | None) -> None:
 
 
 def _writes_once(store: S3Store) -> bool:
-    key = keys.probe(store.s3.prefix)
+    key = bucket_keys.probe(store.s3.prefix)
     try:
         store.put_if_absent(key, b"first\n")
         store.put_if_absent(key, b"second\n")

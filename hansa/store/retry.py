@@ -3,7 +3,8 @@
 import os
 from dataclasses import dataclass, field
 
-from hansa.errors import InputError
+from hansa.core.durations import backoff_seconds
+from hansa.core.errors import InputError
 
 ENV_PATIENCE = "HANSA_STORE_PATIENCE_SECONDS"
 """How long one verb tries again before the store counts as unreachable; default 60."""
@@ -37,7 +38,4 @@ class Retry:
 
     def pause_seconds(self, tries: int, share: float) -> float:
         """Pause after failed tries; a random share keeps clients from marching in step."""
-        bound = min(
-            self.longest_pause_seconds, self.first_pause_seconds * 2.0 ** min(tries - 1, 30)
-        )
-        return share * bound
+        return backoff_seconds(tries, share, self.first_pause_seconds, self.longest_pause_seconds)

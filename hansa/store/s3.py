@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from hansa import keys
-from hansa.errors import Corrupt, Denied, NotFound, Precondition, StoreError, Unreachable
-from hansa.manifest import sha256
-from hansa.spec import S3
-from hansa.store.answers import Answers, BeyondEnd
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import sha256
+from hansa.api.spec import S3
+from hansa.core.errors import Corrupt, Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.store.base import Credentials, Watch
+from hansa.store.error_mapping import Answers, BeyondEnd
 from hansa.store.retry import ENV_PATIENCE, Retry
 
 __all__ = ["ENV_PATIENCE", "Retry", "S3Store", "preload"]
@@ -155,7 +155,7 @@ class S3Store:
 
     def check(self) -> None:
         """One cheap signed request that every identity of a federation may make."""
-        self._page(keys.global_root(self.s3.prefix), 1)
+        self._page(bucket_keys.global_root(self.s3.prefix), 1)
 
     def ensure_bucket(self) -> None:
         """Make the bucket if it is absent; only the owner of a store of one's own may."""

@@ -5,25 +5,26 @@ digests and sizes of what is *in* those files, so that every check behind a stor
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from hansa import keys, sealing
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt, InputError, NotFound, PermanentError, Precondition, Unopened
-from hansa.sealing import Opening, OpeningKey
-from hansa.store.base import ObjectStore, Watch
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.core.errors import Corrupt, InputError, NotFound, PermanentError, Precondition, Unopened
+from hansa.crypto import sealing
+from hansa.crypto.sealing import Opening, OpeningKey
+from hansa.store.base import ForwardingStore, ObjectStore, Watch
 
-FILES = (keys.ADAPTER, keys.MOMENTS)
+FILES = (bucket_keys.ADAPTER, bucket_keys.MOMENTS)
 LONGEST = 64 * 1024
 """Bytes of a file that could hold keys."""
 Opener = Callable[[], Sequence[OpeningKey]]
 """Gives the private keys, when they are needed."""
 
 
-class OpenedStore:
+class OpenedStore(ForwardingStore):
     """The exchange as the aggregator reads it: sealed updates look as if they were not.
 
     Each verb but `download` reads what it needs into memory, which is a header or a document.
@@ -38,9 +39,9 @@ class OpenedStore:
         all_are_sealed: bool = True,
     ) -> None:
         """Where not `all_are_sealed`, each is looked at: a run may seal from some round on."""
-        self._store = store
+        super().__init__(store)
         self._all_are_sealed = all_are_sealed
-        self._root = keys.updates_root(prefix)
+        self._root = bucket_keys.updates_root(prefix)
         self._keys = opening
 
     def get(self, key: str) -> bytes:
@@ -51,7 +52,7 @@ class OpenedStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Some bytes of an object."""
         if not self._is_sealed(key):
-            return self._store.get_range(key, start, length)
+            return super().get_range(key, start, length)
 
         def read(begin: int, size: int) -> bytes:
             return self._store.get_range(key, begin, size)
@@ -84,22 +85,6 @@ class OpenedStore:
         if copy.size != size:
             raise Corrupt(f"{key}: got {copy.size} bytes, expected {size}")
         return copy.digest.hexdigest() if path else ""
-
-    def list(self, prefix: str) -> Iterator[str]:
-        """Keys below a prefix, sorted."""
-        return self._store.list(prefix)
-
-    def remove(self, key: str) -> None:
-        """Delete an object; updates never are."""
-        self._store.remove(key)
-
-    def put_if_absent(self, key: str, data: bytes) -> None:
-        """Write an object once, as it is: who reads updates writes none."""
-        self._store.put_if_absent(key, data)
-
-    def upload_if_absent(self, key: str, path: Path) -> str:
-        """Write a file as an object once, as it is."""
-        return self._store.upload_if_absent(key, path)
 
     def _is_sealed(self, key: str) -> bool:
         if not key.startswith(self._root) or not key.endswith(FILES):
@@ -145,7 +130,7 @@ class _Copy:
             self.size += self._file.write(plain) if self._file else len(plain)
 
 
-class SealingStore:
+class SealingStore(ForwardingStore):
     """The exchange as a silo writes it: its updates are sealed to the aggregator's key.
 
     A silo cannot open what it sealed. So what goes into an update is written to the private store,
@@ -163,7 +148,7 @@ class SealingStore:
         public: str,
     ) -> None:
         """`root` is where the silo's updates lie, `private_root` where what is in them does."""
-        self._store = store
+        super().__init__(store)
         self._private = private
         self._root = root
         self._private_root = private_root
@@ -188,8 +173,8 @@ class SealingStore:
         if own:
             self._private.put_if_absent(own, data)
             return
-        if key.startswith(self._root) and key.endswith(keys.MANIFEST):
-            self._seal_files(key.removesuffix(keys.MANIFEST))
+        if key.startswith(self._root) and key.endswith(bucket_keys.MANIFEST):
+            self._seal_files(key.removesuffix(bucket_keys.MANIFEST))
         self._store.put_if_absent(key, data)
 
     def _seal_files(self, folder: str) -> None:
@@ -220,18 +205,9 @@ class SealingStore:
                 return self._private.download(own, path, size, watch)
         return self._store.download(key, path, size, watch)
 
-    def upload_if_absent(self, key: str, path: Path) -> str:
-        """Write a file as an object once; its sha256."""
+    def _resolve(self, key: str) -> tuple[ObjectStore, str]:
         own = self._own(key)
-        return (self._private if own else self._store).upload_if_absent(own or key, path)
-
-    def list(self, prefix: str) -> Iterator[str]:
-        """Keys below a prefix, sorted."""
-        return self._store.list(prefix)
-
-    def remove(self, key: str) -> None:
-        """Delete an object; updates never are."""
-        self._store.remove(key)
+        return (self._private, own) if own else (self._store, key)
 
     def _own(self, key: str) -> str:
         """Where in the private store that is which a key of a sealed object stands for."""
@@ -258,8 +234,8 @@ def sealing_store(store: ObjectStore, private: ObjectStore, assignment: Assignme
     return SealingStore(
         store,
         private,
-        root=keys.update_root(assignment.storage.prefix, name),
-        private_root=keys.sealed_updates(assignment.private_storage.prefix, name),
+        root=bucket_keys.update_root(assignment.storage.prefix, name),
+        private_root=bucket_keys.sealed_updates(assignment.private_storage.prefix, name),
         public=public,
     )
 

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.tracking.record import Record
 
 GROUP = "hansa.trackers"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hansa.errors import InputError
-from hansa.program import replace
+from hansa.core.errors import InputError
+from hansa.core.files import replace_file
 
 Key = tuple[str, int]
 """Tag and step."""
@@ -64,7 +64,7 @@ def _merge(path: Path, file: Any, events: list[bytes]) -> None:
     known = {_key(data): data for data in records}
     wanted = {_key(data): data for data in [_header(), *events]}
     if any(key in known and _said(known[key]) != _said(wanted[key]) for key in wanted):
-        replace(path, b"".join(map(_frame, {**known, **wanted}.values())))
+        replace_file(path, b"".join(map(_frame, {**known, **wanted}.values())))
         return
     if whole < len(content):
         file.truncate(whole)

@@ -1,21 +1,20 @@
 """JSON over HTTP to a tracker's server, with sentences for what can go wrong."""
 
-import json
+import base64
 import os
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
-import urllib3
-from urllib3.util import Retry, Timeout, make_headers
+from hansa.core.errors import HansaError, InputError, TrackerUnreachable
+from hansa.core.http import STATUSES, HttpClient, HttpError, Response
+from hansa.core.text import shorten
 
-from hansa.errors import HansaError, InputError, TrackerAway
-
-_TIMEOUT = Timeout(connect=10, read=120)
-_AGAIN = Retry(total=2, redirect=0, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
-"""Reads alone are repeated here: urllib3 repeats no POST that may have arrived."""
+_TRIES = 3
+LARGEST = 64 << 20
+"""Bytes of an answer: a page of a metric's history has a few million."""
 
 
-class Server:
+class TrackingServer:
     """One tracking server; credentials come from the variables that MLflow itself reads."""
 
     def __init__(self, url: str | None) -> None:
@@ -32,58 +31,65 @@ class Server:
                 hint="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
             )
         self._url = given.rstrip("/")
-        self._pool = urllib3.PoolManager(
-            timeout=_TIMEOUT, retries=_AGAIN, headers=_authorization(), ca_certs=_authorities()
-        )
+        # None: the system's authorities.
+        authorities = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or None
+        self._http = HttpClient(headers=_authorization(), ca_certs=authorities, largest=LARGEST)
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """A document; None where the server has none."""
-        status, data = self._ask("GET", path, fields=query)
-        return None if status == 404 else self._checked(path, status, data)
+        answer = self._ask("GET", f"{path}?{urlencode(query)}")
+        return None if answer.status == 404 else self._checked(path, answer)
 
     def post(self, path: str, document: Any, *, may_exist: bool = False) -> dict[str, Any]:
         """What the server answers to a document."""
-        status, data = self._ask("POST", path, json=document)
-        if may_exist and status == 400 and b"RESOURCE_ALREADY_EXISTS" in data:
+        answer = self._ask("POST", path, document=document)
+        if may_exist and answer.status == 400 and b"RESOURCE_ALREADY_EXISTS" in answer.content:
             return {}
-        return self._checked(path, status, data)
+        return self._checked(path, answer)
 
     def put(self, path: str, content: bytes) -> None:
         """Store a file."""
-        headers = {**self._pool.headers, "Content-Type": "application/octet-stream"}
-        status, data = self._ask("PUT", quote(path), body=content, headers=headers)
-        self._checked(path, status, data)
+        headers = {"Content-Type": "application/octet-stream"}
+        self._checked(path, self._ask("PUT", quote(path), body=content, headers=headers))
 
-    def _ask(self, method: str, path: str, **what: Any) -> tuple[int, bytes]:
+    def _ask(self, method: str, path: str, **what: Any) -> Response:
+        """An answer of any status; a POST that may have arrived is not repeated."""
         try:
-            answer = self._pool.request(method, self._url + path, **what)
-        except urllib3.exceptions.HTTPError as error:
-            cause = getattr(error, "reason", None) or error
-            raise TrackerAway(
-                f"--url: got {self._url}, which does not answer ({_short(str(cause))})",
+            return self._http.repeat(
+                lambda: self._http.send(method, self._url + path, **what),
+                tries=_TRIES,
+                is_safe=method != "POST",
+            )
+        except HttpError as error:
+            if error.response:
+                return error.response
+            if error.kind == "answer":
+                raise HansaError(f"{self._url}: got {error}") from error
+            raise TrackerUnreachable(
+                f"--url: got {self._url}, which does not answer ({error})",
                 hint="the same command goes on where it was; nothing is sent twice",
             ) from error
-        return answer.status, answer.data
 
-    def _checked(self, path: str, status: int, data: bytes) -> dict[str, Any]:
+    def _checked(self, path: str, answer: Response) -> dict[str, Any]:
+        status = answer.status
         if status in (401, 403):
             raise InputError(
                 f"--url: got {self._url}, which refuses these credentials (HTTP {status})",
                 hint="MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
                 "MLFLOW_TRACKING_TOKEN",
             )
-        if status in (429, 502, 503, 504):
-            raise TrackerAway(f"--url: got {self._url}, which is busy (HTTP {status})")
+        if status in STATUSES:
+            raise TrackerUnreachable(f"--url: got {self._url}, which is busy (HTTP {status})")
         try:
-            document = json.loads(data or b"{}")
-        except ValueError:
+            document = answer.json() if answer.content else {}
+        except HttpError:
             document = None
         if not isinstance(document, dict):
             raise InputError(
                 f"--url: got {self._url}, which is no MLflow server (HTTP {status} for {path})"
             )
         if status != 200:
-            said = _short(str(document.get("message") or document))
+            said = answer.sentence() or shorten(document)
             raise HansaError(f"{self._url}: {path.rpartition('/')[2]}: HTTP {status}: {said}")
         return document
 
@@ -95,13 +101,5 @@ def _authorization() -> dict[str, str]:
     if not user:
         return {}
     password = os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
-    return dict(make_headers(basic_auth=f"{user}:{password}"))
-
-
-def _authorities() -> str | None:
-    """A file of certificates for https; None: the system's."""
-    return os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or None
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:200]
+    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.tracking.base import Destination
-from hansa.tracking.http import Server
+from hansa.tracking.http import TrackingServer
 from hansa.tracking.record import Point, Record, TrackedRun
 
 DEFAULT_EXPERIMENT = "hansa"
@@ -33,7 +33,7 @@ class MLflow:
 
     def __init__(self, destination: Destination) -> None:
         destination.refuse("out")
-        self._server = Server(destination.url)
+        self._server = TrackingServer(destination.url)
         self._experiment = destination.experiment or DEFAULT_EXPERIMENT
         self._runs: dict[str, _Run] = {}
 
@@ -121,7 +121,7 @@ class MLflow:
 class _Run:
     """One run on the server, and what it holds already."""
 
-    def __init__(self, server: Server, stored: dict[str, Any]) -> None:
+    def __init__(self, server: TrackingServer, stored: dict[str, Any]) -> None:
         self._server = server
         info, data = stored["info"], stored.get("data") or {}
         self.id, self.files = str(info["run_id"]), str(info["artifact_uri"])

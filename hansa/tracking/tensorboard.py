@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.tracking import eventfile
 from hansa.tracking.base import Destination
 from hansa.tracking.record import Record, TrackedRun

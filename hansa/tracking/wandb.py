@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hansa.errors import InputError
-from hansa.program import replace
+from hansa.core.errors import InputError
+from hansa.core.files import replace_file
 from hansa.tracking.base import Destination
 from hansa.tracking.record import Point, Record, TrackedRun
 
@@ -61,7 +61,7 @@ class WandB:
                 continue
             self._make(record, run, points)
             state[run.key] = {"points": points, "digest": digest}
-            replace(path, json.dumps(state).encode())
+            replace_file(path, json.dumps(state).encode())
 
     def _make(self, record: Record, run: TrackedRun, points: list[list[Any]]) -> None:
         for left in self._out.glob(f"{_DRAFT}*"):  # of a writer that was killed

@@ -4,8 +4,8 @@ import os
 import sys
 from dataclasses import fields
 
-from hansa.errors import HansaError
-from hansa.exits import Exit
+from hansa.core.errors import HansaError
+from hansa.core.exits import Exit
 from hansa_operator import podtemplate
 from hansa_operator.settings import KINDS, Settings, flag, parse, variable
 

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from hansa.cluster.client import ApiError, Kube
-from hansa.jobs import ObservedJob
+from hansa.api.jobs import ObservedJob
+from hansa.kubernetes import paths
+from hansa.kubernetes.client import ApiError, Data, Kube
 from hansa_operator import observe
 from hansa_operator.index import Family, Index, Key, selector
 from hansa_operator.settings import Settings
-
-Data = dict[str, Any]
 
 PATIENCE_SECONDS = 5.0
 """A Pod that is prepared for longer than this is asked for its events."""
@@ -19,7 +18,7 @@ ASK_SECONDS = 10.0
 """How long an answer about events counts as fresh."""
 
 
-class Sight(NamedTuple):
+class ObservedChildren(NamedTuple):
     """What is seen of an object's Jobs."""
 
     jobs: list[ObservedJob]
@@ -63,8 +62,8 @@ class Children:
 
     def refresh(self, key: Key) -> None:
         """Read all Jobs and Pods of an object from the API: what they show is certain."""
-        jobs = self._kube.list(_jobs_path(key.namespace), labelSelector=selector(key))["items"]
-        pods = self._kube.list(_pods_path(key.namespace), labelSelector=selector(key))["items"]
+        jobs = self._kube.list(paths.jobs(key.namespace), labelSelector=selector(key))["items"]
+        pods = self._kube.list(paths.pods(key.namespace), labelSelector=selector(key))["items"]
         self._index.replace(key, "jobs", jobs)
         self._index.replace(key, "pods", pods)
         self._notes.setdefault(key, _Notes()).certain |= {
@@ -75,7 +74,7 @@ class Children:
         """An object is gone."""
         self._notes.pop(key, None)
 
-    def observe(self, key: Key, family: Family, now: datetime) -> Sight:
+    def observe(self, key: Key, family: Family, now: datetime) -> ObservedChildren:
         """The Jobs of this very object, not those of an earlier one of its name."""
         owner, notes = _uid(family.owner or {}), self._notes.setdefault(key, _Notes())
         jobs = [job for job in family.jobs.values() if observe.controller(job) == owner]
@@ -89,13 +88,13 @@ class Children:
         lingering = [job.name for job in observed if observe.lingers(bodies[job.name], job)]
         silent = [bodies[job.name] for job in observed if job.report is None]
         unsure = {_uid(job) for job in silent if observe.has_ended(job)} - notes.certain
-        return Sight(observed, lingering, bool(unsure))
+        return ObservedChildren(observed, lingering, bool(unsure))
 
     def create(self, manifest: Data) -> Problem | None:
         """Make a Job; one that is there already is as good, if it is this object's."""
         namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         try:
-            self._index.see("jobs", self._kube.create(_jobs_path(namespace), manifest))
+            self._index.see("jobs", self._kube.create(paths.jobs(namespace), manifest))
         except ApiError as error:
             if error.is_conflict:
                 return self._adopt(namespace, name, manifest)
@@ -107,7 +106,7 @@ class Children:
         return None
 
     def _adopt(self, namespace: str, name: str, manifest: Data) -> Problem | None:
-        for there in named(self._kube, _jobs_path(namespace), name):
+        for there in named(self._kube, paths.jobs(namespace), name):
             if observe.controller(there) == observe.controller(manifest):
                 self._index.see("jobs", there)
                 return None
@@ -120,7 +119,7 @@ class Children:
             return
         options = {"propagationPolicy": "Background", "preconditions": {"uid": _uid(job)}}
         try:
-            self._kube.delete(f"{_jobs_path(key.namespace)}/{name}", options)
+            self._kube.delete(paths.jobs(key.namespace, name), options)
         except ApiError as error:
             if not (error.is_not_found or error.is_conflict):
                 raise
@@ -134,20 +133,12 @@ class Children:
         for thing in observe.stuck(jobs, pods, now, PATIENCE_SECONDS):
             read = notes.events.get(_uid(thing))
             if read is None or (now - read[0]).total_seconds() >= ASK_SECONDS:
-                path = f"/api/v1/namespaces/{thing['metadata']['namespace']}/events"
+                path = paths.events(thing["metadata"]["namespace"])
                 chosen = f"involvedObject.uid={_uid(thing)}"
                 read = (now, self._kube.list(path, fieldSelector=chosen)["items"])
                 notes.events[_uid(thing)] = read
             events += read[1]
         return events
-
-
-def _jobs_path(namespace: str) -> str:
-    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
-
-
-def _pods_path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods"
 
 
 def named(kube: Kube, collection: str, name: str) -> list[Data]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import kopf
 
-from hansa import api
+from hansa.api import constants
 from hansa_operator.index import Index
 from hansa_operator.jobs import MANAGED
-from hansa_operator.kinds import KINDS, Kind
+from hansa_operator.kinds import KINDS, ObjectKind
 from hansa_operator.workqueue import WorkQueue
 
 COALESCE_SECONDS = 0.05
@@ -82,8 +82,12 @@ def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) ->
             queue.add(key, COALESCE_SECONDS)
 
 
-def _register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: Kind) -> None:
-    @kopf.on.event(api.GROUP, api.VERSION, kind.plural, registry=registry, id=kind.plural)
+def _register(
+    registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: ObjectKind
+) -> None:
+    @kopf.on.event(
+        constants.GROUP, constants.VERSION, kind.plural, registry=registry, id=kind.plural
+    )
     async def owner_changed(event: Any, **_: Any) -> None:
         note = index.forget_owner if event["type"] == DELETED else index.see_owner
         queue.add(note(kind.name, dict(event["object"])), COALESCE_SECONDS)

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_operator.settings import variable
 
 STUCK_SECONDS = 120.0
@@ -58,7 +58,7 @@ class Health:
 def serve(port: int, health: Health, exposition: Callable[[], bytes]) -> ThreadingHTTPServer:
     """Answer /healthz, /readyz and /metrics in threads of their own."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class HealthHandler(BaseHTTPRequestHandler):
         """One request."""
 
         def do_GET(self) -> None:
@@ -85,7 +85,7 @@ def serve(port: int, health: Health, exposition: Callable[[], bytes]) -> Threadi
             """Probes every few seconds are no news."""
 
     try:
-        server = ThreadingHTTPServer(("", port), Handler)
+        server = ThreadingHTTPServer(("", port), HealthHandler)
     except OSError as error:
         raise InputError(
             f"{variable('metrics_port')}: got {port} ({error.strerror}), expected a free port"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
-from hansa import api
+from hansa.api import constants
 from hansa_operator.kinds import KINDS
 from hansa_operator.podstate import CONSENT_VOLUME
 
@@ -22,7 +22,7 @@ class Key(NamedTuple):
 
     namespace: str
     name: str
-    kind: str = api.KIND
+    kind: str = constants.KIND
 
 
 @dataclass

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hansa import api, consent
-from hansa.assignment import (
+from hansa.api import constants
+from hansa.api.assignment import (
     ENV_ASSIGNMENT,
     ENV_IMAGE,
     ENV_MODEL_CACHE,
@@ -13,15 +13,16 @@ from hansa.assignment import (
     ENV_WORLD_MODULES,
     TERMINATION_LOG,
 )
-from hansa.endpoint import ENV_API_KEY
-from hansa.errors import PermanentError
-from hansa.exchange.courier import LONGEST_SECONDS
-from hansa.exits import Exit
-from hansa.jobs import JobRequest
-from hansa.logs import ENV_LOG
-from hansa.member.tasks import SiloWork
-from hansa.podshapes import Refusal
-from hansa.refusals import (
+from hansa.api.endpoint import ENV_API_KEY
+from hansa.api.jobs import JobRequest
+from hansa.api.silo_assignment import SiloWork
+from hansa.api.spec import Participation
+from hansa.api.status import Federation
+from hansa.core.errors import PermanentError
+from hansa.core.exits import Exit
+from hansa.core.logs import ENV_LOG, EXPERIENCE
+from hansa.kubernetes.pod_policy import consent
+from hansa.kubernetes.pod_policy.refusals import (
     CLIENT,
     credentials_secret,
     endpoint_secret,
@@ -29,31 +30,29 @@ from hansa.refusals import (
     stops,
     too_long,
 )
-from hansa.spec import Participation
-from hansa.status import Federation
-from hansa.store.base import EXPERIENCE
+from hansa.kubernetes.pod_policy.shapes import PodViolation
+from hansa.members.courier import LONGEST_SECONDS
 from hansa_operator import kinds
 from hansa_operator.kinds import Thing
 from hansa_operator.podstate import CONSENT_VOLUME
 from hansa_operator.podtemplate import SERVER, merge, refusals
 from hansa_operator.secretfiles import files
 from hansa_operator.settings import Settings
-from hansa_operator.trackers import TrackerPod, concerns, without_identity
 
 CONTAINERS = {
     "client": CLIENT,
     "evaluate": CLIENT,
     "aggregator": SERVER,
     "courier": SERVER,
-    "tracker": SERVER,
 }
 COMMANDS = {
     "client": ["hansa-client"],
     "evaluate": ["hansa-client"],
     "aggregator": ["hansa-server"],
     "courier": ["hansa-courier"],
-    "tracker": ["hansa-tracker"],
 }
+SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
+"""Fields that Jobs of the server's image are made from: what is wrong elsewhere is no matter."""
 MANAGED_BY, OPERATOR = "app.kubernetes.io/managed-by", "hansa-operator"
 MANAGED = f"{MANAGED_BY}={OPERATOR}"
 """Selects the Jobs and Pods of every object."""
@@ -69,10 +68,10 @@ CACHE_GROUP = 65532
 Data = dict[str, Any]
 
 
-class Refused(PermanentError):
+class JobRefused(PermanentError):
     """No Job can be made from the object as it is; its refusals say why."""
 
-    def __init__(self, refusals: list[Refusal]) -> None:
+    def __init__(self, refusals: list[PodViolation]) -> None:
         super().__init__("; ".join(refusal.sentence for refusal in refusals))
         self.refusals = refusals
 
@@ -85,15 +84,16 @@ FINAL = (
 
 
 def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
-    """The batch/v1 Job of a request; Refused when its Pod template or assignment cannot be.
+    """The batch/v1 Job of a request; JobRefused when its Pod template or assignment cannot be.
 
     Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
     refused = stops(refusals(thing, settings), request.environment)
-    refused = [r for r in refused if concerns(r, request.role, CONTAINERS[request.role])]
+    if CONTAINERS[request.role] == SERVER:
+        refused = [refusal for refusal in refused if refusal.path.startswith(SERVER_PLACES)]
     if refused:
-        raise Refused(refused)
+        raise JobRefused(refused)
     federation = kinds.of(thing).as_federation(thing)
     labels = _labels(request, thing)
     queue = _queue(request, federation)
@@ -125,20 +125,20 @@ def _labels(request: JobRequest, thing: Thing) -> dict[str, str]:
         "app.kubernetes.io/component": CONTAINERS[request.role],
         MANAGED_BY: OPERATOR,
         kinds.of(thing).label: thing.metadata.name,
-        api.LABEL_ROLE: request.role,
-        api.LABEL_ROUND: str(request.round),
-        api.LABEL_ATTEMPT: str(request.attempt),
+        constants.LABEL_ROLE: request.role,
+        constants.LABEL_ROUND: str(request.round),
+        constants.LABEL_ATTEMPT: str(request.attempt),
     }
     return {
         **labels,
-        **({api.LABEL_ENVIRONMENT: request.environment} if request.environment else {}),
+        **({constants.LABEL_ENVIRONMENT: request.environment} if request.environment else {}),
     }
 
 
 def _owner(thing: Thing) -> Data:
     """Children go with their object; they never hold it back (blockOwnerDeletion)."""
     return {
-        "apiVersion": api.API_VERSION,
+        "apiVersion": constants.API_VERSION,
         "kind": thing.kind,
         "name": thing.metadata.name,
         "uid": thing.metadata.uid,
@@ -160,7 +160,7 @@ def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
     """
     current = federation.status.current
     rules: Participation = federation.spec.participation
-    if request.role in ("courier", "tracker"):
+    if request.role == "courier":
         return rules.start_timeout_seconds + 2 * int(LONGEST_SECONDS)
     if current and current.round == request.round:
         rules = current.participation
@@ -191,8 +191,6 @@ def _template(
     if container == CLIENT:
         own = federation.spec.environment(request.environment).pod_template
         layers = [settings.client_pod_template, federation.spec.pod_template, own]
-    if request.role == "tracker":
-        layers = [without_identity(settings.server_pod_template)]
     merged = merge(base, layers)
     metadata = merged.get("metadata", {})
     metadata = {**metadata, "labels": {**metadata.get("labels", {}), **labels}}
@@ -204,9 +202,6 @@ def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     volumes += [each.source() for each in files(request, federation.spec)]
-    if request.role == "tracker":
-        volumes += TrackerPod(federation.spec).volumes()
-        security |= TrackerPod(federation.spec).security()
     consents = _consents(request, federation, settings)
     if consents:
         volumes.append(_consent_volume(consents, kinds.of(thing).consent(thing, request)))
@@ -228,8 +223,6 @@ def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
     mounts += [each.mount() for each in files(request, federation.spec)]
-    if request.role == "tracker":
-        mounts += TrackerPod(federation.spec).mounts()
     if _consents(request, federation, settings):
         # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
@@ -260,8 +253,6 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
     if settings.world_modules and request.environment:
         variables.append({"name": ENV_WORLD_MODULES, "value": ",".join(settings.world_modules)})
     spec = federation.spec
-    if request.role == "tracker":  # it has nothing to do with any store
-        return [*variables, *TrackerPod(spec).variables()]
     variables += _keys(credentials_secret(spec, request.environment))
     variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
     shown = endpoint_secret(spec, request.environment)
@@ -287,7 +278,7 @@ def _assignment(request: JobRequest, thing: Thing) -> str:
     kind = kinds.of(thing)
     refusal = too_long(request, kind.as_federation(thing).spec)
     if refusal:
-        raise Refused([replace(refusal, path=kind.own_path(refusal.path))])
+        raise JobRefused([replace(refusal, path=kind.own_path(refusal.path))])
     text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
     # The kubelet replaces $(NAME) in values and reads $$ as one $; options may hold either.
     return text.replace("$", "$$")
@@ -302,8 +293,6 @@ def _consents(request: JobRequest, federation: Federation, settings: Settings) -
     """Secrets whose consent the kubelet has to find before it starts anything."""
     if settings.secret_consent == "off":  # noqa: S105  # no password
         return []
-    if request.role == "tracker":
-        return consent.tracker_secrets(federation.spec)
     signs = request.role == "courier"
     return consent.secrets(federation.spec, request.environment, signs=signs)
 

@@ -11,25 +11,28 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from hansa import api, consent, load, sentences
-from hansa.conditions import Observation
-from hansa.errors import InputError
-from hansa.jobs import JobRequest, ObservedJob, Plan
-from hansa.member import view
-from hansa.member.draft import SiloPlan
-from hansa.member.follow import follow
-from hansa.member.status import FederationMember, SiloCondition
-from hansa.plan import plan
-from hansa.podshapes import Allowed, Refusal
-from hansa.refusals import of_spec
-from hansa.status import Condition, Federation
+from hansa.api import constants
+from hansa.api.conditions import BaseCondition
+from hansa.api.jobs import JobRequest, ObservedJob, Plan
+from hansa.api.member_status import FederationMember, SiloCondition
+from hansa.api.status import Condition, Federation
+from hansa.core.errors import InputError
+from hansa.kubernetes import member_view
+from hansa.kubernetes.pod_policy import consent
+from hansa.kubernetes.pod_policy.refusals import of_spec
+from hansa.kubernetes.pod_policy.shapes import PodAllowlist, PodViolation
+from hansa.manifests import load
+from hansa.plan.federation import plan
+from hansa.plan.member_builder import SiloPlan
+from hansa.plan.member_plan import follow
+from hansa.validation import messages
 
 Data = dict[str, Any]
 Thing = Federation | FederationMember
 AnyPlan = Plan | SiloPlan
 
 
-class Kind(ABC):
+class ObjectKind(ABC):
     """One kind of object."""
 
     name: ClassVar[str]
@@ -41,14 +44,14 @@ class Kind(ABC):
     word: ClassVar[str]
     """In the operator's log and in sentences."""
     model: ClassVar[type[Thing]]
-    condition: ClassVar[type[Observation]]
+    condition: ClassVar[type[BaseCondition]]
     rejected: ClassVar[tuple[str, ...]]
     """Conditions that are False while an object cannot be planned for; the last one also when the
     operator itself has failed."""
 
     def path(self, namespace: str) -> str:
         """Where its objects of a namespace are."""
-        return f"/apis/{api.API_VERSION}/namespaces/{namespace}/{self.plural}"
+        return f"/apis/{constants.API_VERSION}/namespaces/{namespace}/{self.plural}"
 
     def read(self, thing: Data) -> Thing:
         """An object of the API; an InputError names the field that does not fit.
@@ -62,11 +65,11 @@ class Kind(ABC):
             rest = {name: value for name, value in document.items() if name != "status"}
             load.fit(self.model, rest)  # tells what is wrong with all but the status
             raise InputError(
-                f"{sentences.first_misfit(error)}; expected what the operator wrote: fix it, or "
+                f"{messages.first_misfit(error)}; expected what the operator wrote: fix it, or "
                 f"delete the {self.word} and apply it again"
             ) from None
 
-    def unfit(self, thing: Any, allowed: Allowed) -> str:
+    def unfit(self, thing: Any, allowed: PodAllowlist) -> str:
         """Why nothing at all can be done for it on this cluster; empty: something can."""
         return ""
 
@@ -79,7 +82,7 @@ class Kind(ABC):
         """What its Jobs are built from."""
 
     @abstractmethod
-    def refusals(self, thing: Any, allowed: Allowed) -> list[Refusal]:
+    def refusals(self, thing: Any, allowed: PodAllowlist) -> list[PodViolation]:
         """Everything in it that no Job can be made from."""
 
     @abstractmethod
@@ -99,8 +102,8 @@ class Kind(ABC):
         """Where it stands: equal Events of one moment are published once."""
 
 
-class _Federations(Kind):
-    name, plural, label = api.KIND, api.PLURAL, api.LABEL_FEDERATION
+class _Federations(ObjectKind):
+    name, plural, label = constants.KIND, constants.PLURAL, constants.LABEL_FEDERATION
     word = "federation"
     model, condition = Federation, Condition
     rejected = ("Accepted", "Progressing")
@@ -111,20 +114,18 @@ class _Federations(Kind):
     def as_federation(self, thing: Federation) -> Federation:
         return thing
 
-    def refusals(self, thing: Federation, allowed: Allowed) -> list[Refusal]:
+    def refusals(self, thing: Federation, allowed: PodAllowlist) -> list[PodViolation]:
         return of_spec(thing.spec, allowed)
 
     def own_path(self, path: str) -> str:
         return path
 
     def consent(self, thing: Federation, request: JobRequest) -> str:
-        if request.role == "tracker":
-            return consent.tracker_key(thing.metadata.name)
         return consent.key(thing.metadata.name, request.environment)
 
     def waits_since(self, thing: Federation, request: JobRequest) -> datetime | None:
         current = thing.status.current
-        if current is None or request.role == "tracker":
+        if current is None:
             return None
         clients = {each.name: each for each in current.environments}
         party = clients.get(request.environment, current.aggregator)
@@ -136,13 +137,13 @@ class _Federations(Kind):
         return thing.status.round, [e.attempt for e in current.environments] if current else []
 
 
-class _Members(Kind):
-    name, plural, label = api.MEMBER_KIND, api.MEMBER_PLURAL, api.LABEL_MEMBER
+class _Members(ObjectKind):
+    name, plural, label = constants.MEMBER_KIND, constants.MEMBER_PLURAL, constants.LABEL_MEMBER
     word = "member"
     model, condition = FederationMember, SiloCondition
     rejected = ("Accepted", "Working")
 
-    def unfit(self, thing: FederationMember, allowed: Allowed) -> str:
+    def unfit(self, thing: FederationMember, allowed: PodAllowlist) -> str:
         # Whoever could not carry out an order had better take none.
         return "; ".join(refusal.sentence for refusal in self.refusals(thing, allowed))
 
@@ -152,13 +153,13 @@ class _Members(Kind):
         return follow(thing, observed, now)
 
     def as_federation(self, thing: FederationMember) -> Federation:
-        return view.as_federation(thing)
+        return member_view.as_federation(thing)
 
-    def refusals(self, thing: FederationMember, allowed: Allowed) -> list[Refusal]:
-        return view.refusals(thing, allowed)
+    def refusals(self, thing: FederationMember, allowed: PodAllowlist) -> list[PodViolation]:
+        return member_view.refusals(thing, allowed)
 
     def own_path(self, path: str) -> str:
-        return view.own_path(path)
+        return member_view.own_path(path)
 
     def consent(self, thing: FederationMember, request: JobRequest) -> str:
         return consent.member_key(thing.metadata.name, signs=request.role == "courier")
@@ -175,9 +176,9 @@ class _Members(Kind):
         return thing.status.received.serial, current.attempt if current else 0
 
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (_Federations(), _Members())}
+KINDS: dict[str, ObjectKind] = {kind.name: kind for kind in (_Federations(), _Members())}
 
 
-def of(thing: Thing) -> Kind:
+def of(thing: Thing) -> ObjectKind:
     """The kind of an object."""
     return KINDS[thing.kind]

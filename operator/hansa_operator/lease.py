@@ -8,14 +8,12 @@ resource versions keep them from doing anything twice.
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
-from hansa.cluster.client import ApiError, Kube
+from hansa.kubernetes import paths
+from hansa.kubernetes.client import ApiError, Data, Kube
 
 MARGIN = 0.8
 """Part of its term after which a leader that could not renew stops acting."""
-
-Data = dict[str, Any]
 
 
 class Lease:
@@ -32,8 +30,8 @@ class Lease:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._path = f"{self._collection}/{name}"
+        self._collection = paths.leases(namespace)
+        self._path = paths.leases(namespace, name)
         self._metadata = {"name": name, "namespace": namespace}
         self._identity = identity
         self._seconds = seconds

@@ -74,18 +74,6 @@ JOINING_GAIN = Metric(
     labels=_with("environment"),
     help="Success of the global adapter less that of the environment's own update, same round.",
 )
-CONTRIBUTION = Metric(
-    name="hansa_contribution_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="Success that an environment's updates bring the others; below 0 they cost it.",
-)
-CONTRIBUTION_UPPER = Metric(
-    name="hansa_contribution_upper_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="Upper 95 % limit of that, once at least three rounds were measured.",
-)
 PRIVACY_EPSILON = Metric(
     name="hansa_privacy_epsilon",
     type="gauge",
@@ -287,8 +275,6 @@ METRICS: tuple[Metric, ...] = (
     OWN_SUCCESS,
     ALONE_SUCCESS,
     JOINING_GAIN,
-    CONTRIBUTION,
-    CONTRIBUTION_UPPER,
     PRIVACY_EPSILON,
     PROBE_VIOLATIONS,
     PROBE_DRIFT,

@@ -17,25 +17,23 @@ from prometheus_client import (
     generate_latest,
 )
 
-from hansa import api, kinds, names
-from hansa.api import ANSWERED, CONCLUDED, Phase
-from hansa.assignment import AggregatorReport, ClientReport, EvaluateReport
-from hansa.contributions import to_others
-from hansa.exchange.letters import FAULTS
-from hansa.exchange.tasks import CourierReport
-from hansa.jobs import ObservedJob, Plan
-from hansa.member.draft import SiloPlan
-from hansa.member.status import FederationMember, SiloPhase, SiloStatus
-from hansa.members import MemberState
-from hansa.policy.contributions import SURE_ROUNDS
-from hansa.reports import AnyReport
-from hansa.status import (
+from hansa.api import constants, job_names, task_kinds
+from hansa.api.assignment import AggregatorReport, ClientReport, EvaluateReport
+from hansa.api.constants import ANSWERED, CONCLUDED, Phase
+from hansa.api.courier_assignment import CourierReport
+from hansa.api.exchange import MemberState
+from hansa.api.jobs import ObservedJob, Plan
+from hansa.api.letters import FAULTS
+from hansa.api.member_status import FederationMember, SiloPhase, SiloStatus
+from hansa.api.reports import AnyReport
+from hansa.api.status import (
     CurrentRound,
     Federation,
     FederationStatus,
     HistoryEntry,
     RoundEnvironment,
 )
+from hansa.plan.member_builder import SiloPlan
 from hansa_operator import metric_table as table
 from hansa_operator import probe_figures, steps
 from hansa_operator.kinds import AnyPlan, Thing
@@ -47,8 +45,6 @@ PER_ENVIRONMENT = (
     table.OWN_SUCCESS,
     table.ALONE_SUCCESS,
     table.JOINING_GAIN,
-    table.CONTRIBUTION,
-    table.CONTRIBUTION_UPPER,
     table.PRIVACY_EPSILON,
     table.TASKS_SOLVED,
     table.KIND_SUCCESS,
@@ -65,7 +61,7 @@ Family = Counter | Gauge | Histogram
 Key = tuple[str, str]
 
 
-class Recorder:
+class MetricsRecorder:
     """All metrics of one operator, in a registry of its own."""
 
     def __init__(self) -> None:
@@ -138,7 +134,7 @@ class Recorder:
 
     def forget(self, namespace: str, name: str, kind: str) -> None:
         """Drop the series of an object that was deleted; one of another kind may have its name."""
-        is_federation = kind == api.KIND
+        is_federation = kind == constants.KIND
         if is_federation:
             self._environments.pop((namespace, name), None)
         own = table.COMMON_LABELS if is_federation else table.MEMBER_LABELS
@@ -178,12 +174,6 @@ class Recorder:
             ):
                 if ratio:
                     self._gauge(metric, *key, environment.name).set(float(ratio))
-            if worth := to_others(environment.name, new.contributions or {}):
-                limits, rounds = worth
-                self._gauge(table.CONTRIBUTION, *key, environment.name).set(limits.value)
-                if rounds >= SURE_ROUNDS:
-                    upper = self._gauge(table.CONTRIBUTION_UPPER, *key, environment.name)
-                    upper.set(limits.high)
         labels = dict(zip(table.COMMON_LABELS, key, strict=True))
         for name in sorted(gone):
             for metric in PER_ENVIRONMENT:
@@ -241,7 +231,7 @@ class Recorder:
         labels = dict(zip(table.COMMON_LABELS, key, strict=True))
         self._remove(table.KIND_SUCCESS, {**labels, "environment": environment})
         for kind, rate in sorted((report.kinds or {}).items()):
-            self._gauge(table.KIND_SUCCESS, *key, environment, kind).set(rate / kinds.PARTS)
+            self._gauge(table.KIND_SUCCESS, *key, environment, kind).set(rate / task_kinds.PARTS)
 
     def _record_members(self, key: Key, new: FederationStatus) -> None:
         """How it is with every silo elsewhere; counters begin at zero, or an increase is missed."""
@@ -260,7 +250,7 @@ class Recorder:
     ) -> None:
         """What an ended courier posted, read and refused, in the pass that took note of it."""
         attempt = old.courier.attempt if old.courier else 0
-        job = jobs.get(names.courier_job(key[1], attempt))
+        job = jobs.get(job_names.courier_job(key[1], attempt))
         if not new.courier or new.courier.attempt == attempt or job is None or job.is_active:
             return
         report = job.report
@@ -288,7 +278,7 @@ class Recorder:
     ) -> None:
         """Refused updates and failed attempts of the aggregator that this pass took note of."""
         attempt = current.aggregator.attempt
-        job = jobs.get(names.aggregator_job(key[1], current.round, attempt))
+        job = jobs.get(job_names.aggregator_job(key[1], current.round, attempt))
         closed = steps.is_closed(new, current)
         moved = new.current is not None and new.current.aggregator.attempt != attempt
         if current.members is None or job is None or not (closed or moved):

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hansa import api, logs
-from hansa.exits import Exit, facts
-from hansa.jobs import AnyReport, FailureReason, JobState, ObservedJob
-from hansa.reports import decode_report
+from hansa.api import constants
+from hansa.api.jobs import AnyReport, FailureReason, JobState, ObservedJob
+from hansa.api.reports import decode_report
+from hansa.core import logs
+from hansa.core.exits import Exit, facts
 from hansa_operator.jobs import CONTAINERS, QUEUE_LABEL
 from hansa_operator.podstate import (
     Data,
@@ -24,7 +25,7 @@ from hansa_operator.podstate import (
 OWN_WORDS = frozenset(
     {
         *(Exit.PERMANENT, Exit.TOO_FEW_UPDATES, Exit.WORLD_BROKEN, Exit.TRAINING_DIVERGED),
-        *(Exit.REFUSED, Exit.UNTRUSTED, Exit.PLUGIN_MISSING, Exit.TRACKER_FAILED),
+        *(Exit.REFUSED, Exit.UNTRUSTED, Exit.PLUGIN_MISSING),
         *(Exit.BUDGET_SPENT, Exit.MASK_AGAIN),
     }
 )
@@ -134,15 +135,15 @@ def _is_prepared(pod: Data) -> bool:
 
 def _identity(job: Data) -> dict[str, Any] | None:
     labels: Mapping[str, str] = (job.get("metadata") or {}).get("labels") or {}
-    role = labels.get(api.LABEL_ROLE)
-    numbers = [labels.get(label, "") for label in (api.LABEL_ROUND, api.LABEL_ATTEMPT)]
+    role = labels.get(constants.LABEL_ROLE)
+    numbers = [labels.get(label, "") for label in (constants.LABEL_ROUND, constants.LABEL_ATTEMPT)]
     if role not in CONTAINERS or not all(re.fullmatch(r"[0-9]{1,9}", n) for n in numbers):
         return None
     return {
         "name": _meta(job, "name"),
         "role": role,
         "round": int(numbers[0]),
-        "environment": labels.get(api.LABEL_ENVIRONMENT, ""),
+        "environment": labels.get(constants.LABEL_ENVIRONMENT, ""),
         "attempt": int(numbers[1]),
     }
 

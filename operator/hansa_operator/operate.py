@@ -1,7 +1,6 @@
 """The operator's processes in one event loop: the Lease, the watches, the workers, the resync."""
 
 import asyncio
-import os
 import signal
 import socket
 import time
@@ -9,20 +8,21 @@ import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import kopf
 
-from hansa import __version__, api, logs
-from hansa.cluster.client import ApiError, Kube, connect
+from hansa.api import constants
+from hansa.core import logs
+from hansa.kubernetes.client import ApiError, Kube, connect
+from hansa.version import __version__
 from hansa_operator import handlers
 from hansa_operator.children import Children
 from hansa_operator.health import Health, serve
 from hansa_operator.index import Index, Key
 from hansa_operator.kinds import KINDS
 from hansa_operator.lease import Lease
-from hansa_operator.metrics import Recorder
+from hansa_operator.metrics import MetricsRecorder
 from hansa_operator.publish import Publisher
 from hansa_operator.reconcile import Reconciler
 from hansa_operator.settings import Settings
@@ -32,7 +32,6 @@ LOST_LEASE = 1
 WATCH_ENDED = 1
 CRD_SECONDS = 5.0
 """How often a missing CustomResourceDefinition is looked for."""
-OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 log = logs.get("operator")
 
@@ -51,7 +50,7 @@ class Operator:
         self._kube = connect(pool_size=settings.workers + 1)
         self._index = Index()
         self._queue = WorkQueue()
-        self._recorder = Recorder()
+        self._recorder = MetricsRecorder()
         self._health = Health()
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="pass")
         self._afresh: set[Key] = set()
@@ -70,7 +69,7 @@ class Operator:
         kube: Kube = connect(pool_size=1, timeout_seconds=settings.lease_seconds / 3)
         return Lease(
             kube,
-            namespace=settings.lease_namespace or _own_namespace() or self._kube.namespace,
+            namespace=settings.lease_namespace or self._kube.namespace,
             name=settings.lease_name,
             identity=self._identity,
             seconds=settings.lease_seconds,
@@ -192,7 +191,7 @@ class Operator:
 
     def _undefined(self) -> str:
         """Which CustomResourceDefinitions are missing, in a sentence; nothing: none."""
-        path = f"/apis/{api.API_VERSION}"
+        path = f"/apis/{constants.API_VERSION}"
         try:
             served = {each["name"] for each in self._kube.get(path)["resources"]}
         except ApiError as error:
@@ -266,11 +265,3 @@ class Operator:
         for key in self._index.owners():
             self._recorder.waiting(*key, self._queue.depth(key))
         return self._recorder.exposition()
-
-
-def _own_namespace() -> str:
-    """The Pod's namespace; nothing outside a cluster."""
-    given = os.environ.get("POD_NAMESPACE", "")
-    if given or not OWN_NAMESPACE.exists():
-        return given
-    return OWN_NAMESPACE.read_text().strip()

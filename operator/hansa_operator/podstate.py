@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from hansa import consent
-from hansa.jobs import FailureReason
-from hansa.visible import visible
+from hansa.api.jobs import FailureReason
+from hansa.core.sanitize import visible
+from hansa.kubernetes.pod_policy import consent
 
 Data = Mapping[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from hansa.podrules import check
-from hansa.podshapes import Permit, Refusal
-from hansa.refusals import CLIENT, Allowed
+from hansa.kubernetes.pod_policy.refusals import CLIENT, PodAllowlist
+from hansa.kubernetes.pod_policy.rules import check
+from hansa.kubernetes.pod_policy.shapes import Permit, PodViolation
 from hansa_operator import kinds
 from hansa_operator.kinds import Thing
 from hansa_operator.settings import Settings, variable
@@ -22,19 +22,19 @@ Data = dict[str, Any]
 Join = Callable[[Any, Any], Any]
 
 
-def allowed(settings: Settings) -> Allowed:
+def allowed(settings: Settings) -> PodAllowlist:
     """What this operator lets Pod templates name."""
-    return Allowed(
-        **{each.name: getattr(settings, f"allowed_{each.name}") for each in fields(Allowed)}
+    return PodAllowlist(
+        **{each.name: getattr(settings, f"allowed_{each.name}") for each in fields(PodAllowlist)}
     )
 
 
-def refusals(thing: Thing, settings: Settings) -> list[Refusal]:
+def refusals(thing: Thing, settings: Settings) -> list[PodViolation]:
     """Everything in an object that no Job can be made from, by what this operator allows."""
     return kinds.of(thing).refusals(thing, allowed(settings))
 
 
-def settings_refusals(settings: Settings) -> list[Refusal]:
+def settings_refusals(settings: Settings) -> list[PodViolation]:
     """What is wrong with the operator's own templates; the allow-lists do not bind them."""
     rows = (("client_pod_template", CLIENT), ("server_pod_template", SERVER))
     return [
@@ -42,7 +42,7 @@ def settings_refusals(settings: Settings) -> list[Refusal]:
         for name, container in rows
         for refusal in check(
             getattr(settings, name),
-            Permit(container=container, allowed=Allowed.everything()),
+            Permit(container=container, allowed=PodAllowlist.everything()),
             variable(name),
         )
     ]

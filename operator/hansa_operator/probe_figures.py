@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hansa.policy import drift
-from hansa.status import FederationStatus
+from hansa.api.status import FederationStatus
+from hansa.plan.policy import drift
 from hansa_operator import metric_table as table
 from hansa_operator.metric_table import Metric
 

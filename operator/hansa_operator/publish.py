@@ -8,16 +8,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hansa import api, logs
-from hansa.cluster.client import ApiError, Kube
-from hansa.conditions import Observation, observed
-from hansa.errors import HansaError, InputError
-from hansa.jobs import Event
-from hansa.visible import visible
+from hansa.api import constants
+from hansa.api.conditions import BaseCondition, observed
+from hansa.api.jobs import Event
+from hansa.core import logs
+from hansa.core.errors import HansaError, InputError
+from hansa.core.sanitize import visible
+from hansa.kubernetes.client import ApiError, Kube
 from hansa_operator import kinds
 from hansa_operator.children import named
 from hansa_operator.index import Index, Key
-from hansa_operator.kinds import KINDS, Kind, Thing
+from hansa_operator.kinds import KINDS, ObjectKind, Thing
 
 COMPONENT = "hansa-operator"
 MESSAGE_BYTES = 1024
@@ -117,7 +118,7 @@ class Publisher:
             "kind": "Event",
             "metadata": {"name": f"{metadata.name}.{digest}", "namespace": metadata.namespace},
             "involvedObject": {
-                "apiVersion": api.API_VERSION,
+                "apiVersion": constants.API_VERSION,
                 "kind": thing.kind,
                 "name": metadata.name,
                 "namespace": metadata.namespace,
@@ -141,10 +142,10 @@ def _generation(thing: Data) -> int:
 
 
 def _refused(
-    kind: Kind, thing: Data, types: Iterable[str], reason: str, why: str, now: datetime
+    kind: ObjectKind, thing: Data, types: Iterable[str], reason: str, why: str, now: datetime
 ) -> list[Data]:
     """The conditions with these False; those that cannot be read are said anew."""
-    conditions: list[Observation] = []
+    conditions: list[BaseCondition] = []
     for each in (thing.get("status") or {}).get("conditions") or ():
         with suppress(ValidationError):
             conditions.append(kind.condition.model_validate(each))

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from hansa.cluster.client import ApiError
-from hansa.errors import InputError, PermanentError
-from hansa.jobs import FailureReason, JobRequest, JobState, ObservedJob
-from hansa.member.status import SiloStatus
-from hansa.status import FederationStatus
+from hansa.api.jobs import FailureReason, JobRequest, JobState, ObservedJob
+from hansa.api.member_status import SiloStatus
+from hansa.api.status import FederationStatus
+from hansa.core.errors import InputError, PermanentError
+from hansa.kubernetes.client import ApiError
 from hansa_operator import kinds, publish
-from hansa_operator.children import Children, Sight
+from hansa_operator.children import Children, ObservedChildren
 from hansa_operator.index import Family, Index, Key
-from hansa_operator.jobs import Refused, build
+from hansa_operator.jobs import JobRefused, build
 from hansa_operator.kinds import KINDS, AnyPlan, Thing
-from hansa_operator.metrics import Recorder
+from hansa_operator.metrics import MetricsRecorder
 from hansa_operator.podtemplate import allowed
 from hansa_operator.settings import Settings
 
@@ -68,7 +68,7 @@ class Later:
     """What a pass leaves to do once its status is stored and no Job is left to make."""
 
     made: Step
-    sight: Sight
+    sight: ObservedChildren
     now: datetime
 
     @property
@@ -101,7 +101,7 @@ class Reconciler:
         index: Index,
         children: Children,
         publisher: publish.Publisher,
-        recorder: Recorder,
+        recorder: MetricsRecorder,
         settings: Settings,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -184,7 +184,7 @@ class Reconciler:
         for request in made.create:
             try:
                 problem = self._children.create(build(request, thing, self._settings))
-            except Refused as error:
+            except JobRefused as error:
                 unmade.append(_cannot_start(request, error.message, now))
                 continue
             if problem and problem.may_pass:
@@ -216,7 +216,7 @@ class Reconciler:
             return 0.0
         return max(0.0, SETTLE_SECONDS - (now - since).total_seconds())
 
-    def _rest(self, made: Step, sight: Sight, now: datetime) -> float | None:
+    def _rest(self, made: Step, sight: ObservedChildren, now: datetime) -> float | None:
         moments = [moment for _, link in made.links if (moment := link.wake_at)]
         if made.is_blocked or any(job.state == "starting" for job in sight.jobs):
             moments.append(now + timedelta(seconds=LOOK_AGAIN_SECONDS))

@@ -2,9 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from hansa.exchange.tasks import ENV_SIGNING_KEY
-from hansa.jobs import JobRequest
-from hansa.refusals import (
+from hansa.api.courier_assignment import ENV_SIGNING_KEY
+from hansa.api.jobs import JobRequest
+from hansa.api.secure_aggregation import ENV_MASKING_KEY
+from hansa.api.spec import FederationSpec, SecretKey
+from hansa.core.logs import EXPERIENCE
+from hansa.crypto.sealing import ENV_SEALING_KEY
+from hansa.kubernetes.pod_policy.refusals import (
     ca_secret,
     experience_ca_secret,
     experience_key_secret,
@@ -12,10 +16,6 @@ from hansa.refusals import (
     sealing_secret,
     signing_secret,
 )
-from hansa.sealing import ENV_SEALING_KEY
-from hansa.secure import ENV_MASKING_KEY
-from hansa.spec import FederationSpec, SecretKey
-from hansa.store.base import EXPERIENCE
 from hansa.store.experience import ENV_EXPERIENCE_KEY
 
 FOLDER = "/etc/hansa"
@@ -54,8 +54,6 @@ class SecretFile(NamedTuple):
 
 def files(request: JobRequest, spec: FederationSpec) -> list[SecretFile]:
     """What a Job needs, and no other Job's."""
-    if request.role == "tracker":  # it has nothing to do with any store
-        return []
     shared, private = ca_secret(spec), experience_ca_secret(spec, request.environment)
     made = [_authority("ca", shared, "")] if shared else []
     if private:

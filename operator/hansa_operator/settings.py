@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
-from hansa import __version__
-from hansa.errors import InputError
+from hansa.core.errors import InputError
+from hansa.version import __version__
 
 PREFIX = "HANSA_"
 

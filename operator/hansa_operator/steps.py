@@ -1,10 +1,10 @@
 """What a step from one status to the next shows, for the metrics that count it."""
 
-from hansa import names
-from hansa.exits import Exit
-from hansa.jobs import ObservedJob
-from hansa.member.status import SiloStatus
-from hansa.status import CurrentRound, FederationStatus, HistoryEntry, RoundEnvironment
+from hansa.api import job_names
+from hansa.api.jobs import ObservedJob
+from hansa.api.member_status import SiloStatus
+from hansa.api.status import CurrentRound, FederationStatus, HistoryEntry, RoundEnvironment
+from hansa.core.exits import Exit
 
 
 def is_answer(new: FederationStatus, name: str, order: int) -> bool:
@@ -22,7 +22,7 @@ def closed(old: FederationStatus, new: FederationStatus) -> list[HistoryEntry]:
 
 def client_job(federation: str, current: CurrentRound, environment: RoundEnvironment) -> str:
     """The Job of an environment's present attempt."""
-    build = names.client_job if current.kind == "round" else names.evaluate_job
+    build = job_names.client_job if current.kind == "round" else job_names.evaluate_job
     return build(federation, current.round, environment.name, environment.attempt)
 
 

@@ -4,8 +4,9 @@ import os
 import sys
 from functools import partial
 
-from hansa import logs, program
-from hansa.assignment import AggregatorReport, Assignment
+from hansa.api.assignment import AggregatorReport, Assignment
+from hansa.core import logs
+from hansa.runtime import program
 from hansa.store.s3 import S3Store
 from hansa.store.sealed import keys_at_hand, opened_store
 from hansa_server.round import aggregate
@@ -27,7 +28,7 @@ def work(assignment: Assignment) -> AggregatorReport:
 
 def main() -> int:
     """Entry point of `hansa-server`."""
-    return program.main(USAGE, lambda: program.run(PROGRAM, work))
+    return program.main(USAGE, lambda: program.run_assignment(PROGRAM, work))
 
 
 if __name__ == "__main__":

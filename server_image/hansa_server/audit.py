@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import hansa
-from hansa import audit, keys, manifest
-from hansa.assignment import Assignment
-from hansa.audit import AuditEntry
-from hansa.errors import Corrupt, Denied, NotFound
-from hansa.manifest import AuditHead, GlobalManifest, MadeWith, Refusal
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import AuditHead, GlobalManifest, MadeWith, Refusal
+from hansa.core.errors import Corrupt, Denied, NotFound
+from hansa.store import audit_log
+from hansa.store.audit_log import AuditEntry
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.documents import parse
 
@@ -24,11 +25,11 @@ CLIENT_SETTINGS = ("exploration", "experience", "training")
 
 def made_with() -> MadeWith:
     """What merges here."""
-    return audit.made_with(numpy=np.__version__)
+    return audit_log.made_with(numpy=np.__version__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LogPosition:
     """Where in the log a round's entry belongs."""
 
     previous: AuditHead | None
@@ -37,26 +38,29 @@ class Place:
     """Whether there is one of this round or a later one: then nothing is put in between."""
 
 
-def find_place(store: ObjectStore, assignment: Assignment) -> Place:
+def find_place(store: ObjectStore, assignment: Assignment) -> LogPosition:
     """Where the entry will go; asked for first, since without a log no round may end."""
     prefix, round_ = assignment.storage.prefix, assignment.round
     try:
-        rounds = audit.find_rounds(store, prefix)
-        previous = audit.find_head(store, prefix, round_, rounds)
+        rounds = audit_log.find_rounds(store, prefix)
+        previous = audit_log.find_head(store, prefix, round_, rounds)
     except Denied as error:
         raise Denied(
-            f"{keys.audit_root(prefix)}: {error.message}",
+            f"{bucket_keys.audit_root(prefix)}: {error.message}",
             hint="the aggregator writes an audit log there: print its policy again with "
             "`hansa policy aggregator`",
         ) from None
-    return Place(previous=previous, is_taken=any(each >= round_ for each in rounds))
+    return LogPosition(previous=previous, is_taken=any(each >= round_ for each in rounds))
 
 
 def write_result(
-    store: ObjectStore, assignment: Assignment, place: Place, data: bytes
+    store: ObjectStore, assignment: Assignment, place: LogPosition, data: bytes
 ) -> str | None:
     """The entry of a round whose global manifest is stored; its digest."""
-    key = keys.global_folder(assignment.storage.prefix, assignment.round) + keys.MANIFEST
+    key = (
+        bucket_keys.global_folder(assignment.storage.prefix, assignment.round)
+        + bucket_keys.MANIFEST
+    )
     made = parse(GlobalManifest, key, data)
     if assignment.masking:  # some of whom may have been late, and in no assignment
         assignment = assignment.model_copy(update={"members": made.members})
@@ -65,7 +69,7 @@ def write_result(
         "program": made.program,
         "fingerprint": made.fingerprint,
         "inputs": made.inputs,
-        "result": manifest.sha256(data),
+        "result": bucket_documents.sha256(data),
         "made_with": made.made_with,
     }
     return _write(store, assignment, place, entry.model_copy(update=facts))
@@ -74,7 +78,7 @@ def write_result(
 def write_failure(
     store: ObjectStore,
     assignment: Assignment,
-    place: Place,
+    place: LogPosition,
     refused: Mapping[str, str],
 ) -> str | None:
     """The entry of a round in which too few updates passed the gate; its digest."""
@@ -84,7 +88,7 @@ def write_failure(
 def _entry(
     store: ObjectStore,
     assignment: Assignment,
-    place: Place,
+    place: LogPosition,
     refused: Mapping[str, str],
 ) -> AuditEntry:
     inputs, settings = assignment.inputs(), assignment.settings.to_json()
@@ -92,7 +96,7 @@ def _entry(
         program=hansa.__version__,
         round=assignment.round,
         previous=place.previous,
-        fingerprint=manifest.fingerprint(inputs),
+        fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         settings={name: settings[name] for name in CLIENT_SETTINGS},
         minimum=assignment.minimum,
@@ -107,20 +111,20 @@ def _entry(
 
 def _owner(store: ObjectStore, prefix: str) -> str | None:
     try:
-        return manifest.sha256(store.get(keys.federation(prefix)))
+        return bucket_documents.sha256(store.get(bucket_keys.federation(prefix)))
     except NotFound:
         return None
 
 
 def _write(
-    store: ObjectStore, assignment: Assignment, place: Place, entry: AuditEntry
+    store: ObjectStore, assignment: Assignment, place: LogPosition, entry: AuditEntry
 ) -> str | None:
     """Put the entry, and return its digest; one that is there must tell of the same result.
 
-    Whoever only finds a committed round again writes nothing. One that is older than the log gets
-    no entry any more: those behind it would not follow it.
+    Whoever only finds a committed round again writes nothing. One behind which later rounds have
+    entries gets none any more: those would not follow it.
     """
-    key = keys.audit_entry(assignment.storage.prefix, assignment.round)
+    key = bucket_keys.audit_entry(assignment.storage.prefix, assignment.round)
     if place.is_taken:
         try:
             stored = store.get(key)
@@ -128,7 +132,7 @@ def _write(
             return None
     else:
         whole = entry.model_copy(update={"sha256": entry.digest()})
-        stored = put_once(store, key, manifest.canonical(whole.to_json()))
+        stored = put_once(store, key, bucket_documents.canonical(whole.to_json()))
     if parse(AuditEntry, key, stored).result != entry.result:
         raise Corrupt(f"{key}: got an entry of another result, expected this round's")
-    return manifest.sha256(stored)
+    return bucket_documents.sha256(stored)

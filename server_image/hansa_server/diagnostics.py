@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hansa.diagnostics import Diagnostics
-from hansa.tensorfile import TensorFile
+from hansa.adapter.tensor_file import TensorFile
+from hansa.api.diagnostics import Diagnostics
 from hansa_server import sketch
 from hansa_server.factors import Term, of_file, products, singular_values
 from hansa_server.merge import WORKERS, Parts
+from hansa_server.merge_input import Array, MergeInput, Pair
 from hansa_server.sketch import Projections
-from hansa_server.task import Array, Pair, Task
 
 EXACT = 3 * 10**9
 """Multiplications up to which figures are exact, whatever is cheaper: a fraction of a second."""
@@ -45,7 +45,7 @@ class Sums(NamedTuple):
 
 
 def diagnose(
-    task: Task, trained: TensorFile, frozen: TensorFile | None, scale: float
+    task: MergeInput, trained: TensorFile, frozen: TensorFile | None, scale: float
 ) -> Diagnostics:
     """The figures of a round, from its updates and the two parts of its result."""
     result = (trained, frozen)
@@ -71,7 +71,7 @@ def diagnose(
     return _figures(task, sums, scale, rank)
 
 
-def is_exact(task: Task, result: Parts) -> bool:
+def is_exact(task: MergeInput, result: Parts) -> bool:
     """Whether the exact figures are cheap, or cheaper than estimates."""
     terms = [term for part in _terms(task, task.modules[0], result) for term in part]
     rank = sum(term.rank for term in terms)
@@ -83,7 +83,7 @@ def is_exact(task: Task, result: Parts) -> bool:
     return work <= max(EXACT, projecting + comparing)
 
 
-def exact_sums(task: Task, module: str, result: Parts) -> Sums:
+def exact_sums(task: MergeInput, module: str, result: Parts) -> Sums:
     """Every sum is a quadratic form of the terms' inner products."""
     members, start, made = _terms(task, module, result)
     inner = products([*members, *start, *made])
@@ -105,7 +105,7 @@ def exact_sums(task: Task, module: str, result: Parts) -> Sums:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # who asked sees it in the sums
-def estimated_sums(task: Task, module: str, result: Parts, projections: Projections) -> Sums:
+def estimated_sums(task: MergeInput, module: str, result: Parts, projections: Projections) -> Sums:
     """The same sums from small products; only those of the start, mean and change are made."""
     members = [projections.project(update.file, module) for update in task.updates]
     stacked = _stacked(members)
@@ -130,7 +130,9 @@ def estimated_sums(task: Task, module: str, result: Parts, projections: Projecti
     )
 
 
-def _terms(task: Task, module: str, result: Parts) -> tuple[list[Term], list[Term], list[Term]]:
+def _terms(
+    task: MergeInput, module: str, result: Parts
+) -> tuple[list[Term], list[Term], list[Term]]:
     """All members, the start, and the result with the old frozen part taken off again."""
     members = [of_file(update.file, module) for update in task.updates]
     start = [] if task.is_untrained else [of_file(task.start, module)]
@@ -146,7 +148,7 @@ def _values(module: str, result: Parts) -> Array:
     return singular_values(_made(module, result))
 
 
-def _longest(task: Task) -> int:
+def _longest(task: MergeInput) -> int:
     return max(max(of_file(task.start, module).size) for module in task.modules)
 
 
@@ -174,7 +176,7 @@ def _inner(one: Array, other: Array) -> float:
     return float(np.einsum("ij,ij->", one, other))
 
 
-def _figures(task: Task, sums: Sums, scale: float, rank: float) -> Diagnostics:
+def _figures(task: MergeInput, sums: Sums, scale: float, rank: float) -> Diagnostics:
     names = [update.environment for update in task.updates]
     lengths, length = [_root(square) for square in sums.norms], _root(sums.change)
     total, wanted = sum(lengths), _root(sums.wanted)

@@ -9,10 +9,10 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa import adapter
-from hansa.aggregation import Half
-from hansa.tensorfile import TensorFile
-from hansa_server.task import Array, Merge, Merged, Pair, Task
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import TensorFile
+from hansa.api.aggregation import Half
+from hansa_server.merge_input import Array, Merge, Merged, MergeInput, Pair
 
 BLOCK = 2**17
 """Values of one tensor that are summed at a time."""
@@ -24,7 +24,7 @@ _ZERO = np.float32(0)
 _Kind = TypeVar("_Kind", np.float32, np.float64, np.uint32)
 
 
-class Room(threading.local, Generic[_Kind]):
+class ThreadBuffer(threading.local, Generic[_Kind]):
     """An array of each thread, filled again and again: fresh memory costs more than a sum in it."""
 
     def __init__(self, kind: type[_Kind]) -> None:
@@ -45,12 +45,12 @@ class Rule(Protocol):
         ...
 
 
-def by_element(task: Task, rule: Rule, half: Half = "both", block: int = BLOCK) -> Merge:
+def by_element(task: MergeInput, rule: Rule, half: Half = "both", block: int = BLOCK) -> Merge:
     """A merge by a rule; the half that is not trained stays the start's, to the last bit."""
 
     def tensor(name: str) -> Array:
         shape = task.start.layout[name].shape
-        if half not in ("both", adapter.side(name)):
+        if half not in ("both", lora.side(name)):
             return task.start.read(name).astype(np.float64)
         made = np.empty(shape)
         flat = made.reshape(-1)
@@ -60,13 +60,13 @@ def by_element(task: Task, rule: Rule, half: Half = "both", block: int = BLOCK) 
         return made
 
     def layer(module: str) -> Merged:
-        names = adapter.names(module)
+        names = lora.names(module)
         return Merged(trained=Pair(tensor(names.a), tensor(names.b)))
 
     return Merge(layer=layer, frozen_rank=task.frozen_rank)
 
 
-def _stepped(task: Task, aggregate: Array, start: Callable[[], NDArray[np.float32]]) -> Array:
+def _stepped(task: MergeInput, aggregate: Array, start: Callable[[], NDArray[np.float32]]) -> Array:
     """start + serverStep * (aggregate - start); a step of 1 is the aggregate to the last bit."""
     step = task.step
     if step == 1.0:
@@ -78,7 +78,7 @@ def _stepped(task: Task, aggregate: Array, start: Callable[[], NDArray[np.float3
     return aggregate
 
 
-def weighted(task: Task, weights: Sequence[float]) -> Rule:
+def weighted(task: MergeInput, weights: Sequence[float]) -> Rule:
     """The weighted mean; summed in sorted order and divided once."""
     mean = _Mean(task, weights)
 
@@ -88,7 +88,7 @@ def weighted(task: Task, weights: Sequence[float]) -> Rule:
     return rule
 
 
-def straight(task: Task, weights: Sequence[float]) -> Callable[[int, int], Array] | None:
+def straight(task: MergeInput, weights: Sequence[float]) -> Callable[[int, int], Array] | None:
     """The weighted mean and its step without a look at tensors; none where files lie differently.
 
     It is the rule above to the last bit, in fewer and longer pieces.
@@ -109,10 +109,10 @@ def straight(task: Task, weights: Sequence[float]) -> Callable[[int, int], Array
 class _Mean:
     """The weighted mean of as many values of each member."""
 
-    def __init__(self, task: Task, weights: Sequence[float]) -> None:
+    def __init__(self, task: MergeInput, weights: Sequence[float]) -> None:
         self._members = [(u.file, w) for u, w in zip(task.updates, weights, strict=True) if w]
         self._divisor = sum(weight for _, weight in self._members)
-        self._room, self._total = Room(np.float32), Room(np.float64)
+        self._room, self._total = ThreadBuffer(np.float32), ThreadBuffer(np.float64)
 
     def __call__(
         self, count: int, read: Callable[[TensorFile, NDArray[np.float32]], NDArray[np.float32]]
@@ -133,7 +133,7 @@ class _Mean:
         return total
 
 
-def moved(task: Task, factors: Sequence[float]) -> Rule:
+def moved(task: MergeInput, factors: Sequence[float]) -> Rule:
     """The start, moved by the sum of all changes, each times its factor."""
 
     def rule(name: str, begin: int, end: int) -> Array:
@@ -146,7 +146,7 @@ def moved(task: Task, factors: Sequence[float]) -> Rule:
     return rule
 
 
-def stacked(task: Task, reduce: Callable[[NDArray[np.float32]], Array]) -> Rule:
+def stacked(task: MergeInput, reduce: Callable[[NDArray[np.float32]], Array]) -> Rule:
     """A rule over the members side by side: one row each."""
 
     def rule(name: str, begin: int, end: int) -> Array:
@@ -162,12 +162,12 @@ def middle(rows: NDArray[np.float32], cut: int) -> Array:
     return kept
 
 
-def stack_block(task: Task) -> int:
+def stack_block(task: MergeInput) -> int:
     """Values of a tensor at a time, so that those of all members fit."""
     return max(1024, STACK // len(task.updates))
 
 
-def distances(task: Task) -> Array:
+def distances(task: MergeInput) -> Array:
     """Squared distance of every member from every other, over all tensors."""
     count = len(task.updates)
     gram = np.zeros((count, count))

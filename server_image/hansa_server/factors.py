@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hansa import adapter
-from hansa.tensorfile import Float32, TensorFile
-from hansa_server.elementwise import Room, blocks
-from hansa_server.task import Array, Pair
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import Float32, TensorFile
+from hansa_server.elementwise import ThreadBuffer, blocks
+from hansa_server.merge_input import Array, Pair
 
 Values = Array | Float32
 BUDGET = 2**21
@@ -49,7 +49,7 @@ class Term:
 
 def of_file(file: TensorFile, module: str, weight: float = 1.0) -> Term:
     """A layer of an adapter."""
-    names = adapter.names(module)
+    names = lora.names(module)
     rank, width = file.layout[names.a].shape
     return Term(
         rank=rank,
@@ -252,4 +252,4 @@ def _with_fixed_signs(a: Array, b: Array) -> Pair:
     return Pair(a * signs[:, None], b * signs)
 
 
-_READ, _BELOW, _STACK = Room(np.float32), Room(np.float64), Room(np.float64)
+_READ, _BELOW, _STACK = ThreadBuffer(np.float32), ThreadBuffer(np.float64), ThreadBuffer(np.float64)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hansa.manifest import Refusal
+from hansa.api.bucket_documents import Refusal
 
 Verdict = Literal["equal", "differs", "cannot be"]
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hansa import adapter, keys, manifest
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt, NotFound, Precondition
-from hansa.manifest import FileEntry, GlobalManifest
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import Shapes, TensorFile, TensorWriter
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import FileEntry, GlobalManifest
+from hansa.core.errors import Corrupt, NotFound, Precondition
 from hansa.store.base import ObjectStore, put_once
-from hansa.tensorfile import Shapes, TensorFile, TensorWriter
 from hansa_server.measure import is_finite
 from hansa_server.merge import WORKERS, Parts, part_shapes, split, split_rank
 from hansa_server.scratch import read_head
@@ -40,10 +41,6 @@ class Workplace:
         """Its frozen part."""
         self.next_state = folder / "next_state.safetensors"
         """What the strategy will remember."""
-        self.subset = folder / "subset.safetensors"
-        """A merge of some of the updates."""
-        self.subset_state = folder / "subset_state.safetensors"
-        """What the strategy would remember of it."""
 
 
 def open_start(
@@ -68,8 +65,8 @@ def glance_at_start(store: ObjectStore, assignment: Assignment) -> Shapes | None
     """
     key = start_key(assignment)
     try:
-        shapes = adapter.shapes(read_head(store, key), store.size(key))
-    except (NotFound, adapter.AdapterError):  # whoever reads all of it knows what is wrong
+        shapes = lora.shapes(read_head(store, key), store.size(key))
+    except (NotFound, lora.AdapterError):  # whoever reads all of it knows what is wrong
         return None
     return part_shapes(shapes, assignment.adapter.rank)
 
@@ -79,12 +76,12 @@ def make_start(assignment: Assignment, shapes: Shapes, path: Path) -> None:
     with TensorWriter(path, shapes) as writer, ThreadPoolExecutor(WORKERS) as pool:
 
         def make(module: str) -> None:
-            names = adapter.names(module)
+            names = lora.names(module)
             layer = {name: shapes[name] for name in names}
-            made = adapter.start(layer, assignment.adapter.rank, assignment.seed)
+            made = lora.start(layer, assignment.adapter.rank, assignment.seed)
             writer.write(names.a, made[names.a])  # B is zeros, which a new file has already
 
-        list(pool.map(make, adapter.target_names(shapes)))
+        list(pool.map(make, lora.target_names(shapes)))
 
 
 def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> None:
@@ -100,37 +97,42 @@ def read_start(store: ObjectStore, assignment: Assignment, place: Workplace) -> 
 
 def start_key(assignment: Assignment) -> str:
     """Where the adapter lies that a later round starts from."""
-    return keys.global_folder(assignment.storage.prefix, assignment.start.round) + keys.ADAPTER
+    return (
+        bucket_keys.global_folder(assignment.storage.prefix, assignment.start.round)
+        + bucket_keys.ADAPTER
+    )
 
 
 def open_parts(whole: Path, rank: int, trained: Path, frozen: Path, files: ExitStack) -> Parts:
     """The trainable and the frozen part of an adapter's file, which are split only if need be."""
-    file = files.enter_context(adapter.open_file(whole))
+    file = files.enter_context(lora.open_file(whole))
     if split_rank(file, rank) == 0:
         return file, None
     split(file, rank, trained, frozen)
-    made = files.enter_context(adapter.open_file(trained))
-    return made, files.enter_context(adapter.open_file(frozen))
+    made = files.enter_context(lora.open_file(trained))
+    return made, files.enter_context(lora.open_file(frozen))
 
 
 def read_state(store: ObjectStore, assignment: Assignment, path: Path) -> TensorFile | None:
     """What this strategy remembered beside the start adapter; nothing if another one made it."""
     start = assignment.start
-    folder = keys.global_folder(assignment.storage.prefix, start.round)
+    folder = bucket_keys.global_folder(assignment.storage.prefix, start.round)
     if start.round == 0:
         return None
     try:
-        document = GlobalManifest.model_validate_json(store.get(folder + keys.MANIFEST))
+        document = GlobalManifest.model_validate_json(store.get(folder + bucket_keys.MANIFEST))
     except NotFound:
         return None
     except ValidationError:
-        raise Corrupt(f"{folder + keys.MANIFEST}: expected a global adapter's manifest") from None
+        raise Corrupt(
+            f"{folder + bucket_keys.MANIFEST}: expected a global adapter's manifest"
+        ) from None
     made_by = document.inputs.get("aggregation", {}).get("strategy")
-    entry = document.files.get(keys.STATE)
+    entry = document.files.get(bucket_keys.STATE)
     if not entry or made_by != assignment.settings.aggregation.strategy:
         return None
-    if store.download(folder + keys.STATE, path, entry.size) != entry.sha256:
-        raise Corrupt(f"{folder + keys.STATE}: got other bytes than its manifest names")
+    if store.download(folder + bucket_keys.STATE, path, entry.size) != entry.sha256:
+        raise Corrupt(f"{folder + bucket_keys.STATE}: got other bytes than its manifest names")
     return TensorFile(path)
 
 
@@ -151,16 +153,16 @@ def store_file(store: ObjectStore, key: str, path: Path, shapes: Shapes | None =
 def store_bytes(store: ObjectStore, key: str, data: bytes) -> FileEntry:
     """Write a small file once, and describe what is stored."""
     stored = put_once(store, key, data)
-    return FileEntry(sha256=manifest.sha256(stored), size=len(stored))
+    return FileEntry(sha256=bucket_documents.sha256(stored), size=len(stored))
 
 
 def check_whole(key: str, path: Path, shapes: Shapes) -> None:
     """An earlier writer's adapter counts when it can be this round's at all."""
     try:
-        with adapter.open_file(path) as file:
+        with lora.open_file(path) as file:
             same = file.shapes == shapes
             finite = is_finite(file)
-    except adapter.AdapterError as error:
+    except lora.AdapterError as error:
         raise Corrupt(f"{key}: {error.message}") from None
     if not same or not finite:
         raise Corrupt(f"{key}: got another adapter's tensors, expected this round's shapes")

@@ -13,14 +13,15 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from hansa import adapter, keys, manifest, masking
-from hansa.aggregation import Half
-from hansa.assignment import Assignment
-from hansa.manifest import FileEntry, Member, UpdateManifest
-from hansa.sentences import first_misfit
-from hansa.spec import differences
-from hansa.store.documents import CROWDED, is_crowded
-from hansa.tensorfile import TensorFile
+from hansa.adapter import lora, masking
+from hansa.adapter.tensor_file import TensorFile
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.aggregation import Half
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import FileEntry, Member, UpdateManifest
+from hansa.api.spec import differences
+from hansa.validation.json_size import CROWDED, is_crowded
+from hansa.validation.messages import first_misfit
 
 RefusalReason = Literal[
     "manifest-missing",
@@ -85,14 +86,14 @@ MAX_MANIFEST = 256 * 2**10
 MOST_VALUE = 1e4
 """Size of one value at most, whatever the others sent: weights of a layer are far below 1."""
 
-_ADAPTER_REASONS: dict[adapter.AdapterReason, RefusalReason] = {
+_ADAPTER_REASONS: dict[lora.AdapterReason, RefusalReason] = {
     "dtype": "dtype",
     "name": "targets",
     "shape": "shape",
 }
 
 
-class Refused(Exception):
+class UpdateRefused(Exception):
     """This update does not count; `reason` goes into the report, `detail` into the log."""
 
     def __init__(self, reason: RefusalReason, detail: str = "") -> None:
@@ -102,14 +103,14 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class OfferedUpdate:
     """An update whose manifest has passed; its adapter is not read yet."""
 
     member: Member
     """Who offers it, and the digest of its manifest."""
     manifest: UpdateManifest
     """What it says about itself."""
-    file: str = keys.ADAPTER
+    file: str = bucket_keys.ADAPTER
     """Name of the file that is merged."""
 
     @property
@@ -118,8 +119,8 @@ class Offer:
         return self.manifest.files[self.file]
 
 
-def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
-    """The offer that a manifest makes, or Refused with the first reason against it."""
+def read_manifest(data: bytes, member: Member, assignment: Assignment) -> OfferedUpdate:
+    """The offer that a manifest makes, or UpdateRefused with the first reason against it."""
     check_manifest_size(len(data))
     check_manifest_hash(data, member)
     document = parse_manifest(data)
@@ -130,64 +131,70 @@ def read_manifest(data: bytes, member: Member, assignment: Assignment) -> Offer:
     check_sealed(document, assignment)
     check_masked(document, assignment)
     check_privacy(document, assignment)
-    return Offer(member=member, manifest=document, file=merged_file(assignment))
+    return OfferedUpdate(member=member, manifest=document, file=merged_file(assignment))
 
 
 def merged_file(assignment: Assignment) -> str:
     """Name of the file of each update that is merged."""
     masked = assignment.masking
-    return keys.masked_body(masked.epoch) if masked else keys.ADAPTER
+    return bucket_keys.masked_body(masked.epoch) if masked else bucket_keys.ADAPTER
 
 
 def manifest_key(assignment: Assignment, environment: str) -> str:
     """Where the manifest of an environment's update is."""
-    folder = keys.update_folder(assignment.storage.prefix, environment, assignment.round)
-    return folder + keys.masked_manifest(assignment.masking.epoch if assignment.masking else 0)
+    folder = bucket_keys.update_folder(assignment.storage.prefix, environment, assignment.round)
+    return folder + bucket_keys.masked_manifest(
+        assignment.masking.epoch if assignment.masking else 0
+    )
 
 
 def check_manifest_size(size: int) -> None:
     """A manifest holds numbers; a large one is an attack on the server's memory."""
     if size > MAX_MANIFEST:
-        raise Refused("manifest-malformed", f"got more than {MAX_MANIFEST} bytes, expected no more")
+        raise UpdateRefused(
+            "manifest-malformed", f"got more than {MAX_MANIFEST} bytes, expected no more"
+        )
 
 
 def check_manifest_hash(data: bytes, member: Member) -> None:
     """The members were frozen with their manifests; a later one is another update."""
-    if manifest.sha256(data) != member.manifest:
-        raise Refused("manifest-hash", f"got {manifest.sha256(data)}, expected {member.manifest}")
+    if bucket_documents.sha256(data) != member.manifest:
+        raise UpdateRefused(
+            "manifest-hash", f"got {bucket_documents.sha256(data)}, expected {member.manifest}"
+        )
 
 
 def parse_manifest(data: bytes) -> UpdateManifest:
     """The manifest as data; its fingerprint must be that of its own inputs."""
     if is_crowded(data):
-        raise Refused("manifest-malformed", f"got {CROWDED}")
+        raise UpdateRefused("manifest-malformed", f"got {CROWDED}")
     try:
         document = UpdateManifest.model_validate_json(data)
     except ValidationError as error:
-        raise Refused("manifest-malformed", first_misfit(error)) from None
+        raise UpdateRefused("manifest-malformed", first_misfit(error)) from None
     if document.fingerprint != _fingerprint(document):
-        raise Refused("manifest-malformed", "fingerprint is not that of inputs")
+        raise UpdateRefused("manifest-malformed", "fingerprint is not that of inputs")
     return document
 
 
 def _fingerprint(document: UpdateManifest) -> str:
     try:
-        return manifest.fingerprint(document.inputs)
+        return bucket_documents.fingerprint(document.inputs)
     except (ValueError, RecursionError):  # numbers of thousands of digits, text that is no Unicode
-        raise Refused("manifest-malformed", "inputs cannot be written down again") from None
+        raise UpdateRefused("manifest-malformed", "inputs cannot be written down again") from None
 
 
 def check_run(document: UpdateManifest, member: Member, assignment: Assignment) -> None:
     """Same federation, settings, round and environment; the world is the silo's own matter."""
     if (document.round, document.environment) != (assignment.round, member.environment):
-        raise Refused("other-run", f"of {document.environment[:80]}, round {document.round}")
+        raise UpdateRefused("other-run", f"of {document.environment[:80]}, round {document.round}")
     expected = _client_inputs(assignment, member.environment)
     got = {name: document.inputs.get(name) for name in expected}
     differing = differences(got, expected)
     if differing:
         shown = ", ".join(f"{path} {str(a)[:80]}, expected {b}" for path, a, b in differing[:3])
         only_alpha = [path for path, _, _ in differing] == ["adapter.alpha"]
-        raise Refused("alpha" if only_alpha else "other-run", shown)
+        raise UpdateRefused("alpha" if only_alpha else "other-run", shown)
 
 
 def _client_inputs(assignment: Assignment, environment: str) -> dict[str, object]:
@@ -200,21 +207,21 @@ def check_start(document: UpdateManifest, assignment: Assignment) -> None:
     """The mean is a step from one common point only if all started there."""
     start = assignment.start.to_json()
     if document.start != assignment.start or document.inputs.get("start") != start:
-        raise Refused("start", f"trained from round {document.start.round}")
+        raise UpdateRefused("start", f"trained from round {document.start.round}")
 
 
 def check_trained(document: UpdateManifest) -> None:
     """An update without training is the start itself, and would only hold the others back."""
     if not document.trained:
-        raise Refused("untrained")
+        raise UpdateRefused("untrained")
 
 
 def check_files(document: UpdateManifest, assignment: Assignment) -> None:
     """The manifest must describe the files that are aggregated."""
     if merged_file(assignment) not in document.files:
-        raise Refused("manifest-malformed", f"files has no {merged_file(assignment)}")
-    if assignment.settings.aggregation.needs_moments and keys.MOMENTS not in document.files:
-        raise Refused("moments", f"files has no {keys.MOMENTS}")
+        raise UpdateRefused("manifest-malformed", f"files has no {merged_file(assignment)}")
+    if assignment.settings.aggregation.needs_moments and bucket_keys.MOMENTS not in document.files:
+        raise UpdateRefused("moments", f"files has no {bucket_keys.MOMENTS}")
 
 
 def check_sealed(document: UpdateManifest, assignment: Assignment) -> None:
@@ -222,7 +229,7 @@ def check_sealed(document: UpdateManifest, assignment: Assignment) -> None:
     wanted = assignment.settings.aggregation.seal_to
     if document.sealed_to != wanted:
         got = document.sealed_to or "no key"
-        raise Refused("sealed", f"sealed to {got}, expected {wanted or 'none'}")
+        raise UpdateRefused("sealed", f"sealed to {got}, expected {wanted or 'none'}")
 
 
 def check_masked(document: UpdateManifest, assignment: Assignment) -> None:
@@ -230,7 +237,9 @@ def check_masked(document: UpdateManifest, assignment: Assignment) -> None:
     wanted = masking.described(assignment, document.counts) if assignment.masking else None
     if document.masked != wanted:
         got = document.masked.to_json() if document.masked else "no masks"
-        raise Refused("masked", f"got {got}, expected {wanted.to_json() if wanted else 'none'}")
+        raise UpdateRefused(
+            "masked", f"got {got}, expected {wanted.to_json() if wanted else 'none'}"
+        )
 
 
 def check_privacy(document: UpdateManifest, assignment: Assignment) -> None:
@@ -240,115 +249,119 @@ def check_privacy(document: UpdateManifest, assignment: Assignment) -> None:
         return
     said = document.privacy
     if said is None or not said.follows(privacy, assignment.settings.training.max_steps):
-        raise Refused("privacy", f"got {said.to_json() if said else 'nothing'}")
+        raise UpdateRefused("privacy", f"got {said.to_json() if said else 'nothing'}")
 
 
-def check_base_model(offer: Offer, expected: str) -> None:
+def check_base_model(offer: OfferedUpdate, expected: str) -> None:
     """A difference of weights means something only on top of the same weights."""
     if offer.manifest.base_model != expected:
-        raise Refused("base-model", f"got {offer.manifest.base_model}, expected {expected}")
+        raise UpdateRefused("base-model", f"got {offer.manifest.base_model}, expected {expected}")
 
 
 def check_size(entry: FileEntry, stored: int, limit: int) -> None:
     """Checked before the bytes are read, so that a huge file costs nothing."""
     if stored != entry.size:
-        raise Refused("size", f"got {stored} bytes, expected {entry.size}")
+        raise UpdateRefused("size", f"got {stored} bytes, expected {entry.size}")
     if stored > limit:
-        raise Refused("size", f"got {stored} bytes, expected at most {limit}")
+        raise UpdateRefused("size", f"got {stored} bytes, expected at most {limit}")
 
 
 def check_sha256(entry: FileEntry, got: str) -> None:
     """The bytes are those that the manifest, and so the client's report, stands for."""
     if got != entry.sha256:
-        raise Refused("sha256", f"got {got}, expected {entry.sha256}")
+        raise UpdateRefused("sha256", f"got {got}, expected {entry.sha256}")
 
 
-def check_shapes(shapes: adapter.Shapes, assignment: Assignment) -> None:
+def check_shapes(shapes: lora.Shapes, assignment: Assignment) -> None:
     """Rank and layers as the federation's spec has them."""
     for name, shape in shapes.items():
         try:
-            adapter.check_rank(name, shape, assignment.adapter.rank)
-        except adapter.AdapterError as error:
-            raise Refused("rank", error.message) from None
+            lora.check_rank(name, shape, assignment.adapter.rank)
+        except lora.AdapterError as error:
+            raise UpdateRefused("rank", error.message) from None
     wanted = assignment.adapter.target_modules
     if isinstance(wanted, list):
-        for module in adapter.target_names(shapes):
+        for module in lora.target_names(shapes):
             if not any(f".{module}".endswith(f".{target}") for target in wanted):
-                raise Refused("targets", f"{module} is none of spec.adapter.targetModules")
+                raise UpdateRefused("targets", f"{module} is none of spec.adapter.targetModules")
 
 
 def check_pinned_shapes(got: str, expected: str) -> None:
     """The spec's digest of them counts more than what most members send."""
     if got != expected:
-        raise Refused(
+        raise UpdateRefused(
             "shape", f"got shapes of digest {got}, expected spec.adapter.shapes {expected}"
         )
 
 
-def check_same_shapes(got: adapter.Shapes, expected: adapter.Shapes) -> None:
+def check_same_shapes(got: lora.Shapes, expected: lora.Shapes) -> None:
     """Tensor by tensor as in the start adapter."""
     odd = sorted(got.keys() ^ expected.keys())
     if odd:
-        raise Refused("targets", f"{odd[0]} is {'new' if odd[0] in got else 'missing'}")
+        raise UpdateRefused("targets", f"{odd[0]} is {'new' if odd[0] in got else 'missing'}")
     for name, shape in got.items():
         if shape != expected[name]:
-            raise Refused("shape", f"{name}: got {list(shape)}, expected {list(expected[name])}")
+            raise UpdateRefused(
+                "shape", f"{name}: got {list(shape)}, expected {list(expected[name])}"
+            )
 
 
 def check_finite(finite: bool) -> None:
     """One NaN in one update would make the whole global adapter NaN."""
     if not finite:
-        raise Refused("not-finite")
+        raise UpdateRefused("not-finite")
 
 
 def check_bounded(bounded: bool) -> None:
     """A finite value may still be large enough to end every run that adds it."""
     if not bounded:
-        raise Refused("too-large", f"expected values from -{MOST_VALUE:g} to {MOST_VALUE:g}")
+        raise UpdateRefused("too-large", f"expected values from -{MOST_VALUE:g} to {MOST_VALUE:g}")
 
 
 def check_half(half: Half, changed: str) -> None:
     """A member that moved what all should have left alone did not follow its assignment."""
     if changed:
-        raise Refused("half", f"{changed} is not the start's, and only {half} is trained")
+        raise UpdateRefused("half", f"{changed} is not the start's, and only {half} is trained")
 
 
 def check_norm(norm: float, limit: float | None) -> None:
     """An update that moved further than the spec allows, whatever the others did."""
     if limit is not None and norm > limit:
-        raise Refused("norm", f"got {norm:.6g}, expected at most {limit:g}")
+        raise UpdateRefused("norm", f"got {norm:.6g}, expected at most {limit:g}")
 
 
 def check_norm_ratio(norm: float, median: float, ratio: float) -> None:
     """An update that moved much further than the round's others; the median is theirs."""
     if norm > ratio * median:
         limit = f"{ratio:g} times the median {median:.6g}"
-        raise Refused("norm", f"got {norm:.6g}, expected at most {limit}")
+        raise UpdateRefused("norm", f"got {norm:.6g}, expected at most {limit}")
 
 
 def check_turned(layer: str) -> None:
     """(-A, -B) is the same change as (A, B), and their mean is no change at all."""
     if layer:
-        raise Refused("turned", f"{layer}: expected the start's A moved by training, not turned")
+        raise UpdateRefused(
+            "turned", f"{layer}: expected the start's A moved by training, not turned"
+        )
 
 
 def check_inputs(as_usual: bool) -> None:
     """Moments are compared input by input: all members must mean the same ones."""
     if not as_usual:
-        raise Refused("moments", "got other layers for an input than most members have")
+        raise UpdateRefused("moments", "got other layers for an input than most members have")
 
 
 def open_update(path: Path, most_head: int) -> TensorFile:
     """The update's file, to be read by ranges."""
     try:
-        return adapter.open_file(path, most=most_head)
-    except adapter.AdapterError as error:
+        return lora.open_file(path, most=most_head)
+    except lora.AdapterError as error:
         raise refusal(error) from None
 
 
-def refusal(error: adapter.AdapterError) -> Refused:
+def refusal(error: lora.AdapterError) -> UpdateRefused:
     """An adapter's own error as the gate names it."""
-    return Refused(_ADAPTER_REASONS.get(error.reason, "unreadable"), error.message)
+    return UpdateRefused(_ADAPTER_REASONS.get(error.reason, "unreadable"), error.message)
 
 
 def majority(values: Iterable[str]) -> str | None:

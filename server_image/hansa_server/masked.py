@@ -19,22 +19,23 @@ from typing import BinaryIO
 
 import numpy as np
 
-from hansa import adapter, claims, masking
-from hansa.assignment import AggregatorReport, Assignment
-from hansa.claims import TOMBSTONE, Claim
-from hansa.errors import BodyAway, MaskAgain, NotFound
-from hansa.logs import Log
-from hansa.manifest import Member, sha256
-from hansa.masking import WORD, Words
-from hansa.secure import EPOCHS, LEAST
+from hansa.adapter import lora, masking
+from hansa.adapter.masking import WORD, Words
+from hansa.adapter.tensor_file import Shapes, TensorFile, TensorWriter, arrange
+from hansa.api.assignment import AggregatorReport, Assignment
+from hansa.api.bucket_documents import Member, sha256
+from hansa.api.secure_aggregation import EPOCHS, LEAST
+from hansa.core.errors import MaskAgain, MaskedUpdateMissing, NotFound
+from hansa.core.logs import Log
+from hansa.store import claims
 from hansa.store.base import ObjectStore
-from hansa.tensorfile import Shapes, TensorFile, TensorWriter, arrange
+from hansa.store.claims import TOMBSTONE, Claim
 from hansa_server import gate, scratch
-from hansa_server.elementwise import BLOCK, Room, blocks
-from hansa_server.gate import Offer, Refused
+from hansa_server.elementwise import BLOCK, ThreadBuffer, blocks
+from hansa_server.gate import OfferedUpdate, UpdateRefused
 from hansa_server.merge import WORKERS, Parts
+from hansa_server.merge_input import Update
 from hansa_server.stream import PARALLEL, Members
-from hansa_server.task import Update
 
 SUM = "sum.safetensors"
 """Name of the one update that all members' bodies stand for."""
@@ -116,7 +117,7 @@ def _late(store: ObjectStore, assignment: Assignment, name: str) -> Member:
     try:
         data = store.get_range(key, 0, gate.MAX_MANIFEST + 1)
     except NotFound:
-        raise BodyAway(
+        raise MaskedUpdateMissing(
             f"{key}: {name} has claimed its place in the sum, and its update is not there",
             hint="it is waited for: a sum without it beside its update would give that away",
         ) from None
@@ -152,9 +153,9 @@ class MaskedMembers(Members):
             super().require_enough()
             raise self._too_few(f"{len(self.offers)} updates, expected {LEAST} or more in a sum")
 
-    def _shapes(self, head: bytes, offer: Offer) -> Shapes:
+    def _shapes(self, head: bytes, offer: OfferedUpdate) -> Shapes:
         """A body begins with the head that the adapter itself would have."""
-        return adapter.head_shapes(head)
+        return lora.head_shapes(head)
 
     def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:
         """Copy all bodies, add them up, and write the one update that their sum stands for."""
@@ -218,7 +219,7 @@ class MaskedMembers(Members):
                 f"masked sum: its mean has a norm of {norm:.6g}, expected at most {most:.6g}: a "
                 "silo sent more than aggregation.secure.clipNorm allows, or other masks"
             )
-        file = adapter.open_file(path)
+        file = lora.open_file(path)
         path.unlink()
         self._files["sum"] = file
         return Update(environment="sum", file=file, norm=norm)
@@ -237,7 +238,7 @@ def _opened(path: Path, head: bytes) -> BinaryIO:
     path.unlink()  # an open file stays readable, and a kill leaves nothing behind
     if os.pread(file.fileno(), len(head), 0) != head:
         file.close()
-        raise Refused("shape", "its head is not that of the federation's adapter")
+        raise UpdateRefused("shape", "its head is not that of the federation's adapter")
     return file
 
 
@@ -246,7 +247,7 @@ class _Total:
 
     def __init__(self, bodies: list[BinaryIO]) -> None:
         self._bodies = bodies
-        self._room, self._sum = Room(np.uint32), Room(np.uint32)
+        self._room, self._sum = ThreadBuffer(np.uint32), ThreadBuffer(np.uint32)
 
     def __call__(self, offset: int, count: int) -> Words:
         """Until the same thread asks again."""

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from hansa import adapter
-from hansa.aggregation import Half
-from hansa.tensorfile import TensorFile
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import TensorFile
+from hansa.api.aggregation import Half
 from hansa_server import elementwise
 from hansa_server.elementwise import BLOCK, blocks
 
@@ -25,7 +25,7 @@ def changed_half(file: TensorFile, start: TensorFile, half: Half) -> str:
     """A tensor of the half that is not trained whose bits are not the start's; none: empty."""
     mine, theirs = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for name, entry in start.layout.items():
-        if half in ("both", adapter.side(name)):
+        if half in ("both", lora.side(name)):
             continue
         for begin, end in blocks(math.prod(entry.shape), BLOCK):
             values = file.values(name, begin, end, mine)
@@ -48,8 +48,8 @@ def turned(file: TensorFile, start: TensorFile) -> str:
     compared with the most that a rotation could bring there, the sum of its singular values. Where
     the cosine of A with A0 is large enough, that sum need not be made.
     """
-    for module in adapter.target_names(start.layout):
-        name = adapter.names(module).a
+    for module in lora.target_names(start.layout):
+        name = lora.names(module).a
         a, origin = file.read(name), start.read(name)
         along = float(np.vdot(a, origin))
         if along > ALIGNED * float(np.linalg.norm(a)) * float(np.linalg.norm(origin)):

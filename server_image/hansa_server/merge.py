@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hansa import adapter
-from hansa.errors import PermanentError
-from hansa.tensorfile import Float32, Shapes, TensorFile, TensorWriter
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import Float32, Shapes, TensorFile, TensorWriter
+from hansa.core.errors import PermanentError
 from hansa_server import strategies
-from hansa_server.elementwise import BLOCK, Room, blocks, is_finite
-from hansa_server.task import Array, Merge, Merged, Pair, Strategy, Task
+from hansa_server.elementwise import BLOCK, ThreadBuffer, blocks, is_finite
+from hansa_server.merge_input import Array, Merge, Merged, MergeInput, Pair, Strategy
 
 WORKERS = min(4, os.cpu_count() or 1)
 """Layers that are made side by side; the result does not depend on it."""
@@ -27,7 +27,7 @@ SPAN = 4 * BLOCK
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class MergeResult:
     """What a merge has written."""
 
     frozen_rank: int
@@ -39,12 +39,12 @@ class Result:
 
 
 def merge(
-    task: Task,
+    task: MergeInput,
     path: Path,
     state: Path,
     progress: Callable[[int, int], None] | None = None,
     strategy: Strategy | None = None,
-) -> Result:
+) -> MergeResult:
     """Write the next adapter to `path`, and what its strategy remembers to `state`."""
     plan = (strategy or strategies.get(task.settings))(task)
     shapes = result_shapes(task, plan.frozen_rank)
@@ -59,7 +59,7 @@ def merge(
             whole, lost = whole + merged.whole, lost + merged.lost
             if progress:
                 progress(done, len(work))
-    return Result(
+    return MergeResult(
         frozen_rank=plan.frozen_rank,
         has_state=bool(plan.moments),
         loss=math.sqrt(lost / whole) if whole else 0.0,
@@ -67,7 +67,7 @@ def merge(
 
 
 def _work(
-    task: Task, plan: Merge, shapes: Shapes, writer: TensorWriter, memory: TensorWriter | None
+    task: MergeInput, plan: Merge, shapes: Shapes, writer: TensorWriter, memory: TensorWriter | None
 ) -> list[Callable[[], Merged]]:
     """The result in pieces that can be made in any order: layers, or stretches of its data."""
     if plan.stretch is None:
@@ -77,7 +77,7 @@ def _work(
 
 
 def _stretch(
-    task: Task, make: Callable[[int, int], Array], writer: TensorWriter, begin: int, end: int
+    task: MergeInput, make: Callable[[int, int], Array], writer: TensorWriter, begin: int, end: int
 ) -> Merged:
     for offset, last in blocks(end - begin, BLOCK):
         made = make(begin + offset, begin + last)
@@ -85,11 +85,11 @@ def _stretch(
     return Merged(trained=_NOTHING)
 
 
-def result_shapes(task: Task, frozen_rank: int) -> Shapes:
+def result_shapes(task: MergeInput, frozen_rank: int) -> Shapes:
     """Shapes of the result: the frozen part's rank on top of the trainable part's."""
     shapes: Shapes = {}
     for module in task.modules:
-        names = adapter.names(module)
+        names = lora.names(module)
         rank, width = task.start.layout[names.a].shape
         shapes[names.a] = (rank + frozen_rank, width)
         shapes[names.b] = (task.start.layout[names.b].shape[0], rank + frozen_rank)
@@ -98,13 +98,13 @@ def result_shapes(task: Task, frozen_rank: int) -> Shapes:
 
 def split_rank(file: TensorFile, rank: int) -> int:
     """Rank of the frozen part of a global adapter whose trainable part has that rank."""
-    return adapter.frozen_rank(file.shapes, rank)
+    return lora.frozen_rank(file.shapes, rank)
 
 
 def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:
     """Write the two parts of a global adapter to files of their own; the frozen part's rank."""
     shapes, extra = file.shapes, split_rank(file, rank)
-    sides = {name: adapter.side(name) for name in shapes}
+    sides = {name: lora.side(name) for name in shapes}
     with ExitStack() as files:
         for path, begin, end in ((frozen, 0, extra), (trained, extra, extra + rank)):
             if begin == end:
@@ -119,12 +119,12 @@ def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:
 def part_shapes(shapes: Shapes, rank: int) -> Shapes:
     """Shapes of a part of that rank of a global adapter."""
     return {
-        name: (rank, shape[1]) if adapter.side(name) == "A" else (shape[0], rank)
+        name: (rank, shape[1]) if lora.side(name) == "A" else (shape[0], rank)
         for name, shape in shapes.items()
     }
 
 
-def _memory(files: ExitStack, task: Task, plan: Merge, path: Path) -> TensorWriter | None:
+def _memory(files: ExitStack, task: MergeInput, plan: Merge, path: Path) -> TensorWriter | None:
     if not plan.moments:
         return None
     names = [(f"{moment}.{name}", name) for moment in plan.moments for name in task.start.layout]
@@ -133,10 +133,10 @@ def _memory(files: ExitStack, task: Task, plan: Merge, path: Path) -> TensorWrit
 
 
 def _layer(
-    task: Task, plan: Merge, module: str, writer: TensorWriter, memory: TensorWriter | None
+    task: MergeInput, plan: Merge, module: str, writer: TensorWriter, memory: TensorWriter | None
 ) -> Merged:
     merged = plan.layer(module)
-    names = adapter.names(module)
+    names = lora.names(module)
     pair = _joined(task, module, merged)
     writer.write(names.a, _finite(task, pair.a))
     writer.write(names.b, _finite(task, pair.b))
@@ -148,16 +148,16 @@ def _layer(
 
 
 _NOTHING = Pair(np.empty((0, 0)), np.empty((0, 0)))
-_ROUNDED = Room(np.float32)
+_ROUNDED = ThreadBuffer(np.float32)
 _CAST = 2048
 """Values that numpy widens at a time when it adds fp32 to float64: 16 KB, which stay in a core's
 first cache; its own 64 KB do not. Only for rules without sums along an axis, whose last bits would
 follow it."""
 
 
-def _joined(task: Task, module: str, merged: Merged) -> Pair:
+def _joined(task: MergeInput, module: str, merged: Merged) -> Pair:
     """The frozen part and the trained part as one adapter."""
-    names, frozen = adapter.names(module), merged.frozen
+    names, frozen = lora.names(module), merged.frozen
     if frozen is None and task.frozen:
         read = task.frozen.read
         frozen = Pair(read(names.a).astype(np.float64), read(names.b).astype(np.float64))
@@ -167,7 +167,7 @@ def _joined(task: Task, module: str, merged: Merged) -> Pair:
     return Pair(a, np.concatenate([frozen.b, merged.trained.b], axis=1))
 
 
-def _finite(task: Task, array: Array, room: Float32 | None = None) -> Float32:
+def _finite(task: MergeInput, array: Array, room: Float32 | None = None) -> Float32:
     """The values in fp32, in `room` where one is given; an error where one is no number."""
     rounded = np.empty(array.shape, np.float32) if room is None else room
     with np.errstate(over="ignore"):

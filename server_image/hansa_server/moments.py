@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hansa import moments
-from hansa.moments import Widths
-from hansa.tensorfile import MAX_HEADER, AdapterError, Float32, TensorFile
-from hansa_server.gate import Refused
-from hansa_server.task import Array
+from hansa.adapter import second_moments
+from hansa.adapter.second_moments import Widths
+from hansa.adapter.tensor_file import MAX_HEADER, AdapterError, Float32, TensorFile
+from hansa_server.gate import UpdateRefused
+from hansa_server.merge_input import Array
 
 TOLERANCE = 1e-3
 """How far from right angles, and from length 1, directions may be."""
@@ -43,16 +43,16 @@ def open_checked(
     try:
         file = TensorFile(path, most=most_head)
     except AdapterError as error:
-        raise Refused("moments", error.message) from None
+        raise UpdateRefused("moments", error.message) from None
     try:
-        moments.check_layout(file.layout, known, rank)
+        second_moments.check_layout(file.layout, known, rank)
         if not is_finite:
-            raise Refused("moments", "a value is infinite or not a number")
-        for layers in moments.inputs(file.layout):
+            raise UpdateRefused("moments", "a value is infinite or not a number")
+        for layers in second_moments.inputs(file.layout):
             check_input(file, layers)
     except AdapterError as error:
         file.close()
-        raise Refused("moments", error.message) from None
+        raise UpdateRefused("moments", error.message) from None
     except BaseException:
         file.close()
         raise
@@ -61,24 +61,26 @@ def open_checked(
 
 def check_input(file: TensorFile, layers: Sequence[str]) -> None:
     """Sizes from 0 on, no direction smaller than the rest, directions at right angles."""
-    names = moments.names(layers)
+    names = second_moments.names(layers)
     values, rest = file.read(names.values), float(file.read(names.rest)[0])
     smallest = float(values.min(initial=np.inf))
     if rest < 0 or smallest < rest or not float(values.sum()) + rest > 0:
         detail = f"got {smallest:g} along a direction and {rest:g} along the rest"
-        raise Refused("moments", f"{names.values}: {detail}, expected no less than that, and 0")
+        raise UpdateRefused(
+            "moments", f"{names.values}: {detail}, expected no less than that, and 0"
+        )
     vectors: Float32 = file.read(names.vectors)
     with np.errstate(over="ignore", invalid="ignore"):
         off = vectors @ vectors.T
         off[np.diag_indices(len(off))] -= 1.0
         worst = float(np.abs(off).max(initial=0.0))
     if not worst <= TOLERANCE:
-        raise Refused("moments", f"{names.vectors}: got directions that are {worst:g} off")
+        raise UpdateRefused("moments", f"{names.vectors}: got directions that are {worst:g} off")
 
 
 def read(file: TensorFile, layers: Sequence[str]) -> Moments:
     """One input's."""
-    names = moments.names(layers)
+    names = second_moments.names(layers)
     rest = float(file.read(names.rest)[0])
     return Moments(
         read=partial(file.read, names.vectors),

@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hansa import adapter, keys
-from hansa.aggregation import Aggregation, Strategy
-from hansa.diagnostics import Diagnostics
-from hansa.errors import InputError, PermanentError
-from hansa.moments import widths
-from hansa.peftfolder import Folder, open_folder, open_tensors
-from hansa.tensorfile import Shapes, TensorFile, TensorWriter
+from hansa.adapter import lora
+from hansa.adapter.peft_folder import Folder, open_folder, open_tensors
+from hansa.adapter.second_moments import widths
+from hansa.adapter.tensor_file import Shapes, TensorFile, TensorWriter
+from hansa.api import bucket_keys
+from hansa.api.aggregation import Aggregation, Strategy
+from hansa.api.diagnostics import Diagnostics
+from hansa.core.errors import InputError, PermanentError
 from hansa_server import measure
 from hansa_server.diagnostics import diagnose
-from hansa_server.gate import Refused
+from hansa_server.gate import UpdateRefused
 from hansa_server.measure import distance
-from hansa_server.merge import WORKERS, Result, merge
+from hansa_server.merge import WORKERS, MergeResult, merge
+from hansa_server.merge_input import MergeInput, Update
 from hansa_server.moments import open_checked
 from hansa_server.peftfolder import at_scale, write_config
 from hansa_server.strategies.flora import stacked
 from hansa_server.strategies.regmean import regmean_stacked
-from hansa_server.task import Task, Update
 
 UNEQUAL = frozenset({"svd", "flora", "regmean"})
 """Strategies that take adapters of unequal ranks and make one of any rank."""
@@ -50,7 +51,7 @@ STACKED = {"flora": stacked, "regmean": regmean_stacked}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class MergeOrder:
     """What to merge, and how."""
 
     folders: Sequence[Path]
@@ -66,20 +67,20 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class MergeOutcome:
     """What was merged, and what came of it."""
 
     folders: list[Folder]
     """The adapters, sorted by their paths."""
     rank: int
     """Rank of the result."""
-    result: Result
+    result: MergeResult
     """What the merge says."""
     diagnostics: Diagnostics | None
     """How the adapters relate to the result."""
 
 
-def combine(order: Order, progress: Callable[[int, int], None] | None = None) -> Outcome:
+def combine(order: MergeOrder, progress: Callable[[int, int], None] | None = None) -> MergeOutcome:
     """Merge the adapters of some folders into a new one."""
     check_order(order)
     pairs = sorted(zip(order.folders, order.weights or [1.0] * len(order.folders), strict=True))
@@ -93,7 +94,7 @@ def combine(order: Order, progress: Callable[[int, int], None] | None = None) ->
         scratch = Path(made)
         task = _task(order, opened, [weight for _, weight in pairs], scratch, files)
         order.out.mkdir(parents=True, exist_ok=True)
-        path = order.out / keys.ADAPTER
+        path = order.out / bucket_keys.ADAPTER
         strategy = STACKED.get(order.settings.strategy)
         try:
             result = merge(task, path, scratch / "state", progress, strategy)
@@ -104,10 +105,10 @@ def combine(order: Order, progress: Callable[[int, int], None] | None = None) ->
         write_config(opened[0], rank, opened[0].scale, order.out)
         wanted = order.settings.diagnostics
         diagnostics = _diagnosed(task, path, opened[0].scale) if wanted else None
-    return Outcome(folders=opened, rank=rank, result=result, diagnostics=diagnostics)
+    return MergeOutcome(folders=opened, rank=rank, result=result, diagnostics=diagnostics)
 
 
-def check_order(order: Order) -> None:
+def check_order(order: MergeOrder) -> None:
     """Refuse what cannot be merged, before a file is opened."""
     strategy = order.settings.strategy
     if strategy not in OFFLINE:
@@ -127,7 +128,7 @@ def check_order(order: Order) -> None:
         raise InputError(f"--out: got {order.out}, which is not empty, expected a new folder")
 
 
-def check_fit(order: Order, opened: Sequence[Folder]) -> None:
+def check_fit(order: MergeOrder, opened: Sequence[Folder]) -> None:
     """Refuse adapters that do not belong together."""
     first = opened[0]
     for other in opened[1:]:
@@ -155,12 +156,12 @@ def check_finite(opened: Sequence[Folder]) -> None:
 
 
 def _task(
-    order: Order,
+    order: MergeOrder,
     opened: Sequence[Folder],
     weights: Sequence[float],
     scratch: Path,
     files: ExitStack,
-) -> Task:
+) -> MergeInput:
     scale = opened[0].scale
     start = files.enter_context(_zeros(opened[0], _rank(order, opened), scratch / "start"))
     updates = []
@@ -174,12 +175,12 @@ def _task(
             Update(environment=name, file=file, weight=weight, norm=norm, moments=moments)
         )
     _check_inputs(updates)
-    return Task(start=start, updates=updates, settings=order.settings, round=1, seed=0)
+    return MergeInput(start=start, updates=updates, settings=order.settings, round=1, seed=0)
 
 
 def _moments(folder: Folder, files: ExitStack) -> TensorFile:
     """The file beside an adapter, which a federation's client writes."""
-    path = folder.path / keys.MOMENTS
+    path = folder.path / bucket_keys.MOMENTS
     try:
         with TensorFile(path) as file:
             is_sound = measure.is_finite(file)
@@ -187,12 +188,12 @@ def _moments(folder: Folder, files: ExitStack) -> TensorFile:
         made = open_checked(path, widths(folder.file.shapes), rank, is_finite=is_sound)
     except OSError as error:
         raise InputError(
-            f"{folder.path}: got no {keys.MOMENTS} ({error.strerror}), expected the moments that "
-            "a silo sends with regmean"
+            f"{folder.path}: got no {bucket_keys.MOMENTS} ({error.strerror}), expected the "
+            "moments that a silo sends with regmean"
         ) from None
-    except adapter.AdapterError as error:
+    except lora.AdapterError as error:
         raise InputError(f"{path}: {error.message}") from None
-    except Refused as refused:
+    except UpdateRefused as refused:
         raise InputError(f"{path}: {refused.detail}") from None
     files.callback(made.close)
     return made
@@ -207,7 +208,7 @@ def _check_inputs(updates: Sequence[Update]) -> None:
             raise InputError(f"{got}: got moments of other inputs than {first} has")
 
 
-def _rank(order: Order, opened: Sequence[Folder]) -> int:
+def _rank(order: MergeOrder, opened: Sequence[Folder]) -> int:
     ranks = [folder.rank for folder in opened]
     if order.settings.strategy in STACKED:
         return min(sum(ranks), order.rank or sum(ranks))
@@ -218,12 +219,12 @@ def _zeros(like: Folder, rank: int, path: Path) -> TensorFile:
     """An adapter of zeros: what all changes are measured from."""
     shapes: Shapes = {}
     for module, (out, width) in like.sizes().items():
-        names = adapter.names(module)
+        names = lora.names(module)
         shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
     TensorWriter(path, shapes).close()
     return open_tensors(path)
 
 
-def _diagnosed(task: Task, path: Path, scale: float) -> Diagnostics:
-    with adapter.open_file(path) as result:
+def _diagnosed(task: MergeInput, path: Path, scale: float) -> Diagnostics:
+    with lora.open_file(path) as result:
         return diagnose(task, result, None, scale)

@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
-from hansa import adapter, keys
-from hansa.peftfolder import Folder
-from hansa.tensorfile import TensorFile, TensorWriter
+from hansa.adapter import lora
+from hansa.adapter.peft_folder import Folder
+from hansa.adapter.tensor_file import TensorFile, TensorWriter
+from hansa.api import bucket_keys
 
 
 def at_scale(folder: Folder, scale: float, path: Path) -> TensorFile:
@@ -15,9 +16,9 @@ def at_scale(folder: Folder, scale: float, path: Path) -> TensorFile:
     with TensorWriter(path, folder.file.shapes) as writer:
         for name in folder.file.layout:
             tensor = folder.file.read(name)
-            factor = folder.scale / scale if adapter.side(name) == "B" else 1.0
+            factor = folder.scale / scale if lora.side(name) == "B" else 1.0
             writer.write(name, tensor * factor)
-    return adapter.open_file(path)
+    return lora.open_file(path)
 
 
 def write_config(like: Folder, rank: int, scale: float, folder: Path) -> None:
@@ -33,4 +34,4 @@ def write_config(like: Folder, rank: int, scale: float, folder: Path) -> None:
         "use_rslora": False,
     }
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    (folder / keys.CONFIG).write_text(text)
+    (folder / bucket_keys.CONFIG).write_text(text)

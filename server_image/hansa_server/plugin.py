@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
-from hansa import plugins
-from hansa.aggregation import Aggregation
-from hansa.errors import PermanentError
-from hansa_server.task import Merge, Merged, Strategy, Task
+from hansa.api.aggregation import Aggregation
+from hansa.core.errors import PermanentError
+from hansa.manifests import plugins
+from hansa_server.merge_input import Merge, Merged, MergeInput, Strategy
 
 
 class StrategyPlugin(plugins.StrategyFacts, ABC):
@@ -23,7 +23,7 @@ class StrategyPlugin(plugins.StrategyFacts, ABC):
     """
 
     @abstractmethod
-    def merge(self, task: Task) -> Merge:
+    def merge(self, task: MergeInput) -> Merge:
         """The merge of a task; it makes one layer at a time, called from any thread."""
 
 
@@ -37,7 +37,7 @@ def get(settings: Aggregation) -> Strategy:
         )
     plugins.check_strategy(plugin, settings)
 
-    def merge(task: Task) -> Merge:
+    def merge(task: MergeInput) -> Merge:
         return _guarded(plugin.merge(task), settings.strategy)
 
     return merge
@@ -50,7 +50,7 @@ def _guarded(made: Merge, name: str) -> Merge:
         if not isinstance(value, kind):
             raise PermanentError(
                 f"{plugins.STRATEGY.field}: {name} made {type(value).__name__} {what}, "
-                f"expected hansa_server.task.{kind.__name__}"
+                f"expected hansa_server.merge_input.{kind.__name__}"
             )
 
     of_kind(Merge, made, "of a task")

@@ -5,12 +5,11 @@ An audit looks at an object to check its digest, and once more to merge it again
 
 import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hansa.errors import Corrupt, PermanentError
-from hansa.store.base import ObjectStore, Watch
+from hansa.core.errors import Corrupt, PermanentError
+from hansa.store.base import ForwardingStore, ObjectStore, Watch
 
 PIECE = 2**20
 """Bytes of a kept file that are shown at a time."""
@@ -27,11 +26,11 @@ class Kept(NamedTuple):
     """Its length."""
 
 
-class ReadOnce:
+class ReadOnce(ForwardingStore):
     """Another store, as far as it is read; `forget` makes room."""
 
     def __init__(self, store: ObjectStore, folder: Path) -> None:
-        self._store = store
+        super().__init__(store)
         self._folder = folder
         self._folder.mkdir(exist_ok=True)
         self._numbers = itertools.count()
@@ -82,10 +81,6 @@ class ReadOnce:
     def digest(self, key: str, size: int) -> str:
         """The sha256 of an object of that size."""
         return self._kept(key, size).sha256
-
-    def list(self, prefix: str) -> Iterator[str]:
-        """Keys below a prefix, sorted."""
-        return self._store.list(prefix)
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Refused: an audit changes nothing."""

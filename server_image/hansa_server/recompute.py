@@ -8,15 +8,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hansa import adapter, keys, manifest
-from hansa.assignment import Assignment
-from hansa.audit import AuditEntry, Differs, Quiet, blame, first_difference, rebuilt
-from hansa.manifest import FederationDocument, GlobalManifest
-from hansa.spec import S3
-from hansa.stopwatch import Stopwatch
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import short
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import FederationDocument, GlobalManifest
+from hansa.api.spec import S3
+from hansa.core.stopwatch import Stopwatch
+from hansa.store.audit_log import (
+    AuditEntry,
+    Mismatch,
+    Quiet,
+    blame,
+    first_difference,
+    rebuilt,
+)
 from hansa.store.base import ObjectStore
 from hansa.store.documents import parse
-from hansa.tensorfile import short
 from hansa_server import audit
 from hansa_server.folder import Workplace
 from hansa_server.masked import members_of
@@ -42,12 +50,12 @@ def merge_again(
         except TooFewMembers as error:
             made = None
             if stored:
-                raise Differs(f"it was merged, but now {error.message}") from None
+                raise Mismatch(f"it was merged, but now {error.message}") from None
         _compare_refusals(entry, members)
         if made and stored:
             _compare_result(store, assignment, entry, stored, made, place)
         elif made:
-            raise Differs("too few updates passed the gate, but now enough do")
+            raise Mismatch("too few updates passed the gate, but now enough do")
 
 
 def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
@@ -75,7 +83,7 @@ def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
 
 
 def _owner(store: ObjectStore, storage: S3) -> FederationDocument:
-    key = keys.federation(storage.prefix)
+    key = bucket_keys.federation(storage.prefix)
     return parse(FederationDocument, key, store.get(key))
 
 
@@ -85,7 +93,7 @@ def _compare_refusals(entry: AuditEntry, members: Members) -> None:
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             got, expected = now.get(name, "passed"), then.get(name, "passed")
-            raise Differs(f"the gate says {got} of {name}'s update, the entry {short(expected)}")
+            raise Mismatch(f"the gate says {got} of {name}'s update, the entry {short(expected)}")
 
 
 def _compare_result(
@@ -105,28 +113,31 @@ def _compare_result(
         if got != expected:
             _blame(entry, f"{name}: got {got}, the manifest says {expected}")
     prefix = assignment.storage.prefix
-    folder = keys.global_folder(prefix, assignment.round)
+    folder = bucket_keys.global_folder(prefix, assignment.round)
     shapes = result_shapes(made.task, made.result.frozen_rank)
-    config = adapter.config(
+    config = lora.config(
         assignment.adapter,
         assignment.model.source,
-        adapter.target_names(shapes),
+        lora.target_names(shapes),
         made.result.frozen_rank,
     )
-    made_files = {keys.ADAPTER: _sha256(place.result), keys.CONFIG: manifest.sha256(config)}
+    made_files = {
+        bucket_keys.ADAPTER: _sha256(place.result),
+        bucket_keys.CONFIG: bucket_documents.sha256(config),
+    }
     if made.result.has_state:
-        made_files[keys.STATE] = _sha256(place.next_state)
+        made_files[bucket_keys.STATE] = _sha256(place.next_state)
     if made_files.keys() != stored.files.keys():
         odd = min(made_files.keys() ^ stored.files.keys())
-        raise Differs(
+        raise Mismatch(
             f"{folder}{short(odd)}: a merge of these updates has no such file, or misses it"
         )
     for name, digest in made_files.items():
         if digest == stored.files[name].sha256:
             continue
-        if name == keys.CONFIG:
+        if name == bucket_keys.CONFIG:
             _blame(entry, f"{folder}{name} is another one")
-        mine = place.result if name == keys.ADAPTER else place.next_state
+        mine = place.result if name == bucket_keys.ADAPTER else place.next_state
         theirs = place.whole.with_name("stored.safetensors")
         store.download(folder + name, theirs, stored.files[name].size)
         _blame(entry, f"{folder}{name}: {first_difference(mine, theirs)}")

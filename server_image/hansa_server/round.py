@@ -13,32 +13,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hansa
-from hansa import adapter, keys, manifest
-from hansa.assignment import AggregatorReport, Assignment
-from hansa.errors import Corrupt, NotFound, PermanentError
-from hansa.logs import Log
-from hansa.manifest import (
+from hansa.adapter import lora
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import AggregatorReport, Assignment
+from hansa.api.bucket_documents import (
     Diagnostics,
     FederationDocument,
     FileEntry,
     GlobalManifest,
     Refusal,
 )
-from hansa.owner import read_owner
-from hansa.spec import Model
-from hansa.stopwatch import Clock, Stopwatch
+from hansa.api.spec import Model
+from hansa.core.errors import Corrupt, NotFound, PermanentError
+from hansa.core.logs import Log
+from hansa.core.stopwatch import Clock, Stopwatch
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.documents import parse
-from hansa_server import audit, strategies, subsets
+from hansa.store.prefix_owner import read_owner
+from hansa_server import audit, strategies
 from hansa_server import folder as folder_
 from hansa_server.diagnostics import diagnose
 from hansa_server.folder import Workplace
 from hansa_server.masked import members_of, settled
 from hansa_server.measure import distance
-from hansa_server.merge import Result, merge, result_shapes
+from hansa_server.merge import MergeResult, merge, result_shapes
+from hansa_server.merge_input import MergeInput
 from hansa_server.step import fitted
 from hansa_server.stream import Members, TooFewMembers
-from hansa_server.task import Task
 
 
 def aggregate(
@@ -53,7 +54,6 @@ def aggregate(
     if committed:
         log.info("already_committed", round=assignment.round)
         written = audit.write_result(store, assignment, entry, committed)
-        subsets.remove_old(store, assignment, log)
         return report(assignment, committed, written)
 
     members = Members(store, assignment, log)
@@ -70,14 +70,11 @@ def aggregate(
         log.info("aggregated", members=len(members.offers), refused=len(members.refused))
         own_prefix(store, assignment, made.base_model)
         stored = write_folder(store, assignment, made.task, made.result, place)
-        parts = subsets.write(store, assignment, made.task, place, log)
         watch.lap("write")
         document = describe(assignment, members, made, stored, watch.seconds)
-        document = document.model_copy(update={"subsets": parts})
     committed = commit(store, assignment, document)
     written = audit.write_result(store, assignment, entry, committed)
-    subsets.remove_old(store, assignment, log)
-    digest = document.files[keys.ADAPTER].sha256
+    digest = document.files[bucket_keys.ADAPTER].sha256
     log.info("committed", round=assignment.round, norm=document.norm, sha256=digest)
     return report(assignment, committed, written)
 
@@ -88,9 +85,9 @@ class Made:
 
     base_model: str
     """Digest of the base model that the members share."""
-    task: Task
+    task: MergeInput
     """What there was to merge."""
-    result: Result
+    result: MergeResult
     """What came of it."""
 
 
@@ -120,7 +117,7 @@ def gather(
     members: Members,
     place: Workplace,
     files: ExitStack,
-) -> Task:
+) -> MergeInput:
     """Start adapter and updates on this machine's disk, with all that the gate lets through."""
     agreed = members.agree_on_shapes() if assignment.start.round == 0 else None
     shapes = agreed or folder_.glance_at_start(store, assignment)
@@ -129,7 +126,7 @@ def gather(
     state = folder_.read_state(store, assignment, place.state)
     if state:
         files.callback(state.close)
-    task = Task(
+    task = MergeInput(
         start=start,
         frozen=frozen,
         updates=members.updates(),
@@ -158,19 +155,19 @@ def read_committed(store: ObjectStore, assignment: Assignment) -> bytes | None:
     """The round's manifest when it is committed already; its files must be there."""
     folder = global_folder(assignment)
     try:
-        data = store.get(folder + keys.MANIFEST)
+        data = store.get(folder + bucket_keys.MANIFEST)
     except NotFound:
         return None
     check_committed(assignment, data)
-    for name, entry in parse(GlobalManifest, folder + keys.MANIFEST, data).files.items():
+    for name, entry in parse(GlobalManifest, folder + bucket_keys.MANIFEST, data).files.items():
         check_stored_size(store, folder + name, entry)
     return data
 
 
 def check_committed(assignment: Assignment, data: bytes) -> None:
     """A committed result counts only for the run that it was computed for."""
-    stored = parse(GlobalManifest, global_folder(assignment) + keys.MANIFEST, data)
-    manifest.check_same_run(assignment.storage.prefix, stored.inputs, assignment.inputs())
+    stored = parse(GlobalManifest, global_folder(assignment) + bucket_keys.MANIFEST, data)
+    bucket_documents.check_same_run(assignment.storage.prefix, stored.inputs, assignment.inputs())
 
 
 def check_stored_size(store: ObjectStore, key: str, entry: FileEntry) -> None:
@@ -189,10 +186,10 @@ def own_prefix(store: ObjectStore, assignment: Assignment, base_model: str) -> N
     own = FederationDocument(
         program=hansa.__version__, identity=assignment.identity(), base_model=base_model
     )
-    key = keys.federation(prefix)
+    key = bucket_keys.federation(prefix)
     stored = parse(FederationDocument, key, put_once(store, key, to_bytes(own)))
     theirs = {**stored.identity, "model.sha256": stored.base_model}
-    manifest.check_same_run(prefix, theirs, {**own.identity, "model.sha256": base_model})
+    bucket_documents.check_same_run(prefix, theirs, {**own.identity, "model.sha256": base_model})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,25 +205,33 @@ class Stored:
 
 
 def write_folder(
-    store: ObjectStore, assignment: Assignment, task: Task, result: Result, place: Workplace
+    store: ObjectStore,
+    assignment: Assignment,
+    task: MergeInput,
+    result: MergeResult,
+    place: Workplace,
 ) -> Stored:
     """Store the adapter and its config; what is described afterwards is what is stored."""
     folder = global_folder(assignment)
     shapes = result_shapes(task, result.frozen_rank)
     files = {}
     if result.has_state:
-        files[keys.STATE] = folder_.store_file(store, folder + keys.STATE, place.next_state)
-    files[keys.ADAPTER] = folder_.store_file(store, folder + keys.ADAPTER, place.result, shapes)
-    targets = adapter.target_names(shapes)
+        files[bucket_keys.STATE] = folder_.store_file(
+            store, folder + bucket_keys.STATE, place.next_state
+        )
+    files[bucket_keys.ADAPTER] = folder_.store_file(
+        store, folder + bucket_keys.ADAPTER, place.result, shapes
+    )
+    targets = lora.target_names(shapes)
     source, frozen = assignment.model.source, result.frozen_rank
-    config = adapter.config(assignment.adapter, source, targets, frozen)
-    files[keys.CONFIG] = folder_.store_bytes(store, folder + keys.CONFIG, config)
+    config = lora.config(assignment.adapter, source, targets, frozen)
+    files[bucket_keys.CONFIG] = folder_.store_bytes(store, folder + bucket_keys.CONFIG, config)
     norm, diagnostics = measure(assignment, task, place)
     return Stored(files=files, norm=norm, diagnostics=diagnostics)
 
 
 def measure(
-    assignment: Assignment, task: Task, place: Workplace
+    assignment: Assignment, task: MergeInput, place: Workplace
 ) -> tuple[float, Diagnostics | None]:
     """How far the stored adapter moved, and how the updates relate to it."""
     with ExitStack() as files:
@@ -261,7 +266,7 @@ def describe(
     return GlobalManifest(
         program=hansa.__version__,
         round=assignment.round,
-        fingerprint=manifest.fingerprint(inputs),
+        fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         base_model=made.base_model,
         start=assignment.start,
@@ -289,22 +294,22 @@ def describe(
 
 def commit(store: ObjectStore, assignment: Assignment, document: GlobalManifest) -> bytes:
     """Write the manifest, or take the one that a twin has written first."""
-    data = put_once(store, global_folder(assignment) + keys.MANIFEST, to_bytes(document))
+    data = put_once(store, global_folder(assignment) + bucket_keys.MANIFEST, to_bytes(document))
     check_committed(assignment, data)
     return data
 
 
 def report(assignment: Assignment, data: bytes, audit: str | None) -> AggregatorReport:
     """The committed manifest as the executor reads it; a second run reports the same."""
-    stored = parse(GlobalManifest, global_folder(assignment) + keys.MANIFEST, data)
+    stored = parse(GlobalManifest, global_folder(assignment) + bucket_keys.MANIFEST, data)
     index = {name: position for position, name in enumerate(assignment.environments)}
-    entry = stored.files[keys.ADAPTER]
+    entry = stored.files[bucket_keys.ADAPTER]
     members = [m.environment for m in stored.members if m.environment in index]
     diagnostics = stored.diagnostics
     of_members = diagnostics if diagnostics and diagnostics.cosine else None
     return AggregatorReport(
         round=stored.round,
-        manifest=manifest.sha256(data),
+        manifest=bucket_documents.sha256(data),
         adapter=entry.sha256,
         audit=audit,
         bytes=entry.size,
@@ -324,9 +329,9 @@ def report(assignment: Assignment, data: bytes, audit: str | None) -> Aggregator
 
 def to_bytes(document: Model) -> bytes:
     """A document as it is stored."""
-    return manifest.canonical(document.to_json())
+    return bucket_documents.canonical(document.to_json())
 
 
 def global_folder(assignment: Assignment) -> str:
     """Folder that this round's adapter goes to."""
-    return keys.global_folder(assignment.storage.prefix, assignment.round)
+    return bucket_keys.global_folder(assignment.storage.prefix, assignment.round)

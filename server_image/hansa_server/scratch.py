@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hansa import adapter
-from hansa.errors import Corrupt, NotFound, Unopened
-from hansa.manifest import FileEntry
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import Float32
+from hansa.api.bucket_documents import FileEntry
+from hansa.core.errors import Corrupt, NotFound, Unopened
 from hansa.store.base import ObjectStore, Watch
-from hansa.tensorfile import Float32
 from hansa_server import elementwise, gate
-from hansa_server.gate import Refused
+from hansa_server.gate import UpdateRefused
 
 FIRST_READ = 64 * 2**10
 """Bytes of an adapter read to learn its shapes; most headers fit."""
@@ -61,10 +61,10 @@ _FLOAT = np.dtype("<f4")
 _NONE = np.empty(0, np.float32)
 
 
-def read_head(store: ObjectStore, key: str, most: int = adapter.MAX_HEADER) -> bytes:
+def read_head(store: ObjectStore, key: str, most: int = lora.MAX_HEADER) -> bytes:
     """The head of an adapter's file, which tells its shapes; nothing verifies these bytes."""
     head = store.get_range(key, 0, FIRST_READ)
-    needed = adapter.head_size(head, most)
+    needed = lora.head_size(head, most)
     if needed > len(head):
         head = store.get_range(key, 0, needed)
     return head[:needed]  # without values: equal heads are parsed once
@@ -90,9 +90,9 @@ def fetch(
         if got != entry.sha256:
             got = store.download(key, path, entry.size, watch)
     except NotFound:
-        raise Refused("file-missing", key) from None
+        raise UpdateRefused("file-missing", key) from None
     except Unopened as error:
-        raise Refused("sealed", error.message) from None
+        raise UpdateRefused("sealed", error.message) from None
     except Corrupt as error:
-        raise Refused("size", error.message) from None
+        raise UpdateRefused("size", error.message) from None
     gate.check_sha256(entry, got)

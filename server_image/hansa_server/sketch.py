@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hansa import adapter
-from hansa.tensorfile import Float32, TensorFile
-from hansa_server.elementwise import Room
-from hansa_server.task import Pair
+from hansa.adapter import lora
+from hansa.adapter.tensor_file import Float32, TensorFile
+from hansa_server.elementwise import ThreadBuffer
+from hansa_server.merge_input import Pair
 
 COLUMNS = 2048
 """Columns that the projections of all layers have together: with few layers each has more."""
@@ -52,7 +52,7 @@ class Projections:
 
     def project(self, file: TensorFile, module: str) -> Pair:
         """The small factors of a layer of an adapter."""
-        names = adapter.names(module)
+        names = lora.names(module)
         rank, width = file.layout[names.a].shape
         out = file.layout[names.b].shape[0]
         room = _ROOM.take(rank * max(width, out))
@@ -71,4 +71,4 @@ class Projections:
         return drawn[self._at[module] :][:count]
 
 
-_ROOM = Room(np.float32)
+_ROOM = ThreadBuffer(np.float32)

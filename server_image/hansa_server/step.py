@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hansa import adapter
+from hansa.adapter import lora
 from hansa_server.elementwise import BLOCK, blocks
 from hansa_server.merge import WORKERS
+from hansa_server.merge_input import MergeInput
 from hansa_server.strategies.norm_balanced import balanced
-from hansa_server.task import Task
 
 MOST = 4.0
 """The longest step. Noise, too, makes updates look unlike, the more so the more members there are:
@@ -26,7 +26,7 @@ DIGITS = 3
 """Decimals of a step: what is left does not follow the order in which a processor adds."""
 
 
-def fitted(task: Task, factor: float = 1.0) -> Task:
+def fitted(task: MergeInput, factor: float = 1.0) -> MergeInput:
     """The task with a number for its step; the factor is what a guard makes of one that fits."""
     if task.settings.server_step != "auto":
         return task
@@ -34,7 +34,7 @@ def fitted(task: Task, factor: float = 1.0) -> Task:
     return replace(task, settings=task.settings.model_copy(update={"server_step": step}))
 
 
-def fitting(task: Task) -> float:
+def fitting(task: MergeInput) -> float:
     """The step by the formula, at most MOST and the number of members, with which it is their sum.
 
     Beyond that there is nothing to make up for. Changes that cancel each other out, by chance or by
@@ -44,7 +44,7 @@ def fitting(task: Task) -> float:
     if task.settings.strategy == "norm-balanced":
         scales = balanced(task, scales)
     half = task.settings.half(task.round)
-    names = [name for name in task.start.layout if half in ("both", adapter.side(name))]
+    names = [name for name in task.start.layout if half in ("both", lora.side(name))]
     with ThreadPoolExecutor(WORKERS) as pool:
         squares = np.array(list(pool.map(lambda name: _squares(task, name, scales), names)))
     apart, together = squares.sum(axis=0).tolist() if names else (0.0, 0.0)
@@ -54,7 +54,7 @@ def fitting(task: Task) -> float:
     return round(max(1.0, min(most, apart / (2 * together) if together else most)), DIGITS)
 
 
-def _squares(task: Task, name: str, scales: Sequence[float]) -> tuple[float, float]:
+def _squares(task: MergeInput, name: str, scales: Sequence[float]) -> tuple[float, float]:
     """Of one tensor: the mean squared length of the changes, and that of their mean."""
     apart = together = 0.0
     for begin, end in blocks(int(np.prod(task.start.layout[name].shape)), BLOCK):

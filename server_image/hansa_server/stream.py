@@ -8,20 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from hansa import adapter, keys
-from hansa import moments as moments_of
-from hansa.assignment import AggregatorReport, Assignment
-from hansa.errors import NotFound, TooFewUpdates, Unopened
-from hansa.logs import Log
-from hansa.manifest import Member, sha256
-from hansa.processes.capacity import usable_cores
-from hansa.spec import Aggregation
+from hansa.adapter import lora
+from hansa.adapter import second_moments as moments_of
+from hansa.adapter.tensor_file import Shapes, TensorFile, data_size, most_head
+from hansa.api import bucket_keys
+from hansa.api.assignment import AggregatorReport, Assignment
+from hansa.api.bucket_documents import Member, sha256
+from hansa.api.spec import Aggregation
+from hansa.core.errors import NotFound, TooFewUpdates, Unopened
+from hansa.core.logs import Log
+from hansa.runtime.capacity import usable_cores
 from hansa.store.base import ObjectStore
-from hansa.tensorfile import Shapes, TensorFile, data_size, most_head
 from hansa_server import gate, measure, moments, scratch
-from hansa_server.gate import Offer, RefusalReason, Refused
+from hansa_server.gate import OfferedUpdate, RefusalReason, UpdateRefused
 from hansa_server.merge import Parts
-from hansa_server.task import Update
+from hansa_server.merge_input import Update
 
 
 def parallel(cores: int) -> int:
@@ -62,7 +63,7 @@ class Members:
         self._norms: dict[str, float] = {}
         self._moments: dict[str, TensorFile] = {}
         self._half = assignment.settings.aggregation.half(assignment.round)
-        self.offers: dict[str, Offer] = {}
+        self.offers: dict[str, OfferedUpdate] = {}
         """Members that no check has refused so far, sorted by environment."""
         self.refused: dict[str, RefusalReason] = {}
         """Members that were, with the reason."""
@@ -92,7 +93,7 @@ class Members:
         with ThreadPoolExecutor(PARALLEL) as pool:
             read = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
         self.require_enough()
-        digests = {name: adapter.shapes_digest(shapes) for name, shapes in read.items()}
+        digests = {name: lora.shapes_digest(shapes) for name, shapes in read.items()}
         pinned = self._assignment.adapter.shapes
         remedy = "a new federation with spec.adapter.shapes"
         agreed = pinned or self._majority("shapes of the adapter", digests, remedy)
@@ -136,9 +137,11 @@ class Members:
         limit = moments_of.most_bytes(widths, rank) + head
 
         def work(name: str) -> TensorFile:
-            entry, path = self.offers[name].manifest.files[keys.MOMENTS], folder / name
+            entry, path = self.offers[name].manifest.files[bucket_keys.MOMENTS], folder / name
             gate.check_size(entry, entry.size, limit)
-            glance = scratch.copy(self._store, self._folder(name) + keys.MOMENTS, entry, path)
+            glance = scratch.copy(
+                self._store, self._folder(name) + bucket_keys.MOMENTS, entry, path
+            )
             try:
                 return moments.open_checked(path, widths, rank, glance.is_finite, head)
             finally:
@@ -268,7 +271,7 @@ class Members:
     def _gated(self, environment: str) -> Iterator[None]:
         try:
             yield
-        except Refused as refused:
+        except UpdateRefused as refused:
             self.offers.pop(environment, None)
             self.refused[environment] = refused.reason
             self._log.warning(
@@ -279,7 +282,7 @@ class Members:
                 detail=refused.detail,
             )
 
-    def _offer(self, member: Member) -> Offer:
+    def _offer(self, member: Member) -> OfferedUpdate:
         """A range holds all of a manifest that may be read, and takes one request instead of two.
 
         No checksum of the store covers a range: bytes of another digest are read once more, by the
@@ -292,26 +295,26 @@ class Members:
             if sha256(data) != member.manifest:
                 data = self._store.get(key)
         except NotFound:
-            raise Refused("manifest-missing") from None
+            raise UpdateRefused("manifest-missing") from None
         return gate.read_manifest(data, member, self._assignment)
 
-    def _read_shapes(self, offer: Offer) -> Shapes:
+    def _read_shapes(self, offer: OfferedUpdate) -> Shapes:
         """By the length that the manifest gives; a file of another one is refused when copied."""
         key = self._adapter_key(offer)
         try:
             head = scratch.read_head(self._store, key, UNKNOWN_HEAD)
             shapes = self._shapes(head, offer)
         except NotFound:
-            raise Refused("file-missing", key) from None
+            raise UpdateRefused("file-missing", key) from None
         except Unopened as error:
-            raise Refused("sealed", error.message) from None
-        except adapter.AdapterError as error:
+            raise UpdateRefused("sealed", error.message) from None
+        except lora.AdapterError as error:
             raise gate.refusal(error) from None
         gate.check_shapes(shapes, self._assignment)
         return shapes
 
-    def _shapes(self, head: bytes, offer: Offer) -> Shapes:
-        return adapter.shapes(head, offer.entry.size)
+    def _shapes(self, head: bytes, offer: OfferedUpdate) -> Shapes:
+        return lora.shapes(head, offer.entry.size)
 
     def _examine(
         self, path: Path, ready: Future[Parts], glance: scratch.Glance, head: int
@@ -334,21 +337,21 @@ class Members:
             raise
         return file, norm
 
-    def _adapter_key(self, offer: Offer) -> str:
+    def _adapter_key(self, offer: OfferedUpdate) -> str:
         return self._folder(offer.member.environment) + offer.file
 
     def _folder(self, environment: str) -> str:
         prefix = self._assignment.storage.prefix
-        return keys.update_folder(prefix, environment, self._assignment.round)
+        return bucket_keys.update_folder(prefix, environment, self._assignment.round)
 
 
-def _claim(settings: Aggregation, offer: Offer) -> float:
+def _claim(settings: Aggregation, offer: OfferedUpdate) -> float:
     """What a member says that it has of what members are weighed by."""
     counts = offer.manifest.counts
     return float(counts.kept if settings.weight_by == "examples" else counts.succeeded)
 
 
-def _weights(settings: Aggregation, offers: Iterable[Offer]) -> list[float]:
+def _weights(settings: Aggregation, offers: Iterable[OfferedUpdate]) -> list[float]:
     """What each member counts; when none has anything to weigh, all count alike.
 
     Counts are what members say of themselves: one counts at most maxWeightRatio times the median

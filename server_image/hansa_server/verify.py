@@ -13,14 +13,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from hansa import keys, manifest
-from hansa.audit import AuditEntry, CannotBe, Differs, find_rounds
-from hansa.errors import Corrupt, Denied, KeyMissing, NotFound, PluginMissing
-from hansa.exchange.correspondence import Correspondence
-from hansa.manifest import AuditHead, FileEntry, GlobalManifest, Member, Refusal, UpdateManifest
-from hansa.spec import S3, Model
+from hansa.adapter.tensor_file import short
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.bucket_documents import (
+    AuditHead,
+    FileEntry,
+    GlobalManifest,
+    Member,
+    Refusal,
+    UpdateManifest,
+)
+from hansa.api.spec import S3, Model
+from hansa.core.errors import Corrupt, Denied, KeyMissing, NotFound, PluginMissing
+from hansa.members.correspondence import Correspondence
+from hansa.store.audit_log import AuditEntry, Mismatch, NotRecomputable, find_rounds
 from hansa.store.documents import MOST_BYTES, parse
-from hansa.tensorfile import short
 from hansa_server import vouched
 from hansa_server.findings import Findings
 from hansa_server.readonce import ReadOnce
@@ -39,17 +46,16 @@ class Link:
 
 
 Again = Callable[[AuditEntry, GlobalManifest | None], None]
-"""Computes a round again: Differs or CannotBe where it does not come out as stored."""
+"""Computes a round again: Mismatch or NotRecomputable where it does not come out as stored."""
 
 
 class Check:
-    """One look at a run's store; `silo` looks at the updates of that silo alone."""
+    """One look at a run's store."""
 
     def __init__(
         self,
         store: ReadOnce,
         storage: S3,
-        silo: str = "",
         adapters: Mapping[int, str] | None = None,
         head: AuditHead | None = None,
         letters: Sequence[Correspondence] = (),
@@ -60,7 +66,6 @@ class Check:
         self._head = head
         self._letters = letters
         self._prefix = storage.prefix
-        self._silo = silo
         self._findings: dict[int, Findings] = {}
         self._broken: set[int] = set()
 
@@ -83,10 +88,10 @@ class Check:
 
     def _make_room(self, last: int) -> None:
         """Keep the adapter that the next round starts from, as a rule, and no other file."""
-        self._store.forget(keys.updates_root(self._prefix))
+        self._store.forget(bucket_keys.updates_root(self._prefix))
         for round_ in self.log:
             if round_ < last:
-                self._store.forget(keys.global_folder(self._prefix, round_))
+                self._store.forget(bucket_keys.global_folder(self._prefix, round_))
 
     # -- the chain --------------------------------------------------------------------------------
 
@@ -96,7 +101,7 @@ class Check:
         return {r: self._read_entry(r) for r in find_rounds(self._store, self._prefix)}
 
     def _read_entry(self, round_: int) -> Link:
-        key = keys.audit_entry(self._prefix, round_)
+        key = bucket_keys.audit_entry(self._prefix, round_)
         findings, data = self._of(round_), b""
         try:
             data = self._read(key)
@@ -106,12 +111,12 @@ class Check:
             return Link(entry=None, sha256="")
         except Corrupt as error:
             findings.wrong.append(error.message)
-            return Link(entry=None, sha256=manifest.sha256(data))
+            return Link(entry=None, sha256=bucket_documents.sha256(data))
         if not _is_whole(entry):
             findings.wrong.append(f"{key}: its digest is not that of what it says")
         if entry.round != round_:
             findings.wrong.append(f"{key}: is the entry of round {entry.round}")
-        return Link(entry=entry, sha256=manifest.sha256(data))
+        return Link(entry=entry, sha256=bucket_documents.sha256(data))
 
     def _check_chain(self) -> None:
         before: int | None = None
@@ -132,11 +137,11 @@ class Check:
             findings.signed = round_ in signed
             order = "" if findings.signed else vouched.left_out(self._letters, round_)
             if order:
-                key = keys.audit_entry(self._prefix, round_)
+                key = bucket_keys.audit_entry(self._prefix, round_)
                 findings.unknown.append(f"{key}: {order} is newer, and does not vouch for it")
 
     def _check_link(self, round_: int, entry: AuditEntry, before: int | None) -> None:
-        key = keys.audit_entry(self._prefix, round_)
+        key = bucket_keys.audit_entry(self._prefix, round_)
         previous = entry.previous
         if previous and self._check_head(previous, f"{key} follows"):
             if previous.round != before:
@@ -148,7 +153,7 @@ class Check:
 
     def _check_head(self, head: AuditHead, who: str) -> bool:
         """Compare an entry with what another document says of it; whether it is there."""
-        key = keys.audit_entry(self._prefix, head.round)
+        key = bucket_keys.audit_entry(self._prefix, head.round)
         link = self.log.get(head.round)
         if not link:
             self._of(head.round).wrong.append(f"{key}: is missing: it is what {who}")
@@ -172,21 +177,20 @@ class Check:
             names = [member.environment for member in entry.members]
             findings.merged = [short(name) for name in names if name not in refused]
         for member in entry.members:
-            if self._silo in ("", member.environment):
-                is_refused = member.environment in refused
-                self._check_update(entry, member, findings, is_refused=is_refused)
+            is_refused = member.environment in refused
+            self._check_update(entry, member, findings, is_refused=is_refused)
         if again and not findings.wrong and not findings.unknown:
             with self._noting(findings):
                 again(entry, made)
 
     def _check_owner(self, entry: AuditEntry) -> None:
-        key = keys.federation(self._prefix)
-        if entry.owner and manifest.sha256(self._read(key)) != entry.owner:
-            raise Differs(f"{key}: got other bytes than the entry names")
+        key = bucket_keys.federation(self._prefix)
+        if entry.owner and bucket_documents.sha256(self._read(key)) != entry.owner:
+            raise Mismatch(f"{key}: got other bytes than the entry names")
 
     def _check_result(self, entry: AuditEntry, findings: Findings) -> GlobalManifest | None:
-        folder = keys.global_folder(self._prefix, entry.round)
-        key = folder + keys.MANIFEST
+        folder = bucket_keys.global_folder(self._prefix, entry.round)
+        key = folder + bucket_keys.MANIFEST
         if not entry.result:
             if key in self._committed:
                 findings.wrong.append(f"{key}: is there, but by the entry nothing was merged")
@@ -197,7 +201,7 @@ class Check:
             _check_words(entry, made, key)
             known = self._adapters.get(entry.round)
             if known and known != _adapter(made):
-                raise Differs(f"{key}: names another adapter than the federation's status")
+                raise Mismatch(f"{key}: names another adapter than the federation's status")
             count = len(findings.wrong) + len(findings.unknown)
             for name, file in made.files.items():
                 with self._noting(findings):
@@ -214,18 +218,20 @@ class Check:
         if not start.round:
             return
         if start.round in self._broken:
-            raise CannotBe(f"its start, the adapter of round {start.round}, is not as it was made")
-        key = keys.global_folder(self._prefix, start.round) + keys.MANIFEST
+            raise NotRecomputable(
+                f"its start, the adapter of round {start.round}, is not as it was made"
+            )
+        key = bucket_keys.global_folder(self._prefix, start.round) + bucket_keys.MANIFEST
         before = parse(GlobalManifest, key, self._read(key))
         if _adapter(before) != start.sha256:
-            raise Differs(f"its start is another adapter than that of round {start.round}")
+            raise Mismatch(f"its start is another adapter than that of round {start.round}")
 
     def _check_update(
         self, entry: AuditEntry, member: Member, findings: Findings, *, is_refused: bool
     ) -> None:
         """A member's manifest and files; why one was refused, the gate finds out again."""
-        round_, name = entry.round, keys.masked_manifest(entry.epoch)
-        folder = keys.update_folder(self._prefix, member.environment, round_)
+        round_, name = entry.round, bucket_keys.masked_manifest(entry.epoch)
+        folder = bucket_keys.update_folder(self._prefix, member.environment, round_)
         with self._noting(findings, unless=is_refused):
             document = self._document(UpdateManifest, folder + name, member.manifest)
             self._check_witness(member.environment, round_, document)
@@ -247,26 +253,28 @@ class Check:
     @cached_property
     def _committed(self) -> dict[str, int]:
         """Manifests of global adapters and their rounds."""
-        root = keys.global_root(self._prefix)
-        rounds = {key: keys.number(root, key) for key in self._store.list(root)}
-        return {k: r for k, r in rounds.items() if r is not None and k.endswith(keys.MANIFEST)}
+        root = bucket_keys.global_root(self._prefix)
+        rounds = {key: bucket_keys.number(root, key) for key in self._store.list(root)}
+        return {
+            k: r for k, r in rounds.items() if r is not None and k.endswith(bucket_keys.MANIFEST)
+        }
 
     def _check_rounds_without_entry(self) -> None:
-        """Those before the first entry may be older than the log, the last one may be open.
+        """The last one may be open.
 
-        One between was not logged if its aggregator was ended before it could: by a rollback, say.
-        Nothing may have come of it then.
+        One before it was not logged if a rollback stopped its aggregator before it could be, and
+        then no later round may have gone on from it.
         """
-        first, last = min(self.log, default=0), max(self.log, default=0)
+        last = max(self.log, default=0)
         starts = {_start(link.entry) for link in self.log.values() if link.entry}
         for key, round_ in self._committed.items():
             if round_ in self.log:
                 continue
             findings = self._of(round_)
             why = f"{key}: no entry of the audit log names it"
-            if first < round_ < last and round_ in starts:
+            if round_ < last and round_ in starts:
                 findings.wrong.append(why)
-            elif first < round_ < last and not findings.wrong:
+            elif round_ < last and not findings.wrong:
                 findings.unknown.append(f"{why}, and no later round went on from it")
             elif not findings.wrong:
                 findings.unknown.append(why)
@@ -276,15 +284,18 @@ class Check:
 
         Where one round is looked into, those of the next round saw its entry.
         """
-        root = keys.updates_root(self._prefix)
-        own = keys.update_root(self._prefix, self._silo) if self._silo else root
+        root = bucket_keys.updates_root(self._prefix)
         next_ = min((r for r in self.log if only is not None and r > only), default=None)
         done = {(round_, m.environment) for round_, m in self._members() if round_ != next_}
         with suppress(Denied):  # who may not list them could check no member, and knows it
-            for key in self._store.list(own):
+            for key in self._store.list(root):
                 environment, _, rest = key.removeprefix(root).partition("/")
-                round_ = keys.number("", rest)
-                if key.endswith(keys.MANIFEST) and round_ and (round_, environment) not in done:
+                round_ = bucket_keys.number("", rest)
+                if (
+                    key.endswith(bucket_keys.MANIFEST)
+                    and round_
+                    and (round_, environment) not in done
+                ):
                     with suppress(Corrupt, NotFound):  # nobody counted on it
                         document = parse(UpdateManifest, key, self._read(key))
                         self._check_witness(environment, round_, document)
@@ -316,27 +327,27 @@ class Check:
         return data
 
     def _document(self, kind: type[Document], key: str, sha256: str) -> Document:
-        if manifest.sha256(self._read(key)) != sha256:
+        if bucket_documents.sha256(self._read(key)) != sha256:
             self._store.forget(key)  # the way here may flip a bit: once more
         data = self._read(key)
-        if manifest.sha256(data) != sha256:
-            raise Differs(f"{key}: got other bytes than the entry names")
+        if bucket_documents.sha256(data) != sha256:
+            raise Mismatch(f"{key}: got other bytes than the entry names")
         return parse(kind, key, data)
 
     def _check_file(self, key: str, file: FileEntry) -> None:
         if self._store.digest(key, file.size) != file.sha256:
             self._store.forget(key)
         if self._store.digest(key, file.size) != file.sha256:
-            raise Differs(f"{key}: got other bytes than its manifest names")
+            raise Mismatch(f"{key}: got other bytes than its manifest names")
 
     @contextmanager
     def _noting(self, findings: Findings, *, unless: bool = False) -> Iterator[None]:
         """Note what is wrong, or could not be checked, and go on."""
         try:
             yield
-        except (Denied, CannotBe, KeyMissing, PluginMissing) as error:
+        except (Denied, NotRecomputable, KeyMissing, PluginMissing) as error:
             findings.unknown.append(_visible(str(error)))
-        except (Differs, Corrupt) as error:
+        except (Mismatch, Corrupt) as error:
             if not unless:
                 findings.wrong.append(_visible(str(error)))
         except NotFound as error:
@@ -346,7 +357,7 @@ class Check:
 
 def _adapter(made: GlobalManifest) -> str:
     """Digest of the adapter that a manifest names."""
-    return made.files[keys.ADAPTER].sha256 if keys.ADAPTER in made.files else ""
+    return made.files[bucket_keys.ADAPTER].sha256 if bucket_keys.ADAPTER in made.files else ""
 
 
 def _start(entry: AuditEntry) -> int | None:
@@ -359,7 +370,7 @@ def _start(entry: AuditEntry) -> int | None:
 def _is_whole(entry: AuditEntry) -> bool:
     """Whether an entry's digests are those of what it says."""
     try:
-        is_known = manifest.fingerprint(entry.inputs) == entry.fingerprint
+        is_known = bucket_documents.fingerprint(entry.inputs) == entry.fingerprint
         return is_known and entry.sha256 == entry.digest()
     except (ValueError, RecursionError):  # what cannot be written down again was not written by us
         return False
@@ -384,4 +395,4 @@ def _check_words(entry: AuditEntry, made: GlobalManifest, key: str) -> None:
         ("madeWith", entry.made_with, made.made_with),
     ):
         if said != written:
-            raise Differs(f"{key}: {name} is not what the entry says")
+            raise Mismatch(f"{key}: {name} is not what the entry says")

@@ -7,9 +7,9 @@ an aggregator that a rollback ended too late, whose entry the next order vouches
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hansa.audit import AuditEntry
-from hansa.exchange.correspondence import Correspondence
-from hansa.manifest import AuditHead
+from hansa.api.bucket_documents import AuditHead
+from hansa.members.correspondence import Correspondence
+from hansa.store.audit_log import AuditEntry
 
 CheckHead = Callable[[AuditHead, str], bool]
 """Compares an entry with what another document says of it."""

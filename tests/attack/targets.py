@@ -10,29 +10,31 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hansa import adapter, claims, keys, manifest, moments
-from hansa.assignment import ClientReport, EvaluateReport
-from hansa.audit import AuditEntry, CannotBe
-from hansa.errors import Corrupt, Garbled
-from hansa.exchange import envelope, letters, mailbox
-from hansa.manifest import EvaluationDocument, Member, StartAdapter
-from hansa.plan import plan
-from hansa.reports import decode_report, encode_report
-from hansa.store import documents
-from hansa.tensorfile import AdapterError
+from hansa.adapter import lora, second_moments
+from hansa.adapter.tensor_file import AdapterError
+from hansa.api import bucket_documents, bucket_keys, letters
+from hansa.api.assignment import ClientReport, EvaluateReport
+from hansa.api.bucket_documents import EvaluationDocument, Member, StartAdapter
+from hansa.api.reports import decode_report, encode_report
+from hansa.core.errors import Corrupt, Garbled
+from hansa.crypto import dsse
+from hansa.members import mailbox
+from hansa.plan.federation import plan
+from hansa.store import claims, documents
+from hansa.store.audit_log import AuditEntry, NotRecomputable
 from hansa_operator.observe import observe
 from hansa_server import gate
 from hansa_server import moments as server_moments
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import assignment_of
 from hansa_server.verify import Check
-from tests import mail
 from tests.attack import foreign
-from tests.builders import NOW, make_job, make_report
-from tests.memory_store import MemoryStore
-from tests.merging import draw_moments
-from tests.terminal import is_tame
-from tests.unit.hansa.test_plan import Cluster
+from tests.support import mail
+from tests.support.builders import NOW, make_job, make_report
+from tests.support.memory_store import MemoryStore
+from tests.support.merging import draw_moments
+from tests.support.simulated_cluster import Cluster
+from tests.support.terminal import is_tame
 from tests.unit.hansa_operator.objects import live_job, live_pod, terminated
 from tests.unit.hansa_server.audited import make_run
 from tests.unit.hansa_server.masking import masked_round
@@ -70,12 +72,12 @@ def _file(data: bytes) -> Path:
 def read_adapter(data: bytes) -> str:
     """As the gate opens an update's file, and as clients decode a global adapter."""
     try:
-        with adapter.open_file(_file(data), most=MOST_HEAD) as file:
+        with lora.open_file(_file(data), most=MOST_HEAD) as file:
             assert sum(file.read(name).nbytes for name in file.layout) <= len(data)
     except AdapterError as error:
         assert error.message.isprintable()
         return "refused"
-    assert adapter.encode(adapter.decode(data))
+    assert lora.encode(lora.decode(data))
     return "taken"
 
 
@@ -90,10 +92,10 @@ def _round() -> Any:
 
 def read_manifest(data: bytes) -> str:
     """As the gate reads the manifest of a member."""
-    member = Member(environment="maze", manifest=manifest.sha256(data))
+    member = Member(environment="maze", manifest=bucket_documents.sha256(data))
     try:
         gate.read_manifest(data, member, _round())
-    except gate.Refused as refusal:
+    except gate.UpdateRefused as refusal:
         assert refusal.reason in gate.HELP
         return "refused"
     return "taken"
@@ -101,7 +103,7 @@ def read_manifest(data: bytes) -> str:
 
 def _manifest() -> Any:
     round_ = full_round()
-    return _json(round_.store.objects[round_.key("maze", keys.MANIFEST)])
+    return _json(round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)])
 
 
 @cache
@@ -135,7 +137,7 @@ def _report() -> Any:
 
 def read_evaluation(data: bytes) -> str:
     """As status, report page and comparisons read what a silo says of an adapter."""
-    store, key = MemoryStore(), keys.evaluation(PREFIX, "maze", 1)
+    store, key = MemoryStore(), bucket_keys.evaluation(PREFIX, "maze", 1)
     store.put_if_absent(key, data)
     try:
         document = documents.read(EvaluationDocument, store, key)
@@ -155,15 +157,13 @@ def _evaluation() -> Any:
         program="0",
         environment="maze",
         adapter=StartAdapter(round=1, sha256="a" * 64),
-        fingerprint=manifest.fingerprint(inputs),
+        fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         temperature=1.0,
         episodes=4,
         successes=3,
         task_count=2,
         worth=2.5,
-        tasks={"1": [1, 2], "2": [2, 2]},
-        greedy={"1": [0, 1]},
     ).to_json()
 
 
@@ -204,10 +204,10 @@ def _masked_round() -> Any:
 
 def read_masked_manifest(data: bytes) -> str:
     """As the gate reads the manifest of a member whose update is masked."""
-    member = Member(environment="maze", manifest=manifest.sha256(data))
+    member = Member(environment="maze", manifest=bucket_documents.sha256(data))
     try:
         gate.read_manifest(data, member, _masked_round().assignment())
-    except gate.Refused as refusal:
+    except gate.UpdateRefused as refusal:
         assert refusal.reason in gate.HELP
         return "refused"
     return "taken"
@@ -215,14 +215,14 @@ def read_masked_manifest(data: bytes) -> str:
 
 def _masked_manifest() -> Any:
     round_ = _masked_round()
-    return _json(round_.store.objects[round_.key("maze", keys.MANIFEST)])
+    return _json(round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)])
 
 
 def read_masked_head(data: bytes) -> str:
     """As the aggregator learns the shapes of a first round from what begins a masked update."""
     try:
-        head = data[: adapter.head_size(data, MOST_HEAD)]
-        adapter.head_shapes(head)
+        head = data[: lora.head_size(data, MOST_HEAD)]
+        lora.head_shapes(head)
     except AdapterError as error:
         assert is_tame(error.message)
         return "refused"
@@ -237,19 +237,19 @@ def _masked_body() -> bytes:
 def read_claim(data: bytes) -> str:
     """As the aggregator reads what stands where a silo claims its place in a sum."""
     store, place = MemoryStore(), (PREFIX, "maze", 1, 0)
-    store.put_if_absent(keys.claim(*place), data)
+    store.put_if_absent(bucket_keys.claim(*place), data)
     standing = claims.put(store, *place, claims.TOMBSTONE)
     return "taken" if standing.sha256 or standing.tombstone else "refused"
 
 
 def read_moments(data: bytes) -> str:
     """As the gate opens the moments that come with an update."""
-    known = moments.widths(SHAPES)
+    known = second_moments.widths(SHAPES)
     try:
         with server_moments.open_checked(_file(data), known, 128, True, MOST_HEAD) as file:
-            for layers in moments.inputs(file.layout):
+            for layers in second_moments.inputs(file.layout):
                 server_moments.read(file, layers).read()
-    except gate.Refused as refusal:
+    except gate.UpdateRefused as refusal:
         assert refusal.reason == "moments"
         return "refused"
     return "taken"
@@ -262,7 +262,7 @@ def _run() -> MemoryStore:
 
 def read_entry(data: bytes) -> str:
     """As an audit reads an entry of the log, and what a merge is made again from."""
-    store, key = MemoryStore(), keys.audit_entry(PREFIX, 2)
+    store, key = MemoryStore(), bucket_keys.audit_entry(PREFIX, 2)
     store.objects = {**_run().objects, key: data}
     storage = full_round().assignment().storage
     findings = Check(ReadOnce(store, Path(_FOLDER.name)), storage).run()
@@ -272,13 +272,13 @@ def read_entry(data: bytes) -> str:
         assert all(text.isprintable() for text in (*each.wrong, *each.unknown, *refused))
     try:
         assignment_of(documents.parse(AuditEntry, key, data), storage)
-    except (Corrupt, CannotBe):
+    except (Corrupt, NotRecomputable):
         assert second.verdict != "equal"
     return "taken" if second.verdict == "equal" else "refused"
 
 
 def _entry() -> Any:
-    return _json(_run().objects[keys.audit_entry(PREFIX, 2)])
+    return _json(_run().objects[bucket_keys.audit_entry(PREFIX, 2)])
 
 
 def read_envelope(data: bytes) -> str:
@@ -304,18 +304,18 @@ def _envelope() -> Any:
     return _json(mail.sealed(letters.ORDERS, mail.work().placed(1, "")))
 
 
-def _read_letter(log: letters.Log, payload: bytes) -> str:
+def _read_letter(log: letters.LetterLog, payload: bytes) -> str:
     """As a mailbox reads what a hostile party has signed with its own good key."""
     key = mail.WRITERS[log.payload_type]
     box = mail.box(log)
     box.store.put_if_absent(
-        log.key("run", mail.ENVIRONMENT, 1), envelope.seal(key, log.payload_type, payload)
+        log.key("run", mail.ENVIRONMENT, 1), dsse.seal(key, log.payload_type, payload)
     )
     entry = box.look(1)
-    if not isinstance(entry, mailbox.Entry):
+    if not isinstance(entry, mailbox.LogEntry):
         return "refused"
     document = entry.letter.to_json()
-    assert len(manifest.canonical(document)) < 2 * log.limit
+    assert len(bucket_documents.canonical(document)) < 2 * log.limit
     if log is letters.ANSWERS:  # codes and numbers: they go into statuses, events and metrics
         assert is_tame(json.dumps(document, ensure_ascii=False))
     return "taken"
@@ -337,14 +337,17 @@ def _json(data: bytes) -> Any:
 
 TARGETS: dict[str, Target] = {
     "safetensors header": Target(
-        read_adapter, lambda: adapter.encode(tensors(1)), foreign.files, MOST_HEAD
+        read_adapter, lambda: lora.encode(tensors(1)), foreign.files, MOST_HEAD
     ),
     "update manifest": Target(read_manifest, _manifest, most=gate.MAX_MANIFEST),
     "client report": Target(read_report, _report, most=4096),
     "evaluation document": Target(read_evaluation, _evaluation),
     "termination log": Target(read_last_words, _last_words, most=4096),
     "moments": Target(
-        read_moments, lambda: moments.encode(draw_moments(1, SHAPES)), foreign.files, MOST_HEAD
+        read_moments,
+        lambda: second_moments.encode(draw_moments(1, SHAPES)),
+        foreign.files,
+        MOST_HEAD,
     ),
     "masked manifest": Target(read_masked_manifest, _masked_manifest, most=gate.MAX_MANIFEST),
     "masked update": Target(read_masked_head, _masked_body, foreign.files, MOST_HEAD),

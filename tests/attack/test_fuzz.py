@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hansa.store.documents import MOST_MARKS
+from hansa.validation.json_size import MOST_MARKS
 from tests.attack.foreign import written
 from tests.attack.targets import TARGETS, Target
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from hansa import access, keys
-from hansa.access import AGGREGATOR
-from hansa.errors import Denied
+from hansa.api import bucket_keys
+from hansa.api.spec import FederationSpec
+from hansa.core.errors import Denied
 from hansa.local.objectstore import LocalStore
-from hansa.spec import FederationSpec
-from tests.mail import COORDINATOR, SILO
+from hansa.store import access_grants
+from hansa.store.access_grants import AGGREGATOR
+from tests.support.mail import COORDINATOR, SILO
 
 PREFIX = "run"
 MINE, OTHER = "maze", "maze2"
@@ -24,17 +25,17 @@ SPEC = {
     "environments": [{"name": n, "member": {"publicKeys": [SILO.public]}} for n in (MINE, OTHER)],
 }
 OBJECTS = {
-    "own order": keys.order(PREFIX, MINE, 1),
-    "own answer": keys.answer(PREFIX, MINE, 1),
-    "own update": keys.update_folder(PREFIX, MINE, 1) + keys.ADAPTER,
-    "own evaluation": keys.evaluation(PREFIX, MINE, 1),
-    "own experience": keys.experience_shard(PREFIX, MINE, 1),
-    "other's order": keys.order(PREFIX, OTHER, 1),
-    "other's answer": keys.answer(PREFIX, OTHER, 1),
-    "other's update": keys.update_folder(PREFIX, OTHER, 1) + keys.ADAPTER,
-    "other's evaluation": keys.evaluation(PREFIX, OTHER, 1),
-    "other's experience": keys.experience_shard(PREFIX, OTHER, 1),
-    "global adapter": keys.global_folder(PREFIX, 1) + keys.ADAPTER,
+    "own order": bucket_keys.order(PREFIX, MINE, 1),
+    "own answer": bucket_keys.answer(PREFIX, MINE, 1),
+    "own update": bucket_keys.update_folder(PREFIX, MINE, 1) + bucket_keys.ADAPTER,
+    "own evaluation": bucket_keys.evaluation(PREFIX, MINE, 1),
+    "own experience": bucket_keys.experience_shard(PREFIX, MINE, 1),
+    "other's order": bucket_keys.order(PREFIX, OTHER, 1),
+    "other's answer": bucket_keys.answer(PREFIX, OTHER, 1),
+    "other's update": bucket_keys.update_folder(PREFIX, OTHER, 1) + bucket_keys.ADAPTER,
+    "other's evaluation": bucket_keys.evaluation(PREFIX, OTHER, 1),
+    "other's experience": bucket_keys.experience_shard(PREFIX, OTHER, 1),
+    "global adapter": bucket_keys.global_folder(PREFIX, 1) + bucket_keys.ADAPTER,
 }
 UPDATES = {"own update", "other's update"}
 OWN = {"own answer", "own update", "own evaluation", "own experience"}
@@ -52,8 +53,8 @@ WRITES = {
 class Between(LocalStore):
     """The bucket between two owners."""
 
-    def _granted(self, name: str) -> list[access.Grant]:
-        return access.grants(FederationSpec.model_validate(SPEC), name)
+    def _granted(self, name: str) -> list[access_grants.Grant]:
+        return access_grants.grants(FederationSpec.model_validate(SPEC), name)
 
 
 @pytest.fixture(scope="module")

@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from hansa import keys
+from hansa.api import bucket_keys
 from hansa.local.objectstore import LocalStore
 from tests.conftest import PREFIX
 
 MINE, OTHER, ROUND = "maze", "maze2", 77
 """The other's name begins with the attacker's: a policy by prefixes must tell them apart."""
-OWN = keys.update_folder(PREFIX, MINE, ROUND) + keys.ADAPTER
+OWN = bucket_keys.update_folder(PREFIX, MINE, ROUND) + bucket_keys.ADAPTER
 PRIVATE = {
-    "update": keys.update_folder(PREFIX, OTHER, ROUND) + keys.ADAPTER,
-    "experience": keys.experience_shard(PREFIX, OTHER, ROUND),
-    "evaluation": keys.evaluation(PREFIX, OTHER, ROUND),
+    "update": bucket_keys.update_folder(PREFIX, OTHER, ROUND) + bucket_keys.ADAPTER,
+    "experience": bucket_keys.experience_shard(PREFIX, OTHER, ROUND),
+    "evaluation": bucket_keys.evaluation(PREFIX, OTHER, ROUND),
 }
 SHARED = {
-    "global adapter": keys.global_folder(PREFIX, ROUND) + keys.ADAPTER,
-    "audit log": keys.audit_entry(PREFIX, ROUND),
-    "federation.json": keys.federation(PREFIX),
+    "global adapter": bucket_keys.global_folder(PREFIX, ROUND) + bucket_keys.ADAPTER,
+    "audit log": bucket_keys.audit_entry(PREFIX, ROUND),
+    "federation.json": bucket_keys.federation(PREFIX),
 }
 """What the attacker may read, and never write."""
 TARGETS = {**PRIVATE, **SHARED}
@@ -132,7 +132,7 @@ READS: dict[str, Callable[[Attacker, str], Any]] = {
 
 def dotted(key: str) -> str:
     """The same object by a path that begins within the attacker's own folder."""
-    return f"{keys.update_root(PREFIX, MINE)}../../{key.removeprefix(f'{PREFIX}/')}"
+    return f"{bucket_keys.update_root(PREFIX, MINE)}../../{key.removeprefix(f'{PREFIX}/')}"
 
 
 @pytest.mark.parametrize("how", READS)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, manifest
-from hansa.logs import Log
-from hansa.manifest import StartAdapter
-from hansa.spec import S3
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.bucket_documents import StartAdapter
+from hansa.api.spec import S3
+from hansa.core.logs import Log
 from hansa.store.s3 import S3Store
 from hansa_server.round import aggregate
 from tests.unit.hansa_server.audited import check, flipped
@@ -39,7 +39,7 @@ def honest(without: str = "maze", **changes: Any) -> str:
 
 def objects(round_: Round, environment: str, number: int) -> dict[str, bytes]:
     """The files of an update, by their names."""
-    folder = keys.update_folder(PREFIX, environment, number)
+    folder = bucket_keys.update_folder(PREFIX, environment, number)
     stored = round_.store.objects
     return {k.removeprefix(folder): data for k, data in stored.items() if k.startswith(folder)}
 
@@ -48,7 +48,7 @@ def send_all(round_: Round, environment: str, files: dict[str, bytes]) -> None:
     """Put these files in the place of an update, and report them as its own."""
     for name, data in files.items():
         round_.store.objects[round_.key(environment, name)] = data
-    round_.send_manifest(environment, files[keys.MANIFEST])
+    round_.send_manifest(environment, files[bucket_keys.MANIFEST])
 
 
 def replay(round_: Round) -> None:
@@ -57,10 +57,10 @@ def replay(round_: Round) -> None:
 
 def replay_under_a_new_number(round_: Round) -> None:
     files = objects(round_, "maze", 1)
-    document = {**json.loads(files[keys.MANIFEST]), "round": 2}
+    document = {**json.loads(files[bucket_keys.MANIFEST]), "round": 2}
     document["inputs"]["round"] = 2
-    document["fingerprint"] = manifest.fingerprint(document["inputs"])
-    send_all(round_, "maze", {**files, keys.MANIFEST: manifest.canonical(document)})
+    document["fingerprint"] = bucket_documents.fingerprint(document["inputs"])
+    send_all(round_, "maze", {**files, bucket_keys.MANIFEST: bucket_documents.canonical(document)})
 
 
 def take_anothers(round_: Round) -> None:
@@ -69,13 +69,13 @@ def take_anothers(round_: Round) -> None:
 
 def take_anothers_adapter(round_: Round) -> None:
     files = objects(round_, "wordle", 2)
-    round_.store.objects[round_.key("maze", keys.ADAPTER)] = files[keys.ADAPTER]
+    round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)] = files[bucket_keys.ADAPTER]
 
 
 def replay_the_adapter(round_: Round) -> None:
     """The old file below the new manifest."""
     files = objects(round_, "maze", 1)
-    round_.store.objects[round_.key("maze", keys.ADAPTER)] = files[keys.ADAPTER]
+    round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)] = files[bucket_keys.ADAPTER]
 
 
 def replace_both(round_: Round) -> None:
@@ -105,7 +105,7 @@ def test_an_update_that_is_not_this_rounds_own_is_refused_and_the_others_count(h
     assert report.adapter == honest()
 
 
-@pytest.mark.parametrize("name", [keys.MANIFEST, keys.ADAPTER, keys.MOMENTS])
+@pytest.mark.parametrize("name", [bucket_keys.MANIFEST, bucket_keys.ADAPTER, bucket_keys.MOMENTS])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999], ids=["first", "middle", "last"])
 def test_one_bit_that_was_flipped_after_the_commit_is_refused(name: str, share: float) -> None:
     strategy = {"aggregation": {"strategy": "regmean"}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import __version__
+from hansa.version import __version__
 from tests.chart.charts import CHART, EVERYTHING, NAMESPACE, SEAWEEDFS, Objects, helm, render
 
 OPERATOR_RULES = {

@@ -84,20 +84,6 @@ def test_strict_jobs_reach_what_is_listed_and_nothing_else(full: Objects) -> Non
     assert policy["spec"]["egress"] == [DNS, store]
 
 
-def test_only_trackers_reach_the_tracker_and_only_where_jobs_are_closed() -> None:
-    tracker = {"to": [{"ipBlock": {"cidr": "192.0.2.9/32"}}], "ports": [{"port": 5000}]}
-    values = {"jobs": {"strict": True, "trackerEgress": [tracker], "namespaces": ["a", "b"]}}
-    made = render(networkPolicy=values)
-    policies = [p for p in made.of("NetworkPolicy") if p["metadata"]["name"] == "hansa-trackers"]
-    assert [policy["metadata"]["namespace"] for policy in policies] == ["a", "b"]
-    for policy in policies:
-        assert policy["spec"]["podSelector"]["matchLabels"]["hansa.dev/role"] == "tracker"
-        assert policy["spec"]["egress"] == [tracker]
-    assert all(tracker not in policy["spec"]["egress"] for policy in jobs(made))
-    said = refusal(networkPolicy={"jobs": {"trackerEgress": [tracker]}})
-    assert "networkPolicy.jobs.trackerEgress: got rules while" in said
-
-
 def test_a_list_of_egress_that_nobody_would_heed_is_refused() -> None:
     """Before, such a list was strict: an upgrade must not open it in silence."""
     said = refusal(networkPolicy={"jobs": {"egress": [{"to": []}]}})

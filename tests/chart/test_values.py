@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_operator.settings import KINDS, Settings, parse, variable
 from tests.chart.charts import CHART, Objects, refusal, render
 

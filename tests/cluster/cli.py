@@ -14,14 +14,14 @@ from typing import Any
 
 import yaml
 
-from hansa import api
-from hansa.cluster import paths
-from hansa.cluster.client import Kube, connect
-from hansa.jobs import JobRequest, ObservedJob
-from hansa.plan import plan
-from hansa.status import Federation
-from tests.builders import make_job as observed
+from hansa.api import constants
+from hansa.api.jobs import JobRequest, ObservedJob
+from hansa.api.status import Federation
+from hansa.kubernetes import paths
+from hansa.kubernetes.client import Kube, connect
+from hansa.plan.federation import plan
 from tests.cluster.kube import PATIENCE_SECONDS, PROBE, Cluster, Manifest
+from tests.support.builders import make_job as observed
 
 NAME = "two-worlds"
 BASE: Manifest = {
@@ -166,11 +166,11 @@ def _observed(request: JobRequest, seen: dict[str, str]) -> ObservedJob:
 def labels(environment: str, round_: int = 1, attempt: int = 1) -> dict[str, str]:
     role = "aggregator" if environment == "aggregator" else "client"
     return {
-        api.LABEL_FEDERATION: NAME,
-        api.LABEL_ROLE: role,
-        api.LABEL_ROUND: str(round_),
-        api.LABEL_ATTEMPT: str(attempt),
-        **({api.LABEL_ENVIRONMENT: environment} if role == "client" else {}),
+        constants.LABEL_FEDERATION: NAME,
+        constants.LABEL_ROLE: role,
+        constants.LABEL_ROUND: str(round_),
+        constants.LABEL_ATTEMPT: str(attempt),
+        **({constants.LABEL_ENVIRONMENT: environment} if role == "client" else {}),
     }
 
 

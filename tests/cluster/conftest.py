@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hansa import api
-from hansa.cluster.client import ApiError
-from tests import small
+from hansa.api import constants
+from hansa.kubernetes.client import ApiError
 from tests.cluster.cli import Typist
 from tests.cluster.installed import Hansa, build_images, install
 from tests.cluster.kube import (
@@ -23,9 +22,10 @@ from tests.cluster.kube import (
     probe_image,
     running,
 )
+from tests.support import small
 
 FEDERATIONS = (
-    *("evolves", "disturbed", "rules", "rules2", "other", "joined", "plugin", "tracked"),
+    *("evolves", "disturbed", "rules", "rules2", "other", "joined", "plugin"),
     "masked",
     *("shared", "private"),  # of test_member.py: the exchange, and the silo's own store
 )
@@ -96,8 +96,8 @@ def defined(devkube: Cluster) -> Cluster:
     for args in (
         ("apply", "--server-side", "--force-conflicts", "-f", crds),
         *(
-            ("wait", "--for=condition=Established", f"crd/{plural}.{api.GROUP}")
-            for plural in (api.PLURAL, api.MEMBER_PLURAL)
+            ("wait", "--for=condition=Established", f"crd/{plural}.{constants.GROUP}")
+            for plural in (constants.PLURAL, constants.MEMBER_PLURAL)
         ),
     ):
         done = devkube.kubectl(*args)

@@ -13,12 +13,12 @@ from typing import Any
 
 import boto3
 
-from hansa import api, keys
-from hansa.spec import S3
+from hansa.api import bucket_keys, constants
+from hansa.api.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 from tests.cluster.kube import PATIENCE_SECONDS, POLL_SECONDS, ROOT, Cluster, Manifest
-from tests.small import FILES, SPEC
+from tests.support.small import FILES, SPEC
 
 NAMESPACE = "hansa"
 RELEASE = "hansa"
@@ -73,8 +73,8 @@ class Hansa:
         spec = {**SPEC, "environments": environments, "storage": {"s3": storage}, **changes}
         metadata = {"name": name, "namespace": NAMESPACE}
         return {
-            "apiVersion": api.API_VERSION,
-            "kind": api.KIND,
+            "apiVersion": constants.API_VERSION,
+            "kind": constants.KIND,
             "metadata": metadata,
             "spec": spec,
         }
@@ -121,19 +121,19 @@ class Hansa:
 
     def children(self, name: str) -> list[str]:
         """Jobs and Pods that bear its label."""
-        label = f"{api.LABEL_FEDERATION}={name}"
+        label = f"{constants.LABEL_FEDERATION}={name}"
         found = [*self.cluster.list("job", label), *self.cluster.list("pod", label)]
         return [thing["metadata"]["name"] for thing in found]
 
     def pods(self, name: str, **labels: str) -> list[Manifest]:
         """Its Pods, by further labels such as role or round."""
         chosen = {"federation": name, **labels}
-        selector = ",".join(f"{api.GROUP}/{k}={v}" for k, v in chosen.items())
+        selector = ",".join(f"{constants.GROUP}/{k}={v}" for k, v in chosen.items())
         return self.cluster.list("pod", selector)
 
     def jobs(self, name: str) -> list[Manifest]:
         """Its Jobs."""
-        return self.cluster.list("job", f"{api.LABEL_FEDERATION}={name}")
+        return self.cluster.list("job", f"{constants.LABEL_FEDERATION}={name}")
 
     def settle(self) -> None:
         """Wait until the cluster answers and the operator is ready, as after a fault."""
@@ -150,7 +150,7 @@ class Hansa:
             ("get", "hfed", name, "-o", "jsonpath={.status.conditions}"),
             ("get", "events", "--sort-by=.lastTimestamp"),
             ("logs", f"deployment/{OPERATOR}", "--tail=40", "--all-containers"),
-            ("logs", "-l", f"{api.LABEL_FEDERATION}={name}", "--tail=15", "--prefix"),
+            ("logs", "-l", f"{constants.LABEL_FEDERATION}={name}", "--tail=15", "--prefix"),
         ]
         told = [self.cluster.kubectl(*part) for part in parts]
         return "\n\n".join(f"{t.stdout[-6000:]}{t.stderr[-500:]}" for t in told)
@@ -184,7 +184,7 @@ class Hansa:
 
     def adapter(self, name: str) -> dict[str, bytes]:
         """The newest global adapter as the bucket has it."""
-        folder = keys.global_folder(name, int(self.status(name)["adapter"]["round"]))
+        folder = bucket_keys.global_folder(name, int(self.status(name)["adapter"]["round"]))
         with closing(self.store(name)) as store:
             return {file: store.get(f"{folder}{file}") for file in FILES}
 
@@ -242,7 +242,7 @@ def _users(federation: str) -> dict[str, Any]:
 
 
 def _tag() -> str:
-    from hansa import __version__
+    from hansa.version import __version__
 
     return __version__
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import api
-from hansa.cluster.client import ApiError, Kube, connect
+from hansa.api import constants
+from hansa.kubernetes.client import ApiError, Kube, connect
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tools" / "cluster"
@@ -33,8 +33,8 @@ POLL_SECONDS = 0.1
 Manifest = dict[str, Any]
 
 PATHS = {
-    "hfed": (f"/apis/{api.API_VERSION}", api.PLURAL),
-    "hmem": (f"/apis/{api.API_VERSION}", api.MEMBER_PLURAL),
+    "hfed": (f"/apis/{constants.API_VERSION}", constants.PLURAL),
+    "hmem": (f"/apis/{constants.API_VERSION}", constants.MEMBER_PLURAL),
     "job": ("/apis/batch/v1", "jobs"),
     "pod": ("/api/v1", "pods"),
     "service": ("/api/v1", "services"),

@@ -3,7 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from hansa import api
+from hansa.api import constants
 from tests.cluster.kube import Cluster, Manifest
 
 KEY = "ed25519:" + "A" * 43
@@ -29,8 +29,8 @@ def manifest(name: str = "clinic", **fields: Any) -> Manifest:
     """A silo that plays maze in the federation `five`; a field that is None is left out."""
     spec = {field: deepcopy(v) for field, v in {**SPEC, **fields}.items() if v is not None}
     return {
-        "apiVersion": api.API_VERSION,
-        "kind": api.MEMBER_KIND,
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.MEMBER_KIND,
         "metadata": {"name": name},
         "spec": spec,
     }
@@ -38,4 +38,4 @@ def manifest(name: str = "clinic", **fields: Any) -> Manifest:
 
 def phase(cluster: Cluster, name: str) -> str:
     """What its status says in a word."""
-    return str((cluster.get(api.MEMBER_SHORT_NAME, name).get("status") or {}).get("phase"))
+    return str((cluster.get(constants.MEMBER_SHORT_NAME, name).get("status") or {}).get("phase"))

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from tests import small
 from tests.cluster.installed import NAMESPACE, Hansa
 from tests.cluster.kube import Manifest
-from tests.small import SPEC
+from tests.support import small
+from tests.support.small import SPEC
 
 SIGNING = "hansa-signing"
 """Secret with a party's key, on either side."""

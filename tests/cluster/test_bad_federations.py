@@ -1,4 +1,4 @@
-"""Bad federations: refused at `kubectl apply`, or told in a condition that names the field.
+"""Bad federations that the apiserver takes: a condition tells it, and names the field.
 
 None of them stops the operator, or a good federation beside them.
 """
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hansa import api
-from tests.cluster.bad import CHANGED, LET_IN, QUEUED, REFUSED, REPORTED, STATUSES, make
+from hansa.api import constants
+from tests.cluster.bad import LET_IN, QUEUED, REPORTED, STATUSES, make
 from tests.cluster.installed import NAMESPACE as INSTALLED
 from tests.cluster.installed import Hansa
 from tests.cluster.kube import Cluster, Manifest
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NAMESPACE = "hansa-bad"
 GOOD = "good-beside-them"
-CRD = f"crd/{api.PLURAL}.{api.GROUP}"
+CRD = f"crd/{constants.PLURAL}.{constants.GROUP}"
 
 
 def slug(case: str) -> str:
@@ -36,21 +36,6 @@ def silo(hansa: Hansa) -> Iterator[Hansa]:
     assert own.cluster.kubectl("create", "namespace", NAMESPACE).returncode == 0
     yield own
     own.cluster.kubectl("delete", "namespace", NAMESPACE)
-
-
-# -- at the door ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_the_apiserver_refuses(silo: Hansa, case: str) -> None:
-    fields, sentence = REFUSED[case]
-    assert sentence in silo.cluster.refusal(make(**fields))
-
-
-@pytest.mark.parametrize("case", CHANGED)
-def test_the_apiserver_refuses_to_change(silo: Hansa, good: str, case: str) -> None:
-    fields, sentence = CHANGED[case]
-    assert sentence in silo.cluster.refusal(make(good, **{"environments": [QUEUED], **fields}))
 
 
 # -- in a condition -------------------------------------------------------------------------------

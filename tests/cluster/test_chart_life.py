@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hansa import api
+from hansa.api import constants
 from tests.cluster.installed import Hansa, values
 from tests.cluster.kube import ROOT, Cluster, Manifest
 
@@ -150,4 +150,4 @@ def test_an_operator_that_comes_back_goes_on_with_what_stayed(
     with closing(session.store(NAME)) as store:
         made = {name: store.get(f"{folder}/{name}") for name in local_adapter}
     assert made == local_adapter
-    assert second.cluster.get("crd", f"{api.PLURAL}.{api.GROUP}")
+    assert second.cluster.get("crd", f"{constants.PLURAL}.{constants.GROUP}")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hansa import api
-from hansa.cluster import paths
+from hansa.api import constants
+from hansa.kubernetes import paths
 from tests.cluster.cli import NAME, Typist, labels, make_job, manifest
 from tests.cluster.kube import ROOT
 
@@ -95,7 +95,7 @@ def test_status_tells_why_a_round_stands_still(typist: Typist) -> None:
 def test_status_shows_the_events_of_the_federation_and_of_its_pods(typist: Typist) -> None:
     typist.apply(manifest())
     uid, space = typist.get()["metadata"]["uid"], typist.cluster.namespace
-    about = {"kind": api.KIND, "name": NAME, "namespace": space, "uid": uid}
+    about = {"kind": constants.KIND, "name": NAME, "namespace": space, "uid": uid}
     event = {
         "metadata": {"name": "one"},
         "involvedObject": about,
@@ -199,7 +199,7 @@ def test_delete_leaves_the_bucket_and_can_wait_for_the_pods(typist: Typist) -> N
     done = typist.hansa("delete", NAME, "--wait", "--timeout", "100s")
     assert (done.code, done.out) == (0, f"federation/{NAME} deleted\n")
     assert f"s3://hansa/{NAME} is untouched" in done.err
-    selector = f"{api.LABEL_FEDERATION}={NAME}"
+    selector = f"{constants.LABEL_FEDERATION}={NAME}"
     assert typist.cluster.kubectl("get", "jobs,pods", "-l", selector, "-o", "name").stdout == ""
     assert typist.hansa("delete", NAME).code == 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import keys
+from hansa.api import bucket_keys
 from hansa.cli.main import COMMANDS
 from hansa.local.objectstore import RUNNER
 from tests.cluster.cli import NAME, Typist, labels, make_job, manifest
@@ -65,8 +65,10 @@ def test_the_page_can_be_typed_from_top_to_bottom(
 ) -> None:
     place = {"bucket": weed.s3.bucket, "prefix": fresh_prefix}
     bucket = weed.store()
-    for file in sorted((undisturbed / "adapter").iterdir(), key=lambda f: f.name == keys.MANIFEST):
-        key = keys.global_folder(fresh_prefix, 2) + file.name
+    for file in sorted(
+        (undisturbed / "adapter").iterdir(), key=lambda f: f.name == bucket_keys.MANIFEST
+    ):
+        key = bucket_keys.global_folder(fresh_prefix, 2) + file.name
         bucket.put_if_absent(key, file.read_bytes())
     bucket.close()
     (typist.folder / "federation.yaml").write_text(yaml.safe_dump(document(place)))
@@ -93,7 +95,6 @@ def test_every_command_for_a_cluster_is_on_the_page() -> None:
     local |= {"mail"}  # tests/local/test_mail.py
     local |= {"invite", "member", "join"}  # tests/local/test_join.py
     local |= {"serve", "chat"}  # test_serve.py here, tests/local/test_serve.py, tests/docs
-    local |= {"worlds serve"}  # tests/local/test_serve_world.py
     for name in COMMANDS.keys() - local:
         assert f"| `hansa {name}" in PAGE or f", `hansa {name}" in PAGE
         assert any(command.split()[1] == name for command, _ in typed())

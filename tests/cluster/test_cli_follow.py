@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hansa import card, keys
+from hansa.adapter import model_card
+from hansa.api import bucket_keys
 from hansa.local.objectstore import RUNNER
 from tests.cluster.cli import NAME, Typist, labels, make_job, manifest
 
@@ -157,9 +158,9 @@ def test_pull_fetches_the_adapter_with_the_callers_credentials(
 ) -> None:
     adapter = undisturbed / "adapter"
     store = weed.store()
-    folder = keys.global_folder(fresh_prefix, 2)
-    files = [file for file in adapter.iterdir() if file.name != card.NAME]
-    for file in sorted(files, key=lambda f: f.name == keys.MANIFEST):
+    folder = bucket_keys.global_folder(fresh_prefix, 2)
+    files = [file for file in adapter.iterdir() if file.name != model_card.NAME]
+    for file in sorted(files, key=lambda f: f.name == bucket_keys.MANIFEST):
         store.put_if_absent(folder + file.name, file.read_bytes())
     store.close()
     place = {"endpoint": "http://minio.storage.invalid:9000", "bucket": weed.s3.bucket}
@@ -181,7 +182,7 @@ def test_pull_fetches_the_adapter_with_the_callers_credentials(
     assert (done.code, done.out) == (0, f"{to}\n"), done.err
     for file in files:
         assert (to / file.name).read_bytes() == file.read_bytes()
-    assert NAME in (to / card.NAME).read_text()
+    assert NAME in (to / model_card.NAME).read_text()
     file = typist.folder / "credentials.json"
     file.write_text(json.dumps({"default": variables}))
     again = typist.hansa(*words, "--credentials", str(file), "-o", "json")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hansa import api
-from hansa.cluster import paths
+from hansa.api import constants
+from hansa.kubernetes import paths
 from tests.cluster import members
 from tests.cluster.cli import Typist, make_job
-from tests.unit.hansa.member.test_follow import working
+from tests.support.clinic import working
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -29,11 +29,11 @@ def owner(typist: Typist) -> Typist:
 
 def labels(role: str, environment: str = "") -> dict[str, str]:
     return {
-        api.LABEL_MEMBER: SILO,
-        api.LABEL_ROLE: role,
-        api.LABEL_ROUND: "1",
-        api.LABEL_ATTEMPT: "1",
-        **({api.LABEL_ENVIRONMENT: environment} if environment else {}),
+        constants.LABEL_MEMBER: SILO,
+        constants.LABEL_ROLE: role,
+        constants.LABEL_ROUND: "1",
+        constants.LABEL_ATTEMPT: "1",
+        **({constants.LABEL_ENVIRONMENT: environment} if environment else {}),
     }
 
 
@@ -50,7 +50,7 @@ def test_status_is_the_silos_page(owner: Typist) -> None:
     ):
         assert text in done.out, done.out
     whole = json.loads(owner.hansa("status", "--member", SILO, "-o", "json").out)
-    assert (whole["kind"], whole["metadata"]["name"]) == (api.MEMBER_KIND, SILO)
+    assert (whole["kind"], whole["metadata"]["name"]) == (constants.MEMBER_KIND, SILO)
 
 
 def test_status_lists_members_beside_federations(owner: Typist) -> None:

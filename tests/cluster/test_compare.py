@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster.installed import BUCKET, NAMESPACE, RELEASE, Hansa
 from tests.cluster.kube import ROOT
-from tests.small import hansa as run_hansa
-from tests.small import write_manifest
+from tests.support.small import hansa as run_hansa
+from tests.support.small import write_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(1800)]
 

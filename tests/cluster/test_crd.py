@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from hansa.jobs import ObservedJob
-from hansa.plan import plan
-from hansa.status import FederationStatus
-from tests.builders import later, make_federation, make_job, make_report, with_status
+from hansa.api.jobs import ObservedJob
+from hansa.api.status import FederationStatus
+from hansa.plan.federation import plan
 from tests.cluster.kube import Cluster, Manifest
+from tests.support.bad_manifests import BAD, Bad
+from tests.support.builders import later, make_federation, make_job, make_report, with_status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -47,100 +48,11 @@ def federations(own: Cluster) -> Iterator[Cluster]:
 
 
 KEYED = [{"name": name, "world": "maze", "maskingKey": f"x25519:{name * 43}"} for name in "abc"]
-AWAY = {"publicKeys": ["ed25519:" + "A" * 43]}
-
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no environments": ({"environments": None}, "spec.environments: Required value"),
-    "an empty list of environments": ({"environments": []}, "spec.environments"),
-    "privacy without a delta": (
-        {"privacy": {"epsilon": 8}},
-        "spec.privacy.delta: Required value",
-    ),
-    "masks of two silos": (
-        {"aggregation": {"secure": {}}},
-        "spec.aggregation.secure: expected at least 3 spec.environments, each with its own",
-    ),
-    "masks of a silo without a key": (
-        {"aggregation": {"secure": {}}, "environments": [*KEYED, MAZE]},
-        "spec.aggregation.secure: expected at least 3 spec.environments, each with its own",
-    ),
-    "a secret of a silo that runs elsewhere": (
-        {"environments": [{"name": "maze", "member": AWAY, "maskingSecret": {"name": "s"}}]},
-        "spec.environments.maskingSecret: expected none: a silo with member runs elsewhere",
-    ),
-    "a key for the experience of a silo that runs elsewhere": (
-        {"environments": [{"name": "maze", "member": AWAY, "experienceKeySecret": {"name": "s"}}]},
-        "spec.environments.experienceKeySecret: expected none: a silo with member runs elsewhere",
-    ),
-    "an environment without a world": (
-        {"environments": [{"name": "maze"}]},
-        "spec.environments.world: expected the world that it plays",
-    ),
-    "two environments of one name": (
-        {"environments": [MAZE, {"name": "maze", "world": "wordle"}]},
-        'spec.environments[1]: Duplicate value: {"name":"maze"}',
-    ),
-    "a name that Hansa keeps": (
-        {"environments": [{"name": "aggregator", "world": "maze"}]},
-        "'aggregator' is kept for Hansa itself",
-    ),
-    "an environment name with capitals": (
-        {"environments": [{"name": "Maze", "world": "maze"}]},
-        "spec.environments[0].name: Invalid value",
-    ),
-    "an environment name that is too long": (
-        {"environments": [{"name": "m" * 31, "world": "maze"}]},
-        "spec.environments[0].name: Too long: may not be more than 30",
-    ),
-    "a federation name that is too long": (
-        {"name": "f" * 41},
-        "metadata.name: expected at most 40 characters, so that Job names have room",
-    ),
-    "a federation name with dots": (
-        {"name": "fed.one"},
-        "metadata.name: expected lower-case letters, digits and inner dashes",
-    ),
-    "more updates than environments": (
-        {"participation": {"minimumUpdates": 3}},
-        "spec.participation.minimumUpdates: expected at most the number of spec.environments",
-    ),
-    "no updates": ({"participation": {"minimumUpdates": 0}}, "spec.participation.minimumUpdates"),
-    "no rounds": ({"rounds": 0}, "spec.rounds"),
-    "rounds as text": ({"rounds": "three"}, "spec.rounds"),
-    "a negative seed": ({"seed": -1}, "spec.seed"),
-    "an adapter of rank 0": ({"adapter": {"rank": 0}}, "spec.adapter.rank"),
-    "a dropout of 1": ({"adapter": {"dropout": 1}}, "spec.adapter.dropout"),
-    "a temperature of 0": ({"exploration": {"temperature": 0}}, "spec.exploration.temperature"),
-    "a strategy that no package can bring": (
-        {"aggregation": {"strategy": "my.package:Bulyan"}},
-        "spec.aggregation.strategy",
-    ),
-    "an unknown kind of model": ({"model": {"source": "ftp://x"}}, "spec.model.source"),
-    "a bucket with capitals": ({"storage": {"s3": {"bucket": "My"}}}, "spec.storage.s3.bucket"),
-    "a storage without a bucket": (
-        {"storage": {"s3": {"prefix": "run"}}},
-        "spec.storage.s3.bucket: Required value",
-    ),
-    "a prefix that ends with a slash": (
-        {"storage": {"s3": {"bucket": "bucket", "prefix": "run/"}}},
-        "spec.storage.s3.prefix",
-    ),
-    "an endpoint without a scheme": (
-        {"storage": {"s3": {"bucket": "bucket", "endpoint": "minio:9000"}}},
-        "spec.storage.s3.endpoint",
-    ),
-    "an unknown field": ({"round": 3}, 'unknown field "spec.round"'),
-    "an unknown field deep inside": (
-        {"training": {"learningrate": 0.1}},
-        'unknown field "spec.training.learningrate"',
-    ),
-}
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_federation_is_refused(federations: Cluster, case: str) -> None:
-    fields, sentence = BAD[case]
-    assert sentence in federations.refusal(make_manifest(**fields))
+@pytest.mark.parametrize("bad", [bad for bad in BAD if bad.door], ids=str)
+def test_a_bad_federation_is_refused(federations: Cluster, bad: Bad) -> None:
+    assert bad.door in federations.refusal(bad.manifest())
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {

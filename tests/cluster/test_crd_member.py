@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hansa.member.status import FederationMember
+from hansa.api.member_status import FederationMember
 from tests.cluster.kube import Cluster
 from tests.cluster.members import KEY, S3, SPEC, manifest
-from tests.unit.hansa.member.test_follow import REPORT, WINDOW, Clinic, working
+from tests.support.clinic import REPORT, WINDOW, Clinic, working
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -132,7 +132,7 @@ def test_a_change_that_would_break_with_its_letters_is_refused(members: Cluster,
         pytest.param(
             {
                 "limits": {
-                    "only": {"settings.training.learner": ["dpo"], "settings.stepFactor": [1]}
+                    "only": {"settings.training.learner": ["once"], "settings.stepFactor": [1]}
                 }
             },
             id="choices of any kind",

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.audit import entries
 from tests.cluster.kube import Cluster, Manifest, make_pod
-from tests.processes import kill
+from tests.support.processes import kill
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 

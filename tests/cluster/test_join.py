@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import consent, keys
-from tests import small
+from hansa.api import bucket_keys
+from hansa.kubernetes.pod_policy import consent
 from tests.cluster.installed import Hansa
 from tests.cluster.silos import SIGNING, Invited, invite, pair
+from tests.support import small
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 NAME, SILO = "joined", "webshop"
@@ -45,7 +46,7 @@ def test_its_result_is_that_of_a_local_run_and_the_cluster_has_nothing_of_the_si
     assert hansa.adapter(NAME) == local_adapter
     assert status["members"][0]["state"] == "Present"
     assert all(SILO not in job["metadata"]["name"] for job in hansa.jobs(NAME)), silo.said
-    experience = keys.experience_root(NAME, SILO)
+    experience = bucket_keys.experience_root(NAME, SILO)
     assert not list(hansa.store(NAME).list(experience))
 
 

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from tests import small
 from tests.cluster import audit, kills
 from tests.cluster.installed import Hansa
 from tests.cluster.kills import KILLS, Moment, kill_at
+from tests.support import small
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hansa import api
-from hansa.assignment import ENV_ASSIGNMENT
+from hansa.api import constants
+from hansa.api.assignment import ENV_ASSIGNMENT
 from tests.cluster.installed import BUCKET, Hansa
 from tests.cluster.kube import Manifest
 
@@ -49,7 +49,8 @@ def objects(hansa: Hansa) -> dict[str, str]:
 
 def assignments(hansa: Hansa, round_: int) -> list[dict[str, Any]]:
     """What the clients of a round were told."""
-    label = f"{api.LABEL_FEDERATION}={NAME},{api.LABEL_ROUND}={round_},{api.LABEL_ROLE}=client"
+    label = f"{constants.LABEL_FEDERATION}={NAME},{constants.LABEL_ROUND}={round_}"
+    label += f",{constants.LABEL_ROLE}=client"
     done = hansa.cluster.kubectl("get", "jobs", "-l", label, "-o", "json")
     pods = [job["spec"]["template"] for job in json.loads(done.stdout)["items"]]
     return [json.loads(variable(pod, ENV_ASSIGNMENT)) for pod in pods]

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from hansa import consent, keys, sealing
+from hansa.api import bucket_keys
+from hansa.crypto import sealing
+from hansa.kubernetes.pod_policy import consent
 from tests.cluster.installed import ADDRESS, BUCKET, MASKED, NAMESPACE, Hansa
 from tests.cluster.kube import Manifest
-from tests.cluster.test_participation import NO_IMAGE, TINY
-from tests.small import SPEC
+from tests.support.small import SPEC
+from tests.support.tiny_specs import NO_IMAGE, TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -70,10 +72,12 @@ def test_a_silo_that_cannot_start_is_left_out_and_the_others_mask_again(federati
     events = federation.cluster.kubectl("get", "events", "-o", "json").stdout
     assert "d dropped out; the other 3 silos mask their updates again" in events
     with closing(federation.store(NAME)) as store:
-        assert b"tombstone" in store.get(keys.claim(NAME, "d", 1, 0))
+        assert b"tombstone" in store.get(bucket_keys.claim(NAME, "d", 1, 0))
         for name in SILOS[:3]:
-            folder = keys.update_folder(NAME, name, 1)
+            folder = bucket_keys.update_folder(NAME, name, 1)
             sent = [key.removeprefix(folder) for key in store.list(folder)]
             assert sent == ["manifest-1.json", "manifest.json", "masked-0.bin", "masked-1.bin"]
-            private = [store.get(key) for key in store.list(keys.experience_root(NAME, name))]
+            private = [
+                store.get(key) for key in store.list(bucket_keys.experience_root(NAME, name))
+            ]
             assert private and {sealing.is_sealed(data) for data in private} == {name == "a"}

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import api, consent, keys
+from hansa.api import bucket_keys, constants
+from hansa.kubernetes.pod_policy import consent
 from tests.cluster.installed import ADDRESS, BUCKET, OPERATOR, Hansa
 from tests.cluster.installed import NAMESPACE as COORDINATOR
 from tests.cluster.kube import Cluster, Manifest
 from tests.cluster.silos import SIGNING, Invited, invite, pair, signing_secret
-from tests.small import hansa as local_hansa
+from tests.support.small import hansa as local_hansa
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 NAME, SILO, PRIVATE = "shared", "webshop", "private"
@@ -69,13 +70,13 @@ def _check_what_is_where(hansa: Hansa, clinic: Cluster) -> None:
     jobs = hansa.jobs(NAME)
     assert jobs and all(SILO not in job["metadata"]["name"] for job in jobs)
     own = clinic.list("job")
-    assert own and all(job["metadata"]["labels"][api.LABEL_MEMBER] == NAME for job in own)
-    clients = [job for job in own if job["metadata"]["labels"][api.LABEL_ROLE] != "courier"]
+    assert own and all(job["metadata"]["labels"][constants.LABEL_MEMBER] == NAME for job in own)
+    clients = [job for job in own if job["metadata"]["labels"][constants.LABEL_ROLE] != "courier"]
     pods = [job["spec"]["template"]["spec"] for job in clients]
     assert clients and all(SIGNING not in str(pod["volumes"]) for pod in pods)
     assert all(f"{PRIVATE}-{SILO}" in str(pod["volumes"]) for pod in pods)
-    assert not list(hansa.store(NAME).list(keys.experience_root(NAME, SILO)))
-    assert list(hansa.store(PRIVATE).list(keys.experience_root(PRIVATE, SILO)))
+    assert not list(hansa.store(NAME).list(bucket_keys.experience_root(NAME, SILO)))
+    assert list(hansa.store(PRIVATE).list(bucket_keys.experience_root(PRIVATE, SILO)))
     assert f'hansa_member_phase{{member="{NAME}",namespace="{CLINIC}",phase="Idle"}} 1.0' in (
         hansa.metrics()
     )
@@ -143,7 +144,7 @@ def _condition(clinic: Cluster, type_: str) -> dict[str, Any]:
 
 
 def _clients(clinic: Cluster) -> list[Manifest]:
-    return clinic.list("job", f"{api.LABEL_MEMBER}={NAME},{api.LABEL_ROLE}=client")
+    return clinic.list("job", f"{constants.LABEL_MEMBER}={NAME},{constants.LABEL_ROLE}=client")
 
 
 def _until(clinic: Cluster, is_so: Any, what: str) -> None:

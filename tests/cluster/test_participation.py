@@ -7,21 +7,14 @@ from typing import Any
 
 import pytest
 
-from hansa import api, keys
+from hansa.api import bucket_keys, constants
 from tests.cluster.installed import Hansa
 from tests.cluster.kills import is_active
 from tests.cluster.kube import Manifest
+from tests.support.tiny_specs import NO_IMAGE, TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-TINY: dict[str, Any] = {
-    "exploration": {"tasksPerRound": 2, "batchEpisodes": 4},
-    "experience": {"demonstrations": 2, "thoughts": False},
-    "training": {"epochs": 1, "learningRate": 5.0e-3, "maxLength": 256, "maxSteps": 1},
-    "evaluation": {"tasks": 2},
-}
-"""Rounds as short as they can be."""
-NO_IMAGE = {"name": "client", "image": "no-such-image:1", "imagePullPolicy": "Never"}
 TOO_MANY_GPUS = {"name": "client", "resources": {"limits": {"nvidia.com/gpu": 100}}}
 
 
@@ -67,7 +60,7 @@ def test_below_the_minimum_a_round_fails_and_says_what_to_do(story: Hansa) -> No
 
 
 def test_a_retry_opens_the_next_number(story: Hansa) -> None:
-    note = f"{api.ANNOTATION_RETRY}=now"
+    note = f"{constants.ANNOTATION_RETRY}=now"
     assert story.cluster.kubectl("annotate", "hfed", NAME, note).returncode == 0
     story.wait(NAME, lambda s: s["round"] == 2, "opens round 2")
     status = story.wait(NAME, lambda s: s["phase"] == "Failed", "fails again")
@@ -168,6 +161,6 @@ def come_in_late(hansa: Hansa, job: Manifest, node: str) -> None:
     hansa.cluster.apply({**kind, "spec": {**spec, "containers": [client]}})
     log = hansa.cluster.finished("comes-late")
     with closing(hansa.store(LATE)) as store:
-        committed = f"{keys.update_folder(LATE, 'webshop', 1)}{keys.MANIFEST}"
+        committed = f"{bucket_keys.update_folder(LATE, 'webshop', 1)}{bucket_keys.MANIFEST}"
         assert committed in store.list(f"{LATE}/"), log
     hansa.cluster.kubectl("delete", "pod", "comes-late")

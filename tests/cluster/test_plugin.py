@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from hansa import __version__
-from hansa.exits import Exit
+from hansa.core.exits import Exit
+from hansa.version import __version__
 from tests.cluster.installed import OPERATOR, Hansa
 from tests.cluster.kube import GIVEN, ROOT, Manifest
 from tools.oci import Layout

@@ -14,7 +14,7 @@ import pytest
 
 from hansa.local.ports import claim_ports
 from tests.cluster.installed import OPERATOR, Hansa
-from tests.processes import until
+from tests.support.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

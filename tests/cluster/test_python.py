@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 import hansa
-from hansa.errors import HansaError
+from hansa.core.errors import HansaError
 from hansa.local.objectstore import RUNNER
-from tests import small
 from tests.cluster.cli import NAME, Typist, manifest
-from tests.cluster.test_serve import put_adapter
+from tests.support import small
+from tests.support.stored_adapters import put_adapter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hansa import api
+from hansa.api import constants
 from tests.cluster import audit, members
 from tests.cluster.admission import MADE, changed, privileged, refusals
 from tests.cluster.audit import OPERATOR, Use
@@ -14,11 +14,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 GRANTED = {
     *(
-        Use(verb, f"{plural}.{api.GROUP}")
-        for plural in (api.PLURAL, api.MEMBER_PLURAL)
+        Use(verb, f"{plural}.{constants.GROUP}")
+        for plural in (constants.PLURAL, constants.MEMBER_PLURAL)
         for verb in ("list", "watch")
     ),
-    *(Use("update", f"{plural}.{api.GROUP}/status") for plural in (api.PLURAL, api.MEMBER_PLURAL)),
+    *(
+        Use("update", f"{plural}.{constants.GROUP}/status")
+        for plural in (constants.PLURAL, constants.MEMBER_PLURAL)
+    ),
     *(Use(verb, "jobs.batch") for verb in ("create", "delete", "list", "watch")),
     *(Use(verb, "pods") for verb in ("list", "watch")),
     *(Use(verb, "events") for verb in ("create", "list")),
@@ -113,7 +116,7 @@ def test_every_right_is_used_and_none_beside(hansa: Hansa) -> None:
     hansa.cluster.until(
         lambda: members.phase(hansa.cluster, "rests") == "Suspended", "the member is suspended"
     )
-    hansa.cluster.kubectl("delete", api.MEMBER_SHORT_NAME, "rests")
+    hansa.cluster.kubectl("delete", constants.MEMBER_SHORT_NAME, "rests")
     hansa.cluster.kubectl("delete", "job", f"{name}-r1-maze-a1")
     used = {use for use in audit.uses(hansa.cluster) if not use.resource.startswith("selfsubject")}
     assert used == granted(hansa)

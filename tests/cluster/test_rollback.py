@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from hansa import adapter, keys
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.spec import S3
 from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
-from hansa.spec import S3
 from hansa.store.base import Credentials, ObjectStore
 from hansa.store.s3 import S3Store
-from tests import small
 from tests.cluster import hostile, kills
 from tests.cluster.installed import BUCKET, NAMESPACE, Hansa
-from tests.processes import until
+from tests.support import small
+from tests.support.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -98,8 +99,8 @@ def ruin(hansa: Hansa, files: hostile.Files) -> None:
     hostile.put(S3Store(s3, credentials=keys_of(hansa, hostile.SILO)), NAME, RUINED, files)
     hansa.patch(NAME, LONGER)
     hansa.wait(NAME, lambda s: s["adapter"]["round"] == RUINED, "merges the ruins")
-    made = adapter.decode(hansa.adapter(NAME)[keys.ADAPTER])
-    far = max(abs(value).max() for name, value in made.items() if adapter.side(name) == "B")
+    made = lora.decode(hansa.adapter(NAME)[bucket_keys.ADAPTER])
+    far = max(abs(value).max() for name, value in made.items() if lora.side(name) == "B")
     assert far > hostile.FAR / 4
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from hansa import keys
-from hansa.errors import Denied
-from hansa.spec import S3
+from hansa.api import bucket_keys
+from hansa.api.spec import S3
+from hansa.core.errors import Denied
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 from tests.cluster.installed import BUCKET, WORLDS, Hansa, values
@@ -99,13 +99,13 @@ def test_a_federation_comes_to_its_end(second: Hansa) -> None:
     second.apply(made)
     status = second.finish(NAME)
     assert [each["outcome"] for each in status["history"]] == ["base", "aggregated"]
-    assert keys.global_folder(NAME, 1) + keys.MANIFEST in files(second)
+    assert bucket_keys.global_folder(NAME, 1) + bucket_keys.MANIFEST in files(second)
 
 
 def test_a_silos_keys_open_nothing_of_anothers(second: Hansa) -> None:
     written = files(second)
-    private = [key for key in written if key.startswith(keys.experience_root(NAME, OTHER))]
-    update = keys.update_folder(NAME, OTHER, 1) + keys.ADAPTER
+    private = [key for key in written if key.startswith(bucket_keys.experience_root(NAME, OTHER))]
+    update = bucket_keys.update_folder(NAME, OTHER, 1) + bucket_keys.ADAPTER
     assert private
     with closing(store(second, f"{NAME}-{SILO}")) as silo:
         for key in (*private, update):
@@ -113,7 +113,7 @@ def test_a_silos_keys_open_nothing_of_anothers(second: Hansa) -> None:
                 silo.get(key)
             with pytest.raises(Denied):
                 silo.put_if_absent(f"{key}-more", b"forged")
-        shared = keys.global_folder(NAME, 1) + keys.MANIFEST
+        shared = bucket_keys.global_folder(NAME, 1) + bucket_keys.MANIFEST
         assert silo.get(shared) == written[shared]
     with closing(store(second, f"{NAME}-aggregator")) as aggregator:
         assert aggregator.get(update) == written[update]

@@ -8,21 +8,12 @@ from typing import Any
 import openai
 import pytest
 
-from hansa import card, keys
 from hansa.local.objectstore import RUNNER
 from tests.cluster.cli import NAME, Typist, manifest
-from tests.served import served
+from tests.support.served import served
+from tests.support.stored_adapters import put_adapter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-def put_adapter(weed: Any, prefix: str, folder: Path) -> None:
-    """The adapter of a local run as round 2 of the federation, its manifest last."""
-    store = weed.store()
-    files = [file for file in folder.iterdir() if file.name != card.NAME]
-    for file in sorted(files, key=lambda f: f.name == keys.MANIFEST):
-        store.put_if_absent(keys.global_folder(prefix, 2) + file.name, file.read_bytes())
-    store.close()
 
 
 def test_a_federation_is_served_by_its_name_with_the_callers_credentials(

@@ -13,11 +13,11 @@ NAME = "rules2"
 PORT = 36001
 SERVER = f"""
 import os, signal
-from tests.agentgym_server import GymServer
+from tests.support.agentgym_server import GymServer
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # the first process of a container ignores it
 GymServer("maze", {PORT}).serve_forever()
 """
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def gym() -> Manifest:
@@ -27,7 +27,7 @@ def gym() -> Manifest:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "gym", "namespace": "hansa"},
-        "data": {name: (TESTS / name).read_text() for name in files},
+        "data": {name: (SUPPORT / name).read_text() for name in files},
     }
 
 
@@ -40,7 +40,7 @@ def beside(environment: Manifest, image: str) -> Manifest:
         "restartPolicy": "Always",
         "command": ["python", "-c", SERVER],
         "env": [{"name": "PYTHONPATH", "value": "/gym:/opt/hansa/code"}],
-        "volumeMounts": [{"name": "gym", "mountPath": "/gym/tests"}],
+        "volumeMounts": [{"name": "gym", "mountPath": "/gym/tests/support"}],
     }
     pod = environment["podTemplate"]["spec"]
     volumes = [{"name": "gym", "configMap": {"name": "gym"}}]

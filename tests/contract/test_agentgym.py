@@ -5,8 +5,8 @@ import pytest
 from hansa_worlds import contract, make
 from hansa_worlds.agentgym import DIALECTS
 from hansa_worlds.contract import CHECKS
-from tests.agentgym_games import GAMES
-from tests.agentgym_server import serving
+from tests.support.agentgym_games import GAMES
+from tests.support.agentgym_server import serving
 
 ALIKE = {"academia", "movie", "sheet", "todo"}
 """Dialects that differ from weather's by the number of their tasks only."""

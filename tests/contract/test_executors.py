@@ -22,16 +22,16 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import ENV_ASSIGNMENT, ENV_PROGRESS, ENV_REPORT
-from hansa.jobs import JobRequest, ObservedJob
+from hansa.api.assignment import ENV_ASSIGNMENT, ENV_PROGRESS, ENV_REPORT
+from hansa.api.jobs import JobRequest, ObservedJob
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
-from hansa.processes.capacity import Capacity
+from hansa.runtime.capacity import Capacity
 from hansa_operator.observe import observe_all
-from tests import processes
 from tests.local.fake_program import REPORT, Few
-from tests.local.test_executor import FAKE, pid_of, wait, wait_until_it_hangs
-from tests.local.test_executor import job as make_request
+from tests.support import processes
+from tests.support.fake_jobs import FAKE, pid_of, wait, wait_until_it_hangs
+from tests.support.fake_jobs import job as make_request
 from tests.unit.hansa_operator.objects import STARTED, live_job, live_pod
 
 ROOT = Path(__file__).parents[2]

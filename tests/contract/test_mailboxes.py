@@ -12,21 +12,22 @@ from typing import Any
 
 import pytest
 
-from hansa import access, keys
-from hansa.errors import ClockSkewed, Denied, NotFound, StoreError, Unreachable
-from hansa.exchange.courier import carry
-from hansa.exchange.letters import ANSWERS, ORDERS, Log, Reference
-from hansa.exchange.mailbox import MOST_SKIPPED, Mailbox
-from hansa.exchange.tasks import Box, CourierTask
+from hansa.api import bucket_keys
+from hansa.api.courier_assignment import Box, CourierTask
+from hansa.api.exchange import Cursor
+from hansa.api.letters import ANSWERS, ORDERS, LetterLog, Reference
+from hansa.api.spec import S3
+from hansa.core.errors import ClockSkewed, Denied, NotFound, StoreError, Unreachable
 from hansa.local.objectstore import LocalStore
-from hansa.members import Head
-from hansa.spec import S3
+from hansa.members.courier import carry
+from hansa.members.mailbox import MOST_SKIPPED, Mailbox
+from hansa.store import access_grants
 from hansa.store.base import Credentials, ObjectStore
 from hansa.store.s3 import Retry, S3Store
-from tests import mail
-from tests.faults import FaultyProxy, Kind
-from tests.mail import COORDINATOR, SILO
-from tests.memory_store import MemoryStore
+from tests.support import mail
+from tests.support.faults import FaultyProxy, Kind
+from tests.support.mail import COORDINATOR, SILO
+from tests.support.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[2]
 MINIO = shutil.which("minio") or ROOT / ".cache/tools/bin/minio"
@@ -85,16 +86,16 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], ObjectStore]] = {
 
 
 @pytest.fixture(params=STORES)
-def boxes(request: pytest.FixtureRequest, fresh_prefix: str) -> Callable[[Log], Mailbox]:
+def boxes(request: pytest.FixtureRequest, fresh_prefix: str) -> Callable[[LetterLog], Mailbox]:
     """Makes the logs of one federation that has just begun."""
     store = STORES[request.param](request)
     return lambda log: mail.box(log, store, prefix=fresh_prefix)
 
 
 def test_letters_come_in_the_order_in_which_they_were_posted(
-    boxes: Callable[[Log], Mailbox],
+    boxes: Callable[[LetterLog], Mailbox],
 ) -> None:
-    box, cursor = boxes(ANSWERS), Head()
+    box, cursor = boxes(ANSWERS), Cursor()
     assert box.read(cursor).entries == []
     wanted = [mail.hello(), mail.taken(), mail.answer()]
     for number, letter in enumerate(wanted, start=1):
@@ -102,37 +103,41 @@ def test_letters_come_in_the_order_in_which_they_were_posted(
         assert (posted.done, posted.ahead, posted.faults) == (True, False, {})
         cursor = posted.cursor
         assert cursor.serial == number
-    reading = box.read(Head())
+    reading = box.read(Cursor())
     assert [entry.letter.kind for entry in reading.entries] == ["hello", "taken", "answer"]
     assert (reading.cursor, reading.faults, reading.more) == (cursor, {}, False)
     assert box.read(cursor).entries == []
 
 
-def test_a_letter_that_is_posted_again_is_the_same_object(boxes: Callable[[Log], Mailbox]) -> None:
+def test_a_letter_that_is_posted_again_is_the_same_object(
+    boxes: Callable[[LetterLog], Mailbox],
+) -> None:
     box = boxes(ORDERS)
-    first = box.post(mail.work(), Head(), COORDINATOR)
-    assert box.post(mail.work(), Head(), COORDINATOR) == first
+    first = box.post(mail.work(), Cursor(), COORDINATOR)
+    assert box.post(mail.work(), Cursor(), COORDINATOR) == first
     assert box.look(2) is None
 
 
-def test_another_letter_of_ours_means_that_we_are_behind(boxes: Callable[[Log], Mailbox]) -> None:
+def test_another_letter_of_ours_means_that_we_are_behind(
+    boxes: Callable[[LetterLog], Mailbox],
+) -> None:
     box = boxes(ORDERS)
-    cursor = Head()
+    cursor = Cursor()
     for round_ in (1, 2, 3):
         cursor = box.post(mail.work(round=round_), cursor, COORDINATOR).cursor
-    restored = box.post(mail.rest(), Head(), COORDINATOR)
+    restored = box.post(mail.rest(), Cursor(), COORDINATOR)
     assert (restored.done, restored.ahead, restored.cursor.serial) == (True, True, 4)
     assert box.read(cursor).faults == {}, "the chain goes on behind the newest letter"
 
 
-def test_garbage_at_a_place_is_left_behind(boxes: Callable[[Log], Mailbox]) -> None:
+def test_garbage_at_a_place_is_left_behind(boxes: Callable[[LetterLog], Mailbox]) -> None:
     box = boxes(ANSWERS)
     for serial, data in enumerate((b"", b"x" * 100_000, b"{}"), start=1):
-        box.store.put_if_absent(keys.answer(box.prefix, box.environment, serial), data)
-    posted = box.post(mail.hello(), Head(), SILO)
+        box.store.put_if_absent(bucket_keys.answer(box.prefix, box.environment, serial), data)
+    posted = box.post(mail.hello(), Cursor(), SILO)
     assert posted.cursor.serial == 4
     assert posted.faults == {"malformed": 2, "size": 1}
-    reading = box.read(Head())
+    reading = box.read(Cursor())
     assert [entry.serial for entry in reading.entries] == [4]
     assert reading.faults == posted.faults
 
@@ -148,9 +153,9 @@ def test_a_fault_while_posting_leaves_one_letter(
 ) -> None:
     box = mail.box(ORDERS, through(patience_seconds=30.0), prefix=fresh_prefix)
     proxy.fail(kind, times=2, methods=("PUT",))
-    posted = box.post(mail.work(), Head(), COORDINATOR)
+    posted = box.post(mail.work(), Cursor(), COORDINATOR)
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, False, 1)
-    assert [entry.digest for entry in box.read(Head()).entries] == [posted.cursor.digest]
+    assert [entry.digest for entry in box.read(Cursor()).entries] == [posted.cursor.digest]
     assert len(proxy.failed) == 2
 
 
@@ -165,8 +170,8 @@ def test_who_died_while_posting_posts_the_same_bytes_again(
     proxy.fail(kind, methods=("PUT",))
     impatient = mail.box(ORDERS, through(patience_seconds=0.0), prefix=fresh_prefix)
     with pytest.raises(Unreachable):
-        impatient.post(mail.work(), Head(), COORDINATOR)
-    key = keys.order(fresh_prefix, impatient.environment, 1)
+        impatient.post(mail.work(), Cursor(), COORDINATOR)
+    key = bucket_keys.order(fresh_prefix, impatient.environment, 1)
     try:
         before = store.get(key)
     except NotFound:
@@ -174,7 +179,7 @@ def test_who_died_while_posting_posts_the_same_bytes_again(
     assert bool(before) is (kind == "lose-answer")
     proxy.heal()
     again = mail.box(ORDERS, through(patience_seconds=30.0), prefix=fresh_prefix)
-    posted = again.post(mail.work(), Head(), COORDINATOR)
+    posted = again.post(mail.work(), Cursor(), COORDINATOR)
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, False, 1)
     assert store.get(key) == (before or store.get(key))
     assert again.look(2) is None
@@ -186,9 +191,9 @@ def test_a_fault_while_reading_loses_no_letter(
 ) -> None:
     """Not even a flipped bit: it would be taken for garbage, and skipped for good."""
     box = mail.box(ANSWERS, through(patience_seconds=30.0), prefix=fresh_prefix)
-    posted = box.post(mail.hello(), Head(), SILO)
+    posted = box.post(mail.hello(), Cursor(), SILO)
     proxy.fail(kind, times=1, methods=("GET",))
-    reading = box.read(Head())
+    reading = box.read(Cursor())
     assert (reading.cursor, reading.faults) == (posted.cursor, {})
     assert len(reading.entries) == len(proxy.failed) == 1
 
@@ -197,8 +202,8 @@ def test_nobody_lists_the_bucket(
     through: Callable[..., S3Store], proxy: FaultyProxy, fresh_prefix: str
 ) -> None:
     box = mail.box(ORDERS, through(), prefix=fresh_prefix)
-    cursor = box.post(mail.work(), Head(), COORDINATOR).cursor
-    box.post(mail.work(), Head(), COORDINATOR)
+    cursor = box.post(mail.work(), Cursor(), COORDINATOR).cursor
+    box.post(mail.work(), Cursor(), COORDINATOR)
     box.read(cursor)
     assert proxy.count("GET", "list-type") == 0
     before = proxy.count()
@@ -211,7 +216,7 @@ def test_an_end_that_the_store_calls_forbidden_is_an_end(
 ) -> None:
     """Amazon does so for policies that list by prefix alone; there an empty poll lists one key."""
     box = mail.box(ORDERS, through(), prefix=fresh_prefix)
-    cursor = box.post(mail.work(), Head(), COORDINATOR).cursor
+    cursor = box.post(mail.work(), Cursor(), COORDINATOR).cursor
     proxy.fail("403", methods=("GET",), contains="maze/000002.json")
     before = proxy.count()
     assert box.read(cursor).cursor == cursor
@@ -224,9 +229,9 @@ def test_a_store_that_is_down_is_no_empty_log(
     box = mail.box(ORDERS, through(patience_seconds=0.1), prefix=fresh_prefix)
     proxy.down()
     with pytest.raises(Unreachable):
-        box.read(Head())
+        box.read(Cursor())
     with pytest.raises(Unreachable):
-        box.post(mail.work(), Head(), COORDINATOR)
+        box.post(mail.work(), Cursor(), COORDINATOR)
 
 
 @pytest.mark.parametrize("name", ["SeaweedFS", "MinIO"])
@@ -237,7 +242,7 @@ def test_what_is_signed_within_15_minutes_is_taken_and_beyond_the_clock_is_named
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     box = mail.box(ANSWERS, STORES[name](request), prefix=fresh_prefix)
-    box.post(mail.hello(), Head(), SILO)
+    box.post(mail.hello(), Cursor(), SILO)
 
     def is_read_with(minutes: int) -> bool:
         moment = datetime.now(UTC) + timedelta(minutes=minutes)
@@ -245,7 +250,7 @@ def test_what_is_signed_within_15_minutes_is_taken_and_beyond_the_clock_is_named
             "botocore.auth.get_current_datetime",
             lambda remove_tzinfo=True: moment.replace(tzinfo=None) if remove_tzinfo else moment,
         )
-        return bool(box.read(Head()).entries)
+        return bool(box.read(Cursor()).entries)
 
     assert is_read_with(-14) and is_read_with(14)
     for minutes in (-60, 60):
@@ -258,9 +263,9 @@ def test_a_flood_in_one_silos_log_costs_a_courier_sixteen_looks_and_the_others_n
     store: S3Store, through: Callable[..., S3Store], proxy: FaultyProxy, fresh_prefix: str
 ) -> None:
     for serial in range(1, 1001):
-        store.put_if_absent(keys.answer(fresh_prefix, "maze", serial), b"garbage")
+        store.put_if_absent(bucket_keys.answer(fresh_prefix, "maze", serial), b"garbage")
     hello = mail.hello().model_copy(update={"environment": "wordle"})
-    mail.box(ANSWERS, store, prefix=fresh_prefix, environment="wordle").post(hello, Head(), SILO)
+    mail.box(ANSWERS, store, prefix=fresh_prefix, environment="wordle").post(hello, Cursor(), SILO)
     boxes = [Box(environment=name, public_keys=[SILO.public]) for name in ("maze", "wordle")]
     task = CourierTask(
         federation="fed",
@@ -284,10 +289,10 @@ def test_a_flood_in_one_silos_log_costs_a_courier_sixteen_looks_and_the_others_n
 class Exchange(LocalStore):
     """A store between parties in clusters of their own."""
 
-    def _granted(self, name: str) -> list[access.Grant]:
-        if name == access.AGGREGATOR:
-            return access.aggregator_grants(self.s3, has_remote=True)
-        return access.remote_grants(self.s3, name)
+    def _granted(self, name: str) -> list[access_grants.Grant]:
+        if name == access_grants.AGGREGATOR:
+            return access_grants.aggregator_grants(self.s3, has_remote=True)
+        return access_grants.remote_grants(self.s3, name)
 
 
 @pytest.fixture(scope="module")
@@ -296,19 +301,23 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
         yield store
 
 
-def seen_by(exchange: Exchange, identity: str, log: Log, environment: str = "maze") -> Mailbox:
+def seen_by(
+    exchange: Exchange, identity: str, log: LetterLog, environment: str = "maze"
+) -> Mailbox:
     return mail.box(log, exchange.store(identity), prefix="fed", environment=environment)
 
 
 @pytest.mark.slow
 def test_each_party_writes_its_own_log_and_reads_the_others(exchange: Exchange) -> None:
-    orders = seen_by(exchange, access.AGGREGATOR, ORDERS)
-    posted = orders.post(mail.work(), Head(), COORDINATOR)
-    [order] = seen_by(exchange, "maze", ORDERS).read(Head()).entries
+    orders = seen_by(exchange, access_grants.AGGREGATOR, ORDERS)
+    posted = orders.post(mail.work(), Cursor(), COORDINATOR)
+    [order] = seen_by(exchange, "maze", ORDERS).read(Cursor()).entries
     assert order.digest == posted.cursor.digest
     reply = mail.taken(Reference(serial=order.serial, digest=order.digest))
-    seen_by(exchange, "maze", ANSWERS).post(reply, Head(), SILO)
-    reading = seen_by(exchange, access.AGGREGATOR, ANSWERS).read(Head(), posted=posted.cursor)
+    seen_by(exchange, "maze", ANSWERS).post(reply, Cursor(), SILO)
+    reading = seen_by(exchange, access_grants.AGGREGATOR, ANSWERS).read(
+        Cursor(), posted=posted.cursor
+    )
     assert [entry.letter for entry in reading.entries] == [reply.placed(1, "")]
 
 
@@ -334,7 +343,7 @@ def test_an_empty_poll_by_a_silos_own_credentials_is_one_request(exchange: Excha
     ],
 )
 def test_nobody_reaches_into_anothers_letters(
-    exchange: Exchange, identity: str, log: Log, environment: str, verbs: set[str]
+    exchange: Exchange, identity: str, log: LetterLog, environment: str, verbs: set[str]
 ) -> None:
     box = seen_by(exchange, identity, log, environment)
     key = log.key("fed", environment, 900)

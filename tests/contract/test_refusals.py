@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from hansa.api.status import Federation
 from hansa.cli.main import main
-from hansa.status import Federation
-from hansa_operator.jobs import Refused
+from hansa_operator.jobs import JobRefused
+from tests.support.pod_templates import cases, two_silos
 from tests.unit.hansa_operator.objects import build_job, make_federation
-from tests.unit.hansa_operator.test_podtemplate import cases, two_silos
 
 DEFAULTS = "settings.allowedSecrets, settings.allowedTolerations and the other settings.allowed..."
 PLACE = {"bucket": "private", "prefix": "mine"}
@@ -58,7 +58,7 @@ def validate(
 
 
 def said_by_the_operator(federation: Federation) -> list[str]:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(JobRefused) as refused:
         build_job(federation)
     return [refusal.sentence for refusal in refused.value.refusals]
 

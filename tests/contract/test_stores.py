@@ -9,25 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from hansa import access, keys, sealing
-from hansa.errors import Corrupt, Denied, NotFound, Precondition
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import sha256
+from hansa.api.spec import S3
+from hansa.core.errors import Corrupt, Denied, NotFound, Precondition
+from hansa.crypto import sealing
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.manifest import sha256
-from hansa.spec import S3
-from hansa.store.aside import AsideStore
+from hansa.store import access_grants
 from hansa.store.base import Credentials, ObjectStore, put_once
 from hansa.store.experience import ExperienceStore
 from hansa.store.s3 import Retry, S3Store
+from hansa.store.staged import StagedStore
 from tests.conftest import ENVIRONMENTS, PREFIX
-from tests.memory_store import MemoryStore, Replaced
-from tests.unit.hansa.report.sample import MemoryStore as BrokenStore
+from tests.support.memory_store import MemoryStore, Replaced
+from tests.support.report_sample import MemoryStore as BrokenStore
 
 STORES: dict[str, Callable[[pytest.FixtureRequest], ObjectStore]] = {
     "S3": lambda request: request.getfixturevalue("store"),
     "S3 behind a proxy": lambda request: request.getfixturevalue("through")(patience_seconds=30.0),
     "in memory": lambda request: MemoryStore(),
     "in memory, with errors to raise": lambda request: BrokenStore(),
-    "with updates kept aside": lambda request: AsideStore(
+    "with updates staged": lambda request: StagedStore(
         MemoryStore(), MemoryStore(), root="run/updates/maze/", private_root="mine/"
     ),
     "with one object replaced": lambda request: Replaced(MemoryStore(), "replaced", b"lie"),
@@ -54,7 +56,10 @@ def test_no_test_has_a_store_that_is_not_held_to_this() -> None:
         for file in Path(__file__).parents[1].rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef)
-        and any(getattr(part, "name", "") == "put_if_absent" for part in node.body)
+        and (
+            any(getattr(part, "name", "") == "put_if_absent" for part in node.body)
+            or any(getattr(base, "id", "") == "ForwardingStore" for base in node.bases)
+        )
     }
     assert written == {"MemoryStore", "Replaced"}
 
@@ -331,12 +336,14 @@ def test_a_proxy_of_the_company_does_not_catch_local_requests(
 
 # Who may do what: the policies that `hansa policy` prints, installed on the server.
 
-EXPERIENCE = {name: keys.experience_shard(PREFIX, name, 1) for name in ENVIRONMENTS}
-UPDATE = {name: keys.update_folder(PREFIX, name, 1) + keys.MANIFEST for name in ENVIRONMENTS}
-EVALUATION = {name: keys.evaluation(PREFIX, name, 1) for name in ENVIRONMENTS}
-GLOBAL = keys.global_folder(PREFIX, 1) + keys.MANIFEST
-AUDIT = keys.audit_entry(PREFIX, 1)
-FEDERATION = keys.federation(PREFIX)
+EXPERIENCE = {name: bucket_keys.experience_shard(PREFIX, name, 1) for name in ENVIRONMENTS}
+UPDATE = {
+    name: bucket_keys.update_folder(PREFIX, name, 1) + bucket_keys.MANIFEST for name in ENVIRONMENTS
+}
+EVALUATION = {name: bucket_keys.evaluation(PREFIX, name, 1) for name in ENVIRONMENTS}
+GLOBAL = bucket_keys.global_folder(PREFIX, 1) + bucket_keys.MANIFEST
+AUDIT = bucket_keys.audit_entry(PREFIX, 1)
+FEDERATION = bucket_keys.federation(PREFIX)
 OUTSIDE = f"{PREFIX}2/global/00001/manifest.json"
 EVERYTHING = [
     *EXPERIENCE.values(),
@@ -351,12 +358,12 @@ SHARED = {GLOBAL, AUDIT, FEDERATION}
 MAY_READ = {
     "maze": {*SHARED, EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
     "maze2": {*SHARED, EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
-    access.AGGREGATOR: {*SHARED, *UPDATE.values()},
+    access_grants.AGGREGATOR: {*SHARED, *UPDATE.values()},
 }
 MAY_WRITE = {
     "maze": {EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
     "maze2": {EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
-    access.AGGREGATOR: SHARED,
+    access_grants.AGGREGATOR: SHARED,
 }
 IDENTITIES = list(MAY_READ)
 
@@ -433,7 +440,7 @@ def test_nobody_lists_above_what_is_theirs(
     seen_by: dict[str, S3Store], identity: str, prefix: str
 ) -> None:
     mine = seen_by[identity]
-    if identity == access.AGGREGATOR and prefix.startswith(f"{PREFIX}/updates/"):
+    if identity == access_grants.AGGREGATOR and prefix.startswith(f"{PREFIX}/updates/"):
         assert any(mine.list(prefix))
         return
     with pytest.raises(Denied):

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hansa.adapter import Tensors
-from hansa.aggregation import Strategy
-from hansa.spec import Aggregation
+from hansa.adapter.lora import Tensors
+from hansa.api.aggregation import Strategy
+from hansa.api.spec import Aggregation
 from hansa_server import contract
 from hansa_server.contract import CHECKS, prepared
 from hansa_server.strategies import STRATEGIES
-from tests import dense
-from tests.merging import Outcome, draw, run
+from tests.support import dense
+from tests.support.merging import ContractMerge, draw, run
 
 CASES = contract.SHAPES
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
@@ -46,7 +46,7 @@ def close(got: NDArray[Any], expected: NDArray[Any], tolerance: float = 1e-5) ->
     assert float(np.linalg.norm(np.asarray(got, np.float64) - expected)) <= tolerance * scale
 
 
-def total(outcome: Outcome, module: str) -> NDArray[np.float64]:
+def total(outcome: ContractMerge, module: str) -> NDArray[np.float64]:
     return dense.product(outcome.tensors, module)
 
 

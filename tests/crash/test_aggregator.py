@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 import pytest
 
-from hansa import keys
-from hansa.assignment import AggregatorReport
-from hansa.audit import AuditEntry
-from hansa.jobs import JobRequest, ObservedJob
+from hansa.api import bucket_keys
+from hansa.api.assignment import AggregatorReport
+from hansa.api.bucket_documents import GlobalManifest, StartAdapter, sha256
+from hansa.api.jobs import JobRequest, ObservedJob
+from hansa.api.spec import S3
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.manifest import GlobalManifest, StartAdapter, sha256
-from hansa.processes.capacity import Capacity
-from hansa.spec import S3
+from hansa.runtime.capacity import Capacity
+from hansa.store.audit_log import AuditEntry
 from hansa.store.s3 import S3Store
-from tests import processes
-from tests.faults import FaultyProxy, Kind
-from tests.processes import until
+from tests.support import processes
+from tests.support.faults import FaultyProxy, Kind
+from tests.support.processes import until
 from tests.unit.hansa_server.rounds import PREFIX, Round, full_round, tensors
 
 pytestmark = pytest.mark.slow
@@ -147,9 +147,9 @@ class Aggregation:
     def result(self) -> dict[str, object]:
         """What is stored of it; without the seconds that it took, and digests of them."""
         made = {key: self._store.get(key) for key in self._stored() - set(self._given)}
-        manifest = self._round.global_key(keys.MANIFEST)
+        manifest = self._round.global_key(bucket_keys.MANIFEST)
         stored = GlobalManifest.model_validate_json(made[manifest])
-        audit = keys.audit_entry(PREFIX, self._round.number)
+        audit = bucket_keys.audit_entry(PREFIX, self._round.number)
         entry = AuditEntry.model_validate_json(made[audit])
         assert entry.result == sha256(made[manifest])
         return {

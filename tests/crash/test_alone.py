@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import processes, small
-from tests.processes import until
+from tests.support import processes, small
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 

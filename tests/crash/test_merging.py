@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hansa.local.objectstore import LocalStore
-from tests import processes, small
-from tests.faults import FaultyProxy, Kind
+from tests.support import processes, small
+from tests.support.faults import FaultyProxy, Kind
 
 pytestmark = pytest.mark.slow
 

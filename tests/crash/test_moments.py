@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
 from hansa.local.objectstore import LocalStore
 from hansa.store.s3 import S3Store
-from tests import processes, small
-from tests.faults import FaultyProxy, Kind
-from tests.processes import until
+from tests.support import processes, small
+from tests.support.faults import FaultyProxy, Kind
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,7 @@ def test_a_lost_folder_is_made_again_from_the_prefix_without_exploring_or_writin
         )
         with small.Run(manifest, tmp_path / "run", "--credentials", survivor.credentials) as run:
             run.finish()
-        assert proxy.count("PUT") == proxy.count("PUT", keys.probe(""))
+        assert proxy.count("PUT") == proxy.count("PUT", bucket_keys.probe(""))
     assert list(store.list(survivor.prefix)) == before
     assert small.adapter(tmp_path / "run") == small.adapter(undisturbed)
     assert small.status(tmp_path / "run")["history"][-1]["success"]

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
-from hansa.assignment import Assignment, ClientReport
-from hansa.jobs import JobRequest, ObservedJob
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import UpdateManifest, sha256
+from hansa.api.jobs import JobRequest, ObservedJob
+from hansa.api.spec import S3
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.manifest import UpdateManifest, sha256
-from hansa.processes.capacity import Capacity
-from hansa.spec import S3
+from hansa.runtime.capacity import Capacity
 from hansa.store.s3 import S3Store
-from tests import small
-from tests.faults import FaultyProxy
-from tests.processes import until
+from tests.support import small
+from tests.support.faults import FaultyProxy
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -79,8 +79,12 @@ def find(executor: LocalExecutor, name: str) -> ObservedJob:
 @pytest.mark.parametrize(
     "held, whose",
     [
-        pytest.param(keys.ADAPTER, "first", id="held before its adapter: the other one's counts"),
-        pytest.param(keys.MANIFEST, "twin", id="held before its manifest: its adapter counts"),
+        pytest.param(
+            bucket_keys.ADAPTER, "first", id="held before its adapter: the other one's counts"
+        ),
+        pytest.param(
+            bucket_keys.MANIFEST, "twin", id="held before its manifest: its adapter counts"
+        ),
     ],
 )
 def test_a_twin_that_writes_after_the_commit_changes_nothing(
@@ -94,7 +98,7 @@ def test_a_twin_that_writes_after_the_commit_changes_nothing(
     whose: str,
 ) -> None:
     prefix = f"crash/twin-{whose}"
-    folder = keys.update_folder(prefix, "maze", 1)
+    folder = bucket_keys.update_folder(prefix, "maze", 1)
     waits = threading.Event()
     proxy.fail("slow", seconds=600, times=1, methods=("PUT",), contains=held, then=waits.set)
     twin = ask(assignment, proxy.endpoint, prefix, "twin")
@@ -104,11 +108,11 @@ def test_a_twin_that_writes_after_the_commit_changes_nothing(
     until(waits.is_set, "the twin to come to its write")
     executor.create(first)
     answer = ended(executor, first.name)
-    committed = store.get(folder + keys.MANIFEST)
+    committed = store.get(folder + bucket_keys.MANIFEST)
     proxy.heal()
     late = ended(executor, twin.name)
 
-    assert store.get(folder + keys.MANIFEST) == committed
+    assert store.get(folder + bucket_keys.MANIFEST) == committed
     assert isinstance(answer.report, ClientReport) and isinstance(late.report, ClientReport)
     assert answer.report.manifest == late.report.manifest == sha256(committed)
     manifest = UpdateManifest.model_validate_json(committed)
@@ -117,11 +121,13 @@ def test_a_twin_that_writes_after_the_commit_changes_nothing(
         n: sha256(data) for n, data in stored.items()
     }
     undisturbed_sha = _manifest_of(undisturbed)
-    assert (sha256(stored[keys.ADAPTER]) == undisturbed_sha) is (whose == "first")
+    assert (sha256(stored[bucket_keys.ADAPTER]) == undisturbed_sha) is (whose == "first")
 
 
 def _manifest_of(undisturbed: Path) -> str:
     """Digest of the maze's first update in the undisturbed run, from what that run reported."""
     with LocalStore(undisturbed / "store", small.ENVIRONMENTS, prefix=small.NAME) as store:
-        raw = store.store().get(keys.update_folder(small.NAME, "maze", 1) + keys.MANIFEST)
-    return str(json.loads(raw)["files"][keys.ADAPTER]["sha256"])
+        raw = store.store().get(
+            bucket_keys.update_folder(small.NAME, "maze", 1) + bucket_keys.MANIFEST
+        )
+    return str(json.loads(raw)["files"][bucket_keys.ADAPTER]["sha256"])

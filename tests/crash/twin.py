@@ -5,8 +5,7 @@ import os
 import sys
 from typing import Any
 
-from hansa import program
-from hansa.processes.warm import serve
+from hansa.runtime.warm_parent import serve
 from hansa_client import __main__ as client
 from hansa_client import learners
 
@@ -29,5 +28,5 @@ def _get(*which: Any) -> Any:
 if __name__ == "__main__":
     learners.get = _get
     client.warm()
-    serve(lambda: program.run(client.PROGRAM, client.work))
+    serve(client.run)
     sys.exit(0)

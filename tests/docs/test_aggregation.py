@@ -7,12 +7,13 @@ from typing import get_args
 
 import pytest
 
-from hansa import adapter, keys
-from hansa.aggregation import Aggregation, Strategy
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.aggregation import Aggregation, Strategy
+from hansa.api.spec import Adapter
 from hansa.cli.main import main
-from hansa.spec import Adapter
 from hansa_server.gate import HELP
-from tests.merging import draw, shapes_of
+from tests.support.merging import draw, shapes_of
 from tools import poisoned_table
 
 TEXT = (Path(__file__).parents[2] / "docs" / "aggregation.md").read_text()
@@ -37,9 +38,9 @@ def test_its_commands_work(
     for seed, name in enumerate("abc"):
         tensors = draw(seed, shapes_of(4, (6, 5)))
         (tmp_path / name).mkdir()
-        (tmp_path / name / keys.ADAPTER).write_bytes(adapter.encode(tensors))
-        config = adapter.config(Adapter(rank=4), "hf:a/b", adapter.target_names(tensors))
-        (tmp_path / name / keys.CONFIG).write_bytes(config)
+        (tmp_path / name / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
+        config = lora.config(Adapter(rank=4), "hf:a/b", lora.target_names(tensors))
+        (tmp_path / name / bucket_keys.CONFIG).write_bytes(config)
     assert len(COMMANDS) == 3
     for command in COMMANDS:
         if "aggregate" in command and (tmp_path / "merged").exists():

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hansa import load
+from hansa.api.spec import differences
 from hansa.cli import demo
 from hansa.compare import comparison
-from hansa.manifest import Figures
-from hansa.policy import joined
-from hansa.spec import PersonalizationMode, differences
-from tests import small
-from tests.small import hansa
+from hansa.manifests import load
+from tests.support import small
+from tests.support.small import hansa
 from tools import compare_plot, compare_tables, results_page
+from tools.pages import comparisons, kept
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/compare.md").read_text()
-RESULTS = ROOT / "docs/results.md"
 HERE, _, _ = PAGE.partition("## On a cluster")  # tests/cluster/test_compare.py types that part in
 VARIED = {
     "aggregation.strategy",
@@ -35,7 +33,6 @@ VARIED = {
     "personalization",
     "rounds",
 }
-FIGURE = r"\d[\d.]* ?%|(?<![\w-])[+-]\d[\d.]*|\d[\d.]* points?|\d[\d.]* to [+-]?\d"
 DEMO = '{% set r = results("compare-demo") %}'
 TINY = '{% set r = results("compare-tiny") %}'
 SMOLLM2 = '{% set r = results("compare-smollm2") %}'
@@ -81,12 +78,6 @@ def test_pages_of_results_are_generated(page: Path) -> None:
     assert page.read_text() == results_page.made(page), "python -m tools.results_page"
 
 
-def test_nobody_types_a_figure_into_the_page_of_results() -> None:
-    template = results_page.template(RESULTS).read_text()
-    words = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`", "", template, flags=re.DOTALL)
-    assert set(re.findall(FIGURE, words)) <= {"95 %"}
-
-
 @pytest.mark.parametrize("name", QUOTED)
 def test_other_pages_quote_results_as_they_are(name: str) -> None:
     page = " ".join((ROOT / name).read_text().split())
@@ -94,47 +85,13 @@ def test_other_pages_quote_results_as_they_are(name: str) -> None:
         assert results_page.filled(sentence) in page
 
 
-def section(page: str, title: str) -> list[str]:
-    """The lines below a heading, up to the next one."""
-    _, _, rest = page.partition(f"\n## {title}\n")
-    return rest.partition("\n## ")[0].splitlines()
-
-
-def test_the_readme_judges_in_twelve_lines_and_one_table_of_single_figures() -> None:
-    lines = section((ROOT / "README.md").read_text(), "Is it any good?")
-    assert 0 < len(lines) <= 12
-    first = next(line for line in lines if line)
-    assert first.startswith("**") and "%" not in first, "the verdict comes first"
-    rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
-    head, _, *body = rows
-    assert len(body) == len(QUOTED["README.md"])
-    for row in body:
-        assert len(row) == len(head)
-        assert all(re.fullmatch(r" \d+ ", cell) for cell in row[1:]), row
-
-
-def test_what_the_readme_says_first_is_what_the_intervals_show() -> None:
-    demo, tiny, mazes, merging = (
-        results_page.Figures(f"compare-{name}")
-        for name in ("demo", "tiny", "related", "smollm2-merging")
-    )
-    tiny.level("fed-se+auto+cool", "local-evolution+cool")
-    demo.better("auto", "alone")
-    demo.better("auto", "fed-se")
-    mazes.better("fed-se+auto+cool", "local-evolution+cool")
-    mazes.better("fed-se+auto+cool", "fed-se")
-    merging.better("local-evolution", "regmean")
-    with pytest.raises(AssertionError, match="not shown to be better"):
-        merging.better("regmean", "local-evolution")
-
-
 def test_the_demo_ends_with_figures_of_its_comparison() -> None:
-    kept = json.loads(demo.FIGURES.read_text())
-    assert kept["command"] == "hansa compare examples/05-compare/demo.yaml"
-    data = json.loads((ROOT / "docs/results/compare-demo.json").read_text())
+    shown = json.loads(demo.FIGURES.read_text())
+    assert shown["command"] == "hansa compare examples/05-compare/demo.yaml"
+    data = comparisons.to_data(comparisons.read(kept.RESULTS / "compare-demo.json"))
     lines = {line["name"]: line["environments"] for line in data["table"]}
     for name, method in (("alone", "alone"), ("shared", "auto")):
-        assert kept[name] == {world: figure[1] for world, figure in lines[method].items()}
+        assert shown[name] == {world: figure[1] for world, figure in lines[method].items()}
 
 
 def test_the_comparison_of_the_demo_has_the_demos_own_settings() -> None:
@@ -145,42 +102,11 @@ def test_the_comparison_of_the_demo_has_the_demos_own_settings() -> None:
     assert changed <= {"evaluation.tasks", "evaluation.everyRounds", "evaluation.greedy"}
 
 
-def test_the_page_of_results_begins_with_its_verdicts() -> None:
-    page = RESULTS.read_text()
-    verdicts = [line for line in section(page, "Verdicts") if line]
-    assert page.index("\n## ") == page.index("\n## Verdicts\n")
-    assert len(verdicts) >= 5
-    for line in verdicts:
-        assert line.startswith("- "), line
-        assert len(line) <= 160, line
-        assert re.search(r"\]\(#[a-z-]+\)\.?$|\]\(demo.md\)\.?$", line), f"no evidence: {line}"
-
-
-def test_every_verdict_leads_to_its_evidence() -> None:
-    page = RESULTS.read_text()
-    heads = {
-        re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-")
-        for head in re.findall(r"^#+ (.*)$", page, flags=re.MULTILINE)
-    }
-    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= heads
-
-
 @pytest.mark.parametrize("name", ["tiny", "smollm2"])
 def test_the_pictures_are_generated(name: str) -> None:
-    data = json.loads((ROOT / f"docs/results/compare-{name}.json").read_text())
+    data = comparisons.to_data(comparisons.read(kept.RESULTS / f"compare-{name}.json"))
     picture = (ROOT / f"docs/images/compare-{name}.svg").read_text()
     assert compare_plot.drawn(data) == picture, "tools/compare_plot.py says how"
-
-
-def test_every_way_to_personalize_is_explained() -> None:
-    modes = PersonalizationMode.__args__  # type: ignore[attr-defined]
-    assert [mode for mode in modes if f"| `{mode}` |" not in PAGE] == []
-
-
-@pytest.mark.parametrize("served, alone", [(68, 50), (53, 50), (50, 68)])
-def test_what_joining_may_bring_is_shown_as_it_is_said(served: int, alone: int) -> None:
-    figures = [Figures(episodes=100, successes=successes) for successes in (served, alone)]
-    assert f"\n{joined.sentence(*figures)}\n" in PAGE
 
 
 def test_the_example_is_a_comparison_of_the_methods_that_count() -> None:
@@ -209,6 +135,22 @@ def test_the_other_settings_are_those_of_the_example_but_for_what_they_vary(
         spec = {**run.silos.spec.to_json(), "seed": usual["seed"]}
         varied = {path for path, _, _ in differences(usual, spec)}
         assert varied <= {*VARIED, "environments"}, varied
+
+
+def test_leaving_one_silo_out_at_a_time_is_a_comparison(tmp_path: Path) -> None:
+    [block] = re.findall(r"```yaml\n(# leave-one-out.yaml.*?)```", PAGE, re.S)
+    assert "\n$ hansa compare leave-one-out.yaml\n" in PAGE
+    (tmp_path / "federation.yaml").write_text(demo.MANIFEST.read_text())
+    file = tmp_path / "leave-one-out.yaml"
+    file.write_text(block)
+    everybody = {"babyai", "maze", "textcraft", "webshop", "wordle"}
+    wanted = {"fed-se": everybody, "no-maze": everybody - {"maze"}}
+    wanted["no-wordle"] = everybody - {"wordle"}
+    read = comparison.read(file)
+    assert (read.reference, len(read.runs)) == ("fed-se", 9)
+    for run in read.runs:
+        assert {each.name for each in run.federation.spec.environments} == wanted[run.method]
+        assert set(run.unseen) == everybody - wanted[run.method]
 
 
 @pytest.mark.slow

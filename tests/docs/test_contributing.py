@@ -120,8 +120,8 @@ def install(tree: Path) -> None:
 
 PYTEST = "tools/python -m pytest -q -p no:cacheprovider"
 FRESH = f"""
-{PYTEST} tests/unit/hansa/test_crd.py tests/guard/test_size.py tests/unit/hansa/test_reference.py \\
-    tests/unit/tools/test_reference_page.py
+{PYTEST} tests/unit/hansa/manifests/test_crd.py tests/guard/test_size.py \\
+    tests/unit/hansa/manifests/test_reference.py tests/unit/tools/test_reference_page.py
 tools/python -m ruff check -q hansa worlds client_image server_image
 """
 """What must be true of the tree afterwards."""

@@ -11,12 +11,12 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from hansa.endpoint import ENV_API_KEY, Endpoint
-from hansa.spec import Exploration
+from hansa.api.endpoint import ENV_API_KEY, Endpoint
+from hansa.api.spec import Exploration
+from hansa.core.http import STATUSES
 from hansa_client.endpoint.adapters import CALLS, DIGITS, OFFERED
-from hansa_client.endpoint.api import BUSY
-from tests import small
-from tests.served import served
+from tests.support import small
+from tests.support.served import served
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 PAGE = (Path(__file__).parents[2] / "docs/endpoints.md").read_text()
@@ -69,4 +69,4 @@ def test_every_engine_every_server_and_every_call_is_on_the_page() -> None:
     calls = [path for each in CALLS.values() for path in each]
     assert [path for path in calls if path not in PAGE] == []
     assert f"first {DIGITS} digits" in PAGE and f"`{OFFERED}FEDERATION" in PAGE
-    assert {status for status in BUSY if status < 500} == {408, 425, 429}
+    assert {status for status in STATUSES if status < 500} == {408, 425, 429}

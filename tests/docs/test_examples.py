@@ -1,20 +1,19 @@
 """The examples hold what they say: manifests that are valid, and Pods that the operator makes."""
 
-import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kubernetes import client
 
 from hansa.cli.validate import summary
-from hansa.load import load
+from hansa.manifests.load import load
 from hansa_operator import podtemplate
 from hansa_operator.settings import Settings
-from tests.small import hansa
+from tests.unit.hansa_operator.jobcases import unknown_fields
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,23 +33,9 @@ def test_every_manifest_is_valid_and_the_operator_takes_it(file: Path) -> None:
     assert podtemplate.refusals(federation, Settings()) == []
 
 
-@pytest.mark.parametrize(
-    "file, results",
-    [("compare", "smollm2"), ("few", "smollm2-few"), ("related", "smollm2-related")],
-)
-def test_the_figures_of_the_real_model_come_from_its_example_and_can_be_gone_on_from(
-    tmp_path: Path, file: str, results: str
-) -> None:
-    docs = EXAMPLES.parent / "docs/results"
-    shutil.copytree(docs / results, tmp_path / "results")
-    told = hansa(
-        "compare",
-        str(EXAMPLES / f"04-real-model/{file}.yaml"),
-        "--report-only",
-        *("--out", str(tmp_path), "-o", "json"),
-    )
-    assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout) == json.loads((docs / f"compare-{results}.json").read_text())
+def test_the_exporter_is_made_of_fields_that_kubernetes_has() -> None:
+    *_, job = yaml.safe_load_all((EXAMPLES / "13-tracking/exporter.yaml").read_text())
+    assert unknown_fields(job, client.V1Job, client) == []
 
 
 @of_each_sidecar

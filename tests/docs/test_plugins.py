@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import plugins
-from hansa.errors import InputError
-from hansa.load import WORLDS
-from hansa.pluginfields import MOST_BYTES
-from hansa.spec import FederationSpec
+from hansa.api.plugin_fields import MOST_BYTES
+from hansa.api.spec import FederationSpec
+from hansa.core.errors import InputError
+from hansa.manifests import plugins
+from hansa.manifests.load import WORLDS
 from hansa.tracking.base import GROUP as TRACKERS
-from tests import packages
-from tests.sources import ROOT
+from tests.support import packages
+from tests.support.sources import ROOT
 
 PAGE = (ROOT / "docs/plugins.md").read_text()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from hansa.privacy import ledger
-from tests import small
+from hansa.api import privacy_ledger
+from tests.support import small
 
 PAGE = (Path(__file__).parents[2] / "docs/privacy.md").read_text()
 
@@ -50,7 +50,7 @@ def test_the_budget_of_the_page_is_what_is_printed_and_what_a_silo_reads(tmp_pat
     (shown,) = blocks("json")
     printed = small.hansa("privacy", "-f", manifest(tmp_path), "--budget", "4").stdout
     assert json.loads(printed) == json.loads(shown)
-    assert ledger.Budget.model_validate_json(shown).epsilon == 4
+    assert privacy_ledger.Budget.model_validate_json(shown).epsilon == 4
 
 
 def test_a_manifest_without_privacy_and_a_budget_of_nothing_are_refused(tmp_path: Path) -> None:

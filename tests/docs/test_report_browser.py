@@ -14,27 +14,23 @@ from typing import Any
 
 import pytest
 
+from hansa.api.status import Federation
 from hansa.compare import page as compare_page
 from hansa.compare import table as compare_table
 from hansa.report.data import collect
-from hansa.report.facts import ReportData
 from hansa.report.page import render
-from hansa.status import Federation
-from tests.unit.hansa.compare.test_table import ENVIRONMENTS, built, make_result, make_run
-from tests.unit.hansa.report import sample
+from hansa.report.run_facts import ReportData
+from tests.support import report_sample
+from tests.support.comparison_tables import ENVIRONMENTS, built, make_result, make_run
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
 )
 PHONE = 360
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CHROMIUM and not os.environ.get("CI"), reason="no chromium, chromium-browser or chrome"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM and not os.environ.get("CI"), reason="no chromium, chromium-browser or chrome"
+)
 
 QUIET = (
     "--headless",
@@ -132,10 +128,12 @@ def probe(tmp_path: Path) -> Probe:
 
 
 def collected(given: Federation) -> ReportData:
-    return collect(given, sample.fill(sample.MemoryStore(), given), now=sample.START)
+    return collect(
+        given, report_sample.fill(report_sample.MemoryStore(), given), now=report_sample.START
+    )
 
 
-def comparison() -> compare_table.Table:
+def comparison() -> compare_table.ComparisonTable:
     names = ("fed-se", "local-evolution", "success-weighted", "a-method-with-a-rather-long-name")
     runs = [make_run(name, 1, base="fed-se") for name in names]
     scores = [(name, 50, round_, "") for name in ENVIRONMENTS for round_ in (0, 2)]
@@ -151,7 +149,7 @@ def figure(answer: dict[str, Any], name: str, **more: str) -> dict[str, str]:
 
 
 def test_the_figures_a_reader_sees_are_those_of_the_data(probe: Probe) -> None:
-    data = collected(sample.federation(8))
+    data = collected(report_sample.federation(8))
     answer = probe(render(data))
     for word, entry in (("base", data.base), ("last", data.last), ("best", data.best)):
         assert entry and entry.success
@@ -167,7 +165,7 @@ def test_the_figures_a_reader_sees_are_those_of_the_data(probe: Probe) -> None:
 
 
 def test_the_curve_is_drawn_where_its_figures_say(probe: Probe) -> None:
-    data = collected(sample.federation(8))
+    data = collected(report_sample.federation(8))
     curve = probe(render(data))["curve"]
     means = [entry.success.value for entry in data.rounds if entry.success]
     assert [float(point["value"]) for point in curve] == pytest.approx(means, abs=1e-5)
@@ -177,7 +175,7 @@ def test_the_curve_is_drawn_where_its_figures_say(probe: Probe) -> None:
 
 
 def test_the_embedded_figures_are_whole_after_loading(probe: Probe) -> None:
-    given = sample.federation(8)
+    given = report_sample.federation(8)
     figures = probe(render(collected(given)))["data"]
     for entry in given.status.history:
         for name, ratio in entry.success.items():
@@ -185,7 +183,7 @@ def test_the_embedded_figures_are_whole_after_loading(probe: Probe) -> None:
 
 
 def test_first_and_last_episodes_stand_side_by_side(probe: Probe) -> None:
-    episodes = probe(render(collected(sample.federation(8))))["episodes"]
+    episodes = probe(render(collected(report_sample.federation(8))))["episodes"]
     assert [one["episode"] for one in episodes] == ["first", "last"] * 5
     assert {(one["round"], one["success"]) for one in episodes} == {("1", "false"), ("8", "true")}
     assert "move left" in episodes[2]["text"]
@@ -193,18 +191,23 @@ def test_first_and_last_episodes_stand_side_by_side(probe: Probe) -> None:
 
 def tangled() -> Federation:
     """Curves that cross each round, two that are nearly equal, and the best early on."""
-    given = sample.federation(6)
+    given = report_sample.federation(6)
     document = given.to_json()
     for entry in document["status"]["history"]:
         high, low = (0.9, 0.1) if entry["round"] % 2 else (0.1, 0.9)
         ratios = (high, low, 0.5, 0.502, 0.99 if entry["round"] == 1 else 0.497)
-        entry["success"] = dict(zip(sample.WORLDS, ratios, strict=True))
+        entry["success"] = dict(zip(report_sample.WORLDS, ratios, strict=True))
     return Federation.model_validate_json(json.dumps(document))
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1100])
 @pytest.mark.parametrize(
-    "given", [tangled(), sample.federation(50), sample.federation(5, failed=(3,), phase="Failed")]
+    "given",
+    [
+        tangled(),
+        report_sample.federation(50),
+        report_sample.federation(5, failed=(3,), phase="Failed"),
+    ],
 )
 def test_no_label_covers_a_curve_or_another_label(
     probe: Probe, given: Federation, width: int
@@ -218,13 +221,17 @@ def test_no_label_covers_a_curve_or_another_label(
 @pytest.mark.parametrize(
     ("given", "width"),
     [
-        pytest.param(sample.federation(8), PHONE, id="the demo on a phone"),
-        pytest.param(sample.federation(8), 320, id="the demo on the smallest phone"),
-        pytest.param(sample.federation(8), 768, id="the demo on a tablet"),
-        pytest.param(sample.federation(50), PHONE, id="fifty rounds"),
-        pytest.param(sample.federation(12, 100), PHONE, id="a hundred environments"),
-        pytest.param(sample.federation(5, failed=(3, 5), phase="Failed"), PHONE, id="a failed one"),
-        pytest.param(sample.federation(0, phase="Pending", finished=False), PHONE, id="a new one"),
+        pytest.param(report_sample.federation(8), PHONE, id="the demo on a phone"),
+        pytest.param(report_sample.federation(8), 320, id="the demo on the smallest phone"),
+        pytest.param(report_sample.federation(8), 768, id="the demo on a tablet"),
+        pytest.param(report_sample.federation(50), PHONE, id="fifty rounds"),
+        pytest.param(report_sample.federation(12, 100), PHONE, id="a hundred environments"),
+        pytest.param(
+            report_sample.federation(5, failed=(3, 5), phase="Failed"), PHONE, id="a failed one"
+        ),
+        pytest.param(
+            report_sample.federation(0, phase="Pending", finished=False), PHONE, id="a new one"
+        ),
     ],
 )
 def test_nothing_is_wider_than_the_screen(probe: Probe, given: Federation, width: int) -> None:
@@ -236,8 +243,8 @@ def test_nothing_is_wider_than_the_screen(probe: Probe, given: Federation, width
 
 @pytest.mark.parametrize("width", [320, 768])
 def test_kinds_of_tasks_fit_the_screen(probe: Probe, width: int) -> None:
-    given = sample.federation(20)
-    store = sample.write_kinds(sample.fill(sample.MemoryStore(), given), given)
+    given = report_sample.federation(20)
+    store = report_sample.write_kinds(report_sample.fill(report_sample.MemoryStore(), given), given)
     page = render(collect(given, store)).replace("<details>", "<details open>")
     assert 'id="kinds"' in page
     answer = probe(page, width=width)
@@ -261,18 +268,18 @@ def test_a_phone_shows_methods_and_macro_and_scrolls_to_the_worlds(probe: Probe)
 
 
 def test_long_words_do_not_widen_a_phones_page(probe: Probe) -> None:
-    given = sample.federation(1, 1)
-    store = sample.fill(sample.MemoryStore(), given)
+    given = report_sample.federation(1, 1)
+    store = report_sample.fill(report_sample.MemoryStore(), given)
     for key in [key for key in store.objects if "experience" in key]:
         turns = [{"role": "agent", "text": "x" * 5000}, {"role": "user", "text": "\u0650" * 5000}]
-        store.objects[key] = sample.shard([{"turns": turns, "task": "y" * 500}])
+        store.objects[key] = report_sample.shard([{"turns": turns, "task": "y" * 500}])
     answer = probe(render(collect(given, store, adapter="/z" * 300)), width=PHONE)
     assert answer["scroll"] <= answer["width"]
     assert answer["wide"] == []
 
 
 def test_dark_mode_is_dark_and_light_mode_light(probe: Probe) -> None:
-    page = render(collected(sample.federation(2)))
+    page = render(collected(report_sample.federation(2)))
     brightness = [
         sum(map(int, re.findall(r"\d+", probe(page, dark=dark)["background"])[:3]))
         for dark in (False, True)
@@ -301,7 +308,7 @@ def visits() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_the_page_names_nothing_to_fetch(probe: Probe) -> None:
-    page = render(collected(sample.federation(8)))
+    page = render(collected(report_sample.federation(8)))
     assert probe(page)["fetched"] == []
     addresses = re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)', page)
     assert {first or second for first, second in addresses if not first.startswith("#")} == set()
@@ -312,7 +319,7 @@ def test_even_a_hole_in_the_escaping_could_neither_run_nor_fetch(
 ) -> None:
     address, asked = visits
     smuggled = f'<script>window.ran = 1</script><img src="{address}x.png"></main>'
-    holed = render(collected(sample.federation(2))).replace("</main>", smuggled)
+    holed = render(collected(report_sample.federation(2))).replace("</main>", smuggled)
     assert probe(holed)["ran"] == "no"
     assert asked == []
     # Without the policy both would happen, so the two lines above do test something.

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from kubernetes import client as kubernetes
 
-from hansa import keys
+from hansa.api import bucket_keys
 from hansa_client.serving.chat_request import _FIELDS
 from hansa_client.serving.metrics import Metrics
-from tests import small
-from tests.served import ADDRESS, served
+from tests.support import small
+from tests.support.served import ADDRESS, served
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/serving.md").read_text()
@@ -82,7 +82,7 @@ def test_the_page_can_be_typed(folder: Path) -> None:
     for command in rest:
         if not command.startswith(FOREIGN):
             type_in(folder, command)
-    config = json.loads((folder / "adapters/best" / keys.CONFIG).read_text())
+    config = json.loads((folder / "adapters/best" / bucket_keys.CONFIG).read_text())
     for command in commands():
         if command.startswith(FOREIGN):
             assert option(command, "--max-lora-rank") == str(config["r"])

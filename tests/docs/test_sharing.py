@@ -18,20 +18,21 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from hansa import card, keys
+from hansa.adapter import model_card
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import sha256
+from hansa.api.storage import Storage
 from hansa.cli.main import main
 from hansa.local.loop import open_embedded
 from hansa.local.results import with_storage
 from hansa.local.rundir import RunDir
-from hansa.manifest import sha256
-from hansa.sharing import source
-from hansa.storage import Storage
-from tests import small
-from tests.distribution import distribution, has_go
-from tests.hub import Hub, hub
-from tests.processes import PATIENCE_SECONDS, until
-from tests.registry import Registry, registry
-from tests.sources import ROOT
+from hansa.publish import source
+from tests.support import small
+from tests.support.distribution import distribution, has_go
+from tests.support.hub import Hub, hub
+from tests.support.processes import PATIENCE_SECONDS, until
+from tests.support.registry import Registry, registry
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/sharing.md").read_text()
@@ -49,10 +50,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server() -> Iterator[Hub]:
     with hub() as running:
-        base = card.local_folder("builtin:tiny")
+        base = model_card.local_folder("builtin:tiny")
         assert base
         files = {each.name: each.read_bytes() for each in base.iterdir() if each.is_file()}
-        running.add("acme/tiny", {**files, card.NAME: b"---\nlicense: apache-2.0\n---\n"})
+        running.add("acme/tiny", {**files, model_card.NAME: b"---\nlicense: apache-2.0\n---\n"})
         yield running
 
 
@@ -104,7 +105,7 @@ def sentences(hansa: Type, run: Path, file: Path) -> set[str]:
     texts = re.findall(r'"value": "(.*?[^\\])"', file.read_text())
     lines = {line for text in texts for line in text.split("\\n") if len(line) > 30}
     assert len(lines) > 10
-    return lines - {*card.FIRST.split("\n"), *card.NEXT.split("\n")}
+    return lines - {*model_card.FIRST.split("\n"), *model_card.NEXT.split("\n")}
 
 
 def test_the_page_can_be_typed_and_what_comes_back_is_what_was_pushed(
@@ -120,8 +121,8 @@ def test_the_page_can_be_typed_and_what_comes_back_is_what_was_pushed(
         done = hansa(*shlex.split(line)[2:])
         assert done.returncode == 0, f"{line}: {done.stderr}"
     for name in ("from-hub", "from-registry"):
-        pulled = (tmp_path / name / keys.ADAPTER).read_bytes()
-        assert pulled == (run / "adapter" / keys.ADAPTER).read_bytes()
+        pulled = (tmp_path / name / bucket_keys.ADAPTER).read_bytes()
+        assert pulled == (run / "adapter" / bucket_keys.ADAPTER).read_bytes()
     assert set(server.repositories) == {
         ("models", "acme/tiny"),
         ("models", "acme/agent"),
@@ -137,7 +138,7 @@ def test_the_dry_run_shows_exactly_what_leaves_and_sends_nothing(
     [document] = json.loads(shown.stdout)
     assert hansa("push", run, *TO).returncode == 0
     files = server.files("acme/agent")
-    assert document["card"] == files[card.NAME].decode()
+    assert document["card"] == files[model_card.NAME].decode()
     assert {each["name"]: (each["size"], each["sha256"]) for each in document["files"]} == {
         name: (len(content), sha256(content)) for name, content in files.items()
     }
@@ -148,11 +149,11 @@ def test_the_card_tells_the_truth_and_nothing_of_an_episode(
 ) -> None:
     assert hansa("push", run, *TO).returncode == 0
     files = server.files("acme/agent")
-    text = files[card.NAME].decode()
+    text = files[model_card.NAME].decode()
     matter = yaml.safe_load(text.split("---\n")[1])
     commit = server.repositories["models", "acme/tiny"].commits[-1][0]
     assert (matter["base_model"], matter["license"]) == ("acme/tiny", "apache-2.0")
-    config = json.loads(files[keys.CONFIG])
+    config = json.loads(files[bucket_keys.CONFIG])
     assert (config["base_model_name_or_path"], config["revision"]) == ("acme/tiny", commit)
     status = RunDir(run).load().status
     for name, ratio in status.history[-1].success.items():
@@ -175,7 +176,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-base = AutoModelForCausalLM.from_pretrained({str(card.local_folder("builtin:tiny"))!r})
+base = AutoModelForCausalLM.from_pretrained({str(model_card.local_folder("builtin:tiny"))!r})
 tokens = torch.arange(10, 30)[None]
 with torch.inference_mode():
     plain = base(tokens).logits
@@ -312,9 +313,14 @@ def test_a_real_registry_takes_it_and_gives_it_back(run: Path, tmp_path: Path) -
             assert (done.returncode, expected in done.stderr) == (0, True), done.stderr
         done = small.hansa("pull", place, "--to", tmp_path / "out", "-o", "json")
         pulled = json.loads(done.stdout)
-    assert set(pulled["files"]) == {keys.ADAPTER, keys.CONFIG, card.NAME, "success.svg"}
-    own = (run / "adapter" / keys.ADAPTER).read_bytes()
-    assert (tmp_path / "out" / keys.ADAPTER).read_bytes() == own
+    assert set(pulled["files"]) == {
+        bucket_keys.ADAPTER,
+        bucket_keys.CONFIG,
+        model_card.NAME,
+        "success.svg",
+    }
+    own = (run / "adapter" / bucket_keys.ADAPTER).read_bytes()
+    assert (tmp_path / "out" / bucket_keys.ADAPTER).read_bytes() == own
 
 
 @pytest.mark.full

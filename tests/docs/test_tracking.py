@@ -9,20 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hansa.assignment import ENV_ASSIGNMENT, ENV_REPORT
 from hansa.cli import export as export_command
 from hansa.local.rundir import RunDir
-from hansa.program import run_told
-from hansa.tracking import figures
-from hansa.tracking.__main__ import work
+from hansa.publish.tracked_run import LocalRun
+from hansa.report import tracking_figures
 from hansa.tracking.base import Destination, open_tracker
-from hansa.tracking.http import Server as Client
-from hansa.tracking.source import LocalRun
-from hansa.tracking.task import make_task
-from tests import small, trackers
-from tests.sources import ROOT
-from tests.tracked import IDENTITY, expected, make_tracked
-from tests.trackers import Server
+from hansa.tracking.http import TrackingServer as Client
+from tests.support import small, trackers
+from tests.support.sources import ROOT
+from tests.support.tracked import IDENTITY, expected, make_tracked
+from tests.support.trackers import Server
 
 pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/tracking.md").read_text()
@@ -136,7 +132,7 @@ def test_an_export_killed_after_any_request_is_completed_by_the_next_one(
 ) -> None:
     """The request has arrived, and nobody has read its answer."""
     federation, experiment = make_tracked(), f"killed-{requests}"
-    record = figures.record(federation, IDENTITY, is_over=True)
+    record = tracking_figures.record(federation, IDENTITY, is_over=True)
     destination = Destination(url=server.url, experiment=experiment)
     ask, sent = Client._ask, []
 
@@ -161,7 +157,7 @@ def test_a_setting_that_changed_is_a_tag_since_mlflow_keeps_the_first_value(
     server: Server,
 ) -> None:
     for rounds in (2, 3):
-        record = figures.record(make_tracked(rounds=rounds), IDENTITY, is_over=True)
+        record = tracking_figures.record(make_tracked(rounds=rounds), IDENTITY, is_over=True)
         open_tracker("mlflow", Destination(url=server.url, experiment="changed")).write(record)
     data = server.runs("changed")["fed"]["data"]
     assert {"key": "rounds", "value": "2"} in data["params"]
@@ -171,7 +167,7 @@ def test_a_setting_that_changed_is_a_tag_since_mlflow_keeps_the_first_value(
 def test_following_waits_for_a_server_that_is_away(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = figures.record(make_tracked(), IDENTITY, is_over=True)
+    record = tracking_figures.record(make_tracked(), IDENTITY, is_over=True)
     away = open_tracker("mlflow", Destination(url="http://127.0.0.1:1", experiment="away"))
     monkeypatch.setattr(export_command, "PATIENCE_SECONDS", 0.0)
     ask = Client._ask
@@ -186,21 +182,3 @@ def test_following_waits_for_a_server_that_is_away(
     export_command._insist(away, record)
     assert "http://127.0.0.1:1, which does not answer" in capsys.readouterr().err
     assert set(server.runs("away")) == {"fed", "fed/maze", "fed/wordle"}
-
-
-def test_the_jobs_of_spec_tracking_leave_each_figure_once(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for is_over in (False, True, True):
-        record = figures.record(make_tracked(), IDENTITY, is_over=is_over)
-        task = make_task(
-            record, federation="fed", to="mlflow", url=server.url, experiment="job", round_=2
-        )
-        monkeypatch.setenv(ENV_ASSIGNMENT, task.model_dump_json(by_alias=True, exclude_none=True))
-        monkeypatch.setenv(ENV_REPORT, str(tmp_path / "report.json"))
-        assert run_told("tracker", work) == 0
-    stored = by_silo(server, "job", "fed")
-    for silo, points in expected(make_tracked()).items():
-        for (metric, step), value in points.items():
-            assert stored[silo].count((metric, step, value)) == 1
-    assert {run["info"]["status"] for run in server.runs("job").values()} == {"FINISHED"}

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from hansa.api import MemberReason, Reason
-from hansa.exits import Exit
+from hansa.api.constants import MemberReason, Reason
+from hansa.core.exits import Exit
 
 PAGE = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
 MEMBERS = PAGE.partition("### Of a silo elsewhere\n")[2].partition("\n## ")[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import sources
+from tests.support import sources
 
 ROOT = sources.ROOT / "client_image"
 PACKAGE = "hansa_client"
@@ -24,17 +24,15 @@ LAYERS = (
     ("agent",),
     ("evaluation", "figures", "send"),
     ("silo",),
-    ("contributions", "masks", "personalize", "probes"),
+    ("masks", "personalize", "probes"),
     ("round",),
-    ("alone", "audit"),
+    ("alone",),
     ("last",),
     ("serving",),
-    ("openenv", "proxy"),
+    ("proxy",),
     ("commands", "contract", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-OLD_NAMES = {"hansa_client", "hansa_client.worlds"}
-"""The package itself, and what is there for one more release."""
 
 
 def module_name(file: Path) -> str:
@@ -59,9 +57,9 @@ def imported(file: Path) -> Iterator[str]:
 @cache
 def graph() -> dict[str, set[str]]:
     return {
-        name: set(imported(file)) - {name} - OLD_NAMES
+        name: set(imported(file)) - {name} - {PACKAGE}
         for name, file in FILES.items()
-        if name not in OLD_NAMES
+        if name != PACKAGE
     }
 
 

@@ -1,6 +1,6 @@
 """Every way to stop has its facts, and every error that ends a program has a way to stop."""
 
-from hansa import errors, exits
+from hansa.core import errors, exits
 
 
 def test_every_exit_has_facts_and_a_sentence_of_help() -> None:

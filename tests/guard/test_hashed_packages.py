@@ -9,7 +9,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.sources import ROOT
+from tests.support.sources import ROOT
 from tools.requirements import requirements
 
 FOLDER = ROOT / "requirements"

@@ -8,7 +8,7 @@ import ast
 
 import pytest
 
-from tests.sources import ROOT, nodes
+from tests.support.sources import ROOT, nodes
 
 CHECKED = "2.11"
 """Version of torch whose private functions were last compared with the public ones."""

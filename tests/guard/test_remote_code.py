@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tests.sources import FILES, ROOT, nodes
+from tests.support.sources import FILES, ROOT, nodes
 
 LOADED = [*FILES, *sorted((ROOT / "tools").rglob("*.py")), *sorted((ROOT / "bench").rglob("*.py"))]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import sources
-from tests.sources import ROOT
+from tests.support import sources
+from tests.support.sources import ROOT
 
 KEYS = re.compile(r"(^|/)(updates|evaluations|experience|global|orders|answers)/|jsonl\.zst")
 OBJECTS = re.compile(r"\.(safetensors|json|jsonl|zst)$")
@@ -20,17 +20,17 @@ ON_DISK = {
 """Modules that put such a name together for a file on this machine."""
 LABELS = re.compile(r"hansa\.dev/")
 PURE = [
-    "hansa/plan.py",
-    "hansa/attempts.py",
-    "hansa/rollback.py",
-    "hansa/draft.py",
-    "hansa/summary.py",
-    "hansa/remote.py",
-    "hansa/member/conditions.py",
-    "hansa/member/draft.py",
-    "hansa/member/follow.py",
-    "hansa/member/limits.py",
-    "hansa/member/windows.py",
+    "hansa/plan/federation.py",
+    "hansa/plan/attempts.py",
+    "hansa/plan/rollback.py",
+    "hansa/plan/builder.py",
+    "hansa/plan/summary.py",
+    "hansa/plan/remote_silos.py",
+    "hansa/plan/member_conditions.py",
+    "hansa/plan/member_builder.py",
+    "hansa/plan/member_plan.py",
+    "hansa/members/limits.py",
+    "hansa/plan/member_windows.py",
     *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/policy").glob("*.py")),
 ]
 IMPURE_MODULES = {
@@ -61,9 +61,11 @@ def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize(
     "pattern, homes",
     [
-        pytest.param(KEYS, {"hansa/keys.py"}, id="bucket keys"),
+        pytest.param(KEYS, {"hansa/api/bucket_keys.py"}, id="bucket keys"),
         pytest.param(
-            LABELS, {"hansa/api.py", "hansa/status.py", "hansa/member/spec.py"}, id="API group"
+            LABELS,
+            {"hansa/api/constants.py", "hansa/api/status.py", "hansa/api/member_spec.py"},
+            id="API group",
         ),
     ],
 )
@@ -79,11 +81,11 @@ def test_a_shared_name_is_spelled_once(pattern: re.Pattern[str], homes: set[str]
 
 
 def test_which_states_are_over_is_said_once() -> None:
-    """Groups of environment states, `CONCLUDED` for one, are in hansa/api.py and nowhere else."""
+    """Groups of environment states, `CONCLUDED` for one, have one home, hansa/api/constants.py."""
     wrong = [
         f"{name}:{node.lineno}"
         for name, tree in modules()
-        if name != "hansa/api.py"
+        if name != "hansa/api/constants.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Set | ast.Tuple | ast.List)
         and {"Updated", "Empty"} <= (texts := {getattr(e, "value", None) for e in node.elts})
@@ -113,18 +115,18 @@ def test_only_one_module_puts_the_name_of_an_object_together() -> None:
     wrong = [
         f"{name}:{line} spells {text}"
         for name, tree in modules()
-        if name != "hansa/keys.py" and name not in ON_DISK
+        if name != "hansa/api/bucket_keys.py" and name not in ON_DISK
         for line, text in names_put_together(tree)
     ]
     assert wrong == []
 
 
 def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
-    """`hansa.sentences.first_misfit`; hansa/load.py tells all of a manifest's errors instead."""
+    """`hansa.validation.messages.first_misfit`; manifests/load.py gives all errors."""
     wrong = [
         f"{name}:{node.lineno}"
         for name, tree in modules()
-        if name not in {"hansa/sentences.py", "hansa/fitting.py"}
+        if name not in {"hansa/validation/messages.py", "hansa/validation/fit.py"}
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", "") == "errors"

@@ -2,17 +2,18 @@
 
 import ast
 
-from tests import sources
-from tests.sources import ROOT
+from tests.support import sources
+from tests.support.sources import ROOT
 
 FILE_LINES = 400
 FUNCTION_LINES = 60
+READ = [*sources.FILES, *sources.PLUGINS]
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
     long = {
         str(file.relative_to(ROOT)): lines
-        for file in sources.FILES
+        for file in READ
         if (lines := len(file.read_text().splitlines())) > FILE_LINES
     }
     assert long == {}
@@ -21,7 +22,7 @@ def test_no_file_is_longer_than_400_lines() -> None:
 def test_no_function_is_longer_than_60_lines() -> None:
     long = {
         f"{file.relative_to(ROOT)}:{node.name}": lines
-        for file in sources.FILES
+        for file in READ
         for node in sources.nodes(file)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
@@ -32,7 +33,7 @@ def test_no_function_is_longer_than_60_lines() -> None:
 def test_every_module_opens_with_a_sentence() -> None:
     silent = [
         str(file.relative_to(ROOT))
-        for file in sources.FILES
+        for file in READ
         if not (ast.get_docstring(sources.tree(file)) or "")
         .split("\n\n")[0]
         .endswith((".", ":", "?"))

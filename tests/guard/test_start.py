@@ -13,14 +13,14 @@ LIBRARIES = {"boto3", "transformers", "peft", "accelerate", "huggingface_hub", "
 COMPILERS = {"torch._dynamo", "torch._inductor", "sympy", "triton", "torchvision"}
 
 CLIENT = """
-from hansa import logs
-from hansa.assignment import Assignment
+from hansa.core import logs
+from hansa.api.assignment import Assignment
 from hansa.store.s3 import preload
 from hansa_client import __main__
 from hansa_client.last import evaluate_only
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 preload()
 told = Assignment.model_validate({
     "role": "client", "federation": "f", "seed": 7, "model": {"source": "builtin:tiny"},

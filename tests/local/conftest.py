@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests import small
-from tests.parties import Quick
+from tests.support import small
+from tests.support.parties import Quick
 
 
 @pytest.fixture

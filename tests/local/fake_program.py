@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hansa.assignment import (
+from hansa.api.assignment import (
     ENV_MODEL_CACHE,
     ENV_PROGRESS,
     ENV_REPORT,
@@ -16,11 +16,11 @@ from hansa.assignment import (
     ClientReport,
     EvaluateReport,
 )
-from hansa.endpoint import ENV_API_KEY
-from hansa.errors import Diverged, PermanentError, TooFewUpdates, Unreachable, WorldBroken
-from hansa.manifest import Counts
-from hansa.processes.warm import serve
-from hansa.program import progress, run, write_report
+from hansa.api.bucket_documents import Counts
+from hansa.api.endpoint import ENV_API_KEY
+from hansa.core.errors import Diverged, PermanentError, TooFewUpdates, Unreachable, WorldBroken
+from hansa.runtime.program import progress, run_assignment, write_report
+from hansa.runtime.warm_parent import serve
 
 REPORT = ClientReport(environment=0, round=1, trained=True, manifest="a" * 64, counts=Counts())
 
@@ -96,6 +96,6 @@ if __name__ == "__main__":
     if os.environ.get("HANSA_TEST_BROKEN"):
         sys.exit(refuse())
     if sys.argv[1:] == ["--warm"]:
-        serve(lambda: run("fake", work))
+        serve(lambda: run_assignment("fake", work))
     else:
-        sys.exit(run("fake", work))
+        sys.exit(run_assignment("fake", work))

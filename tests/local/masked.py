@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hansa import adapter, keys, masking, sealing
+from hansa.adapter import lora, masking
+from hansa.api import bucket_keys
+from hansa.crypto import sealing
 from hansa.local.objectstore import LocalStore
-from tests import small
 from tests.local import identities
+from tests.support import small
 
 SILOS = ("a", "b", "c", "d")
 FIFTH = "e"
@@ -77,22 +79,24 @@ class Place:
 
     def updates(self, name: str) -> list[str]:
         """Names of what a silo has sent, round by round."""
-        root = keys.update_root(small.NAME, name)
+        root = bucket_keys.update_root(small.NAME, name)
         return [key.removeprefix(root) for key in self.exchange.store().list(root)]
 
-    def plain(self, name: str, round_: int) -> tuple[adapter.Tensors, float]:
+    def plain(self, name: str, round_: int) -> tuple[lora.Tensors, float]:
         """A silo's update before it was masked, and the norm of its change."""
-        folder = f"{keys.masking_updates(WHERE, name)}{round_:05d}/"
+        folder = f"{bucket_keys.masking_updates(WHERE, name)}{round_:05d}/"
         store = self.private.store()
-        norm = json.loads(store.get(folder + keys.MANIFEST))["norm"]
-        return adapter.decode(store.get(folder + keys.ADAPTER)), norm
+        norm = json.loads(store.get(folder + bucket_keys.MANIFEST))["norm"]
+        return lora.decode(store.get(folder + bucket_keys.ADAPTER)), norm
 
-    def merged(self, round_: int) -> adapter.Tensors:
+    def merged(self, round_: int) -> lora.Tensors:
         """The global adapter of a round."""
-        data = self.exchange.store().get(keys.global_folder(small.NAME, round_) + keys.ADAPTER)
-        return adapter.decode(data)
+        data = self.exchange.store().get(
+            bucket_keys.global_folder(small.NAME, round_) + bucket_keys.ADAPTER
+        )
+        return lora.decode(data)
 
-    def sum_without_masks(self, round_: int, names: Sequence[str]) -> adapter.Tensors:
+    def sum_without_masks(self, round_: int, names: Sequence[str]) -> lora.Tensors:
         """What the global adapter of a round must be, computed from the silos' plain updates.
 
         A stays as it is, so that the start of round 1 is known: its B are zeros.
@@ -100,7 +104,7 @@ class Place:
         plain = [self.plain(name, round_) for name in names]
         start = self.merged(round_ - 1) if round_ > 1 else _untrained(plain[0][0])
         bits, made = masking.bits(len(names), CLIP), dict(start)
-        for name in masking.trained(adapter.shapes(start), "B"):
+        for name in masking.trained(lora.shapes(start), "B"):
             total = np.zeros(start[name].size, np.uint32)
             for own, norm in plain:
                 factor = masking.scale(norm, CLIP)
@@ -115,12 +119,12 @@ class Place:
         """Long stretches of every silo's unmasked weights, but of what all have in common."""
         store, found = self.private.store(), []
         for name in EVERYBODY:
-            for key in store.list(keys.masking_updates(WHERE, name)):
-                if key.endswith(keys.ADAPTER):
-                    tensors = adapter.decode(store.get(key)).items()
+            for key in store.list(bucket_keys.masking_updates(WHERE, name)):
+                if key.endswith(bucket_keys.ADAPTER):
+                    tensors = lora.decode(store.get(key)).items()
                     found += [each.tobytes()[:64] for tensor, each in tensors if "lora_B" in tensor]
         return [each for each in found if any(each)]
 
 
-def _untrained(tensors: adapter.Tensors) -> adapter.Tensors:
+def _untrained(tensors: lora.Tensors) -> lora.Tensors:
     return {n: np.zeros_like(t) if "lora_B" in n else t for n, t in tensors.items()}

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from hansa import card, keys
-from tests import small
-from tests.unit.hansa import test_card
+from hansa.adapter import model_card
+from hansa.api import bucket_keys
+from tests.support import small
+from tests.unit.hansa.adapter import test_model_card
 
 TASKS = 40
 
@@ -26,7 +27,7 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from hansa.intervals import wilson
+    from hansa.core.stats import wilson
     from hansa_client import seeds
     from hansa_client.models import base_model
     from hansa_client.models.chat_template import Chat
@@ -47,7 +48,7 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
             TASKS,
             seeds.derive(small.SPEC["seed"], name, 0, "evaluate"),
         )
-        how = episodes.Play(
+        how = episodes.RolloutConfig(
             temperature=1.0, max_length=512, batch_episodes=7, round=1, source="evaluation"
         )
         played = episodes.play(
@@ -76,13 +77,13 @@ def test_the_adapter_changes_what_the_base_says(finished):
 
 @pytest.mark.slow
 def test_the_folder_holds_what_its_manifest_names(finished):
-    manifest = json.loads((finished / "adapter" / keys.MANIFEST).read_text())
+    manifest = json.loads((finished / "adapter" / bucket_keys.MANIFEST).read_text())
     assert set(manifest["files"]) == set(small.FILES)
 
 
 @pytest.mark.slow
 def test_the_folder_says_how_to_prompt_it_and_its_lines_play_a_turn(finished):
-    text = (finished / "adapter" / card.NAME).read_text()
+    text = (finished / "adapter" / model_card.NAME).read_text()
     assert "# small, round 1" in text
-    said = test_card.run(test_card.code_of(text), finished / "adapter")
+    said = test_model_card.run(test_model_card.code_of(text), finished / "adapter")
     assert said.strip().rpartition("Action: ")[2].startswith("move ")

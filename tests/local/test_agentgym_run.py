@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests import small
-from tests.agentgym_server import serving
-from tests.small import hansa
+from tests.support import small
+from tests.support.agentgym_server import serving
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 

@@ -7,20 +7,20 @@ from threading import Timer
 
 import pytest
 
-from hansa import keys
-from hansa.assignment import AggregatorReport
-from hansa.errors import Unreachable
-from hansa.logs import Log
-from hansa.spec import S3
+from hansa.api import bucket_keys
+from hansa.api.assignment import AggregatorReport
+from hansa.api.spec import S3
+from hansa.core.errors import Unreachable
+from hansa.core.logs import Log
 from hansa.store.base import Watch
 from hansa.store.s3 import S3Store
 from hansa_server.gate import MAX_MANIFEST
 from hansa_server.round import aggregate
-from tests.faults import FaultyProxy, Kind
+from tests.support.faults import FaultyProxy, Kind
 from tests.unit.hansa_server.rounds import PREFIX, Round, full_round
 
 Through = Callable[..., S3Store]
-UPDATE = f"maze/00001/{keys.ADAPTER}"
+UPDATE = f"maze/00001/{bucket_keys.ADAPTER}"
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_a_manifest_that_breaks_on_the_way_is_read_again(
     kind: Kind, proxy, through: Through, sent: Round, fresh_prefix: str, monkeypatch
 ) -> None:
     reader = through(patience_seconds=20)
-    proxy.fail(kind, times=1, contains=f"maze/00001/{keys.MANIFEST}")
+    proxy.fail(kind, times=1, contains=f"maze/00001/{bucket_keys.MANIFEST}")
     report = run(sent, reader, fresh_prefix, lambda: None, monkeypatch)
     assert len(proxy.failed) == 1
     assert (report.refused, report.adapter) == ([], full_round().aggregate().adapter)
@@ -101,7 +101,7 @@ def test_a_member_without_a_fit_manifest_in_a_real_store_is_refused(
     round_ = full_round()
     round_.send_manifest("maze", data or b"")
     if data is None:
-        del round_.store.objects[round_.key("maze", keys.MANIFEST)]
+        del round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)]
     send(round_, store, fresh_prefix)
     report = run(round_, store, fresh_prefix, lambda: None, monkeypatch)
     assert (report.members, report.refused) == ([0, 2], [(1, reason)])

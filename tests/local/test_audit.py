@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.small import hansa
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 
@@ -16,12 +16,3 @@ def test_a_run_audits_equal(undisturbed: Path) -> None:
         "round 2: equal: 2 updates merged",
     ]
     assert (done.returncode, done.stderr) == (0, "2 equal\n")
-
-
-def test_a_silo_trains_its_own_updates_again(undisturbed: Path) -> None:
-    done = hansa("audit", "--out", undisturbed, "--silo", "maze")
-    assert done.stdout.splitlines() == [
-        "round 1: equal: the update of maze, trained again",
-        "round 2: equal: the update of maze, trained again",
-    ], done.stderr
-    assert done.returncode == 0

@@ -2,16 +2,19 @@
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import sha256
+from hansa.api.status import RoundSettings
+from hansa.core.errors import PermanentError
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.manifest import sha256
-from hansa.status import RoundSettings
 from hansa.store.s3 import S3Store
 from hansa_client.experience import agentgym_format, demonstrations
-from hansa_client.experience.agentgym_format import Conversation, Said
+from hansa_client.experience.agentgym_format import Conversation, ConversationTurn
 
-TALK = Conversation("maze_1", (Said("human", "Reach the goal."), Said("gpt", "move up", True)))
+TALK = Conversation(
+    "maze_1",
+    (ConversationTurn("human", "Reach the goal."), ConversationTurn("gpt", "move up", True)),
+)
 
 
 def told(weed: LocalStore, source: str) -> Assignment:

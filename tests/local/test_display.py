@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import small
-from tests.processes import MARK, PATIENCE_SECONDS, until
-from tests.terminal import Terminal
+from tests.support import small
+from tests.support.processes import MARK, PATIENCE_SECONDS, until
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 _SIZELESS = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}

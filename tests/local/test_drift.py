@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import small
-from tests.processes import until
+from tests.support import small
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 

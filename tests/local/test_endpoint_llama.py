@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests import llamas, small
-from tests.sources import ROOT
+from tests.support import llamas, small
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.slow
 

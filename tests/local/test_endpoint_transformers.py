@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import small, transformers_serve
-from tests.sources import ROOT
+from tests.support import small, transformers_serve
+from tests.support.sources import ROOT
 
 PAGE = (ROOT / "docs/endpoints.md").read_text().split("## With transformers serve\n")[1]
 PORT = 8001

@@ -9,22 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hansa.assigning import for_environment
-from hansa.assignment import ENV_MODEL_CACHE, ClientReport, Role
-from hansa.endpoint import ENV_API_KEY
-from hansa.jobs import JobRequest, ObservedJob
+from hansa.api.assignment import ENV_MODEL_CACHE, ClientReport, Role
+from hansa.api.endpoint import ENV_API_KEY
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
-from hansa.manifest import StartAdapter
-from hansa.processes.capacity import Capacity, measure
-from hansa.spec import Metadata
-from hansa.status import CurrentRound, RoundEnvironment, RoundSettings
-from tests import processes
-from tests.builders import NOW, make_federation
-from tests.processes import until
+from hansa.runtime.capacity import Capacity, measure
+from tests.support import processes
+from tests.support.fake_jobs import FAKE, find, job, pid_of, wait, wait_until_it_hangs
+from tests.support.processes import until
 
 Make = Callable[..., LocalExecutor]
-FAKE = "tests.local.fake_program"
 
 
 @pytest.fixture
@@ -49,59 +43,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
             return stack.enter_context(executor)
 
         yield made
-
-
-def job(does: str, name: str = "", environment: str = "maze") -> JobRequest:
-    """A Job whose program does so."""
-    federation = make_federation("maze", "wordle")
-    federation = federation.model_copy(update={"metadata": Metadata(name=does)})
-    current = CurrentRound(
-        round=1,
-        opened_at=NOW,
-        start=StartAdapter(),
-        settings=RoundSettings(),
-        participation=federation.spec.participation,
-        environments=[RoundEnvironment(name=e, world=e) for e in ("maze", "wordle")],
-    )
-    return JobRequest(
-        name=name or f"{does}-{environment}",
-        role="client",
-        round=1,
-        environment=environment,
-        attempt=1,
-        assignment=for_environment(federation, current, environment),
-    )
-
-
-def find(executor: LocalExecutor, name: str) -> ObservedJob:
-    return next(job for job in executor.observe() if job.name == name)
-
-
-def wait(executor: LocalExecutor, *names: str) -> list[ObservedJob]:
-    """The Jobs, once all of them have ended."""
-
-    def look() -> bool:
-        executor.wait(0.1)
-        return not any(find(executor, name).is_active for name in names)
-
-    until(look, f"{names} to end")
-    return [find(executor, name) for name in names]
-
-
-def wait_until_it_hangs(executor: LocalExecutor, name: str) -> None:
-    def look() -> bool:
-        executor.wait(0.05)
-        return bool(executor.progress(name))
-
-    until(look, f"{name} to hang")
-
-
-def pid_of(tmp_path: Path, name: str) -> int:
-    """The process whose output is the Job's log."""
-    for pid in processes.of_run(tmp_path):
-        if processes.output_of(pid) == tmp_path / "jobs" / name / "log.txt":
-            return pid
-    return 0
 
 
 def test_a_job_that_answers_has_succeeded_with_its_report(make: Make) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hansa.local.objectstore import LocalStore
-from tests import small
+from tests.support import small
 
 GOLDEN = Path(__file__).parent / "golden" / "small.json"
 KEPT = ("kind", "round", "environment", "baseModel", "trained", "identity", "minimum")

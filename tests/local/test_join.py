@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import keys, sealing
+from hansa.api import bucket_keys
+from hansa.crypto import sealing
 from hansa.local.objectstore import RUNNER
-from tests import small
-from tests.parties import REMOTE, Parties, equal, state
-from tests.processes import until
-from tests.small import NAME, SPEC
+from tests.support import small
+from tests.support.parties import REMOTE, Parties, equal, state
+from tests.support.processes import until
+from tests.support.small import NAME, SPEC
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,9 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     objects = parties.store.store()
     everything = b"".join(objects.get(key) for key in objects.list(""))
     assert b"webshop" in everything and b"Thought" not in everything
-    assert not any(key.startswith(keys.experience_root(NAME, REMOTE)) for key in objects.list(""))
+    assert not any(
+        key.startswith(bucket_keys.experience_root(NAME, REMOTE)) for key in objects.list("")
+    )
     owner = parties.store.environ(RUNNER)
     mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", **owner)
     assert mail.returncode == 0, mail.stderr
@@ -105,7 +108,7 @@ def test_a_silo_without_a_store_of_its_own_keeps_its_experience_sealed_in_the_bu
         coordinator.finish()
         assert not (silo.out / "store").exists()
     objects = parties.store.store()
-    private = [objects.get(key) for key in objects.list(keys.experience_root(NAME, REMOTE))]
+    private = [objects.get(key) for key in objects.list(bucket_keys.experience_root(NAME, REMOTE))]
     assert len(private) > 2 and all(map(sealing.is_sealed, private))
 
 

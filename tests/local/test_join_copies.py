@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hansa.exchange.letters import ANSWERS, ORDERS
+from hansa.api.exchange import Cursor
+from hansa.api.letters import ANSWERS, ORDERS
 from hansa.local.objectstore import RUNNER
-from hansa.members import Head
-from tests import small
-from tests.parties import REMOTE, Quick, equal, state, status
-from tests.processes import until
+from tests.support import small
+from tests.support.parties import REMOTE, Quick, equal, state, status
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ def test_a_key_that_changes_between_order_and_answer_costs_nothing(
 
 def _signed_by(silos: Quick, key: str) -> list[str]:
     log = dataclasses.replace(silos.log(ANSWERS), trusted=(key,))
-    return [e.letter.kind for e in log.read(Head(), most=None).entries]  # type: ignore[attr-defined]
+    return [e.letter.kind for e in log.read(Cursor(), most=None).entries]  # type: ignore[attr-defined]
 
 
 def test_a_key_that_the_coordinator_does_not_know_yet_is_skipped_until_it_does(
@@ -113,6 +113,6 @@ def test_a_key_that_the_coordinator_does_not_know_yet_is_skipped_until_it_does(
     new = silos.new_silo_key()
     with silos.join(silos.member(manifest, publicKeys=[new]), "--once") as silo:
         silo.finish()
-    reading = silos.log(ANSWERS).read(Head())
+    reading = silos.log(ANSWERS).read(Cursor())
     assert (reading.entries, dict(reading.faults)) == ([], {"unknown-key": 1})
     assert _signed_by(silos, new) == ["hello"]

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from hansa.exchange.envelope import read_key
-from hansa.exchange.letters import ORDERS, Rest
+from hansa.api.exchange import Cursor
+from hansa.api.letters import ORDERS, Rest
+from hansa.crypto.dsse import read_key
 from hansa.local.objectstore import RUNNER
-from hansa.members import Head
 from hansa.store.retry import ENV_PATIENCE
-from tests import small
-from tests.faults import FaultyProxy
-from tests.parties import REMOTE, Join, Quick, equal, state, status
-from tests.processes import until
+from tests.support import small
+from tests.support.faults import FaultyProxy
+from tests.support.parties import REMOTE, Join, Quick, equal, state, status
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 WRONG_CLOCK = Path(__file__).parents[1] / "clock"
@@ -79,7 +79,7 @@ def rest(silos: Quick, why: str) -> None:
     log = silos.log(ORDERS)
     letter = Rest(run=log.run, environment=REMOTE, why=why)  # type: ignore[arg-type]
     key = read_key(silos.keys["coordinator"][0].read_bytes(), "coordinator")
-    log.post(letter, log.read(Head()).cursor, key)
+    log.post(letter, log.read(Cursor()).cursor, key)
 
 
 def once(silos: Quick, member: Path) -> Join:

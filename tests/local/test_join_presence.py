@@ -2,10 +2,10 @@
 
 import pytest
 
-from hansa.exchange.letters import ORDERS, Work
-from tests import small
-from tests.parties import REMOTE, Quick, state, status
-from tests.processes import until
+from hansa.api.letters import ORDERS, Work
+from tests.support import small
+from tests.support.parties import REMOTE, Quick, state, status
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 ALONE = {"retries": 100, "minimumUpdates": 1}

@@ -4,15 +4,15 @@ import signal
 
 import pytest
 
-from hansa.exits import Exit
-from hansa.jobs import ObservedJob
+from hansa.api.jobs import ObservedJob
+from hansa.core.exits import Exit
 from hansa.local import loop
 from hansa.local.display import PlainDisplay
 from hansa.local.loop import _look_after
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
-from tests import processes
-from tests.builders import NOW, make_federation
+from tests.support import processes
+from tests.support.builders import NOW, make_federation
 
 
 def job(name: str, exit_code: int) -> ObservedJob:
@@ -41,7 +41,7 @@ def test_results_are_read_though_the_store_died_with_the_last_round(tmp_path, mo
     loop.run(
         federation,
         folder,
-        loop.Options(embedded=True),
+        loop.RunOptions(embedded=True),
         PlainDisplay(),
         lambda ended, folder, store: read.append(list(store.list(""))),
     )

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import keys
+from hansa.api import bucket_keys
+from hansa.api.exchange import Cursor
+from hansa.api.letters import ANSWERS, ORDERS, Reference, run_of
+from hansa.api.spec import S3
 from hansa.cli import main as program
-from hansa.exchange.letters import ANSWERS, ORDERS, Reference, run_of
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
-from hansa.members import Head
-from hansa.spec import S3
 from hansa.store.base import ObjectStore
-from tests import mail
-from tests.builders import make_federation
-from tests.mail import COORDINATOR, SILO, THIEF
+from tests.support import mail
+from tests.support.builders import make_federation
+from tests.support.mail import COORDINATOR, SILO, THIEF
 
 KEYS = ("--orders-key", COORDINATOR.public, "--answers-key", SILO.public)
 
@@ -37,9 +37,9 @@ def correspond(store: ObjectStore, place: S3) -> None:
     fields = {"run": run, "prefix": place.prefix}
     order = mail.work(storage={"bucket": place.bucket, "prefix": place.prefix})
     box = mail.box(ORDERS, store, **fields)
-    posted = box.post(order.model_copy(update={"run": run}), Head(), COORDINATOR)
+    posted = box.post(order.model_copy(update={"run": run}), Cursor(), COORDINATOR)
     about = Reference(serial=1, digest=posted.cursor.digest or "")
-    answers, cursor = mail.box(ANSWERS, store, **fields), Head()
+    answers, cursor = mail.box(ANSWERS, store, **fields), Cursor()
     for letter in (mail.taken(about), mail.answer(about)):
         cursor = answers.post(letter.model_copy(update={"run": run}), cursor, SILO).cursor
 
@@ -89,7 +89,7 @@ def test_what_is_no_letter_is_named_with_its_meaning(
     capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
 ) -> None:
     correspond(weed.store(), place)
-    weed.store().put_if_absent(keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
+    weed.store().put_if_absent(bucket_keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
     code, lines, err = call(capsys, "maze", "-f", manifest, *KEYS)
     assert code == 1
     assert lines[-1] == {

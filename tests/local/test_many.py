@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from hansa import adapter, keys
-from tests import small
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from tests.support import small
 
 pytestmark = pytest.mark.slow
 
@@ -39,5 +40,5 @@ def test_a_federation_of_36_environments_aggregates_every_round(
     assert [entry["outcome"] for entry in history] == ["base", *["aggregated"] * rounds]
     assert [entry["updates"] for entry in history[1:]] == [f"{COUNT}/{COUNT}"] * rounds
     assert len(history[-1]["success"]) == COUNT
-    tensors = adapter.decode((out / "adapter" / keys.ADAPTER).read_bytes())
-    assert adapter.is_finite(tensors) and any(array.any() for array in tensors.values())
+    tensors = lora.decode((out / "adapter" / bucket_keys.ADAPTER).read_bytes())
+    assert lora.is_finite(tensors) and any(array.any() for array in tensors.values())

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, sealing
+from hansa.api import bucket_keys
+from hansa.crypto import sealing
 from hansa.local.objectstore import LocalStore
 from hansa.store.private import KEY, SECRET
-from tests import small
-from tests.parties import REMOTE, Exchange, Join, Parties, state
-from tests.processes import until
-from tests.small import NAME, SPEC
+from tests.support import small
+from tests.support.parties import REMOTE, Exchange, Join, Parties, state
+from tests.support.processes import until
+from tests.support.small import NAME, SPEC
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +93,6 @@ def test_a_silo_elsewhere_is_in_the_sum_and_killed_on_the_way(parties: MaskedPar
     assert (entry["outcome"], entry["updates"]) == ("aggregated", "3/3")
     exchange = parties.store.store()
     for name in (*HERE, REMOTE):
-        root = keys.update_root(NAME, name)
+        root = bucket_keys.update_root(NAME, name)
         sent = [key.removeprefix(root) for key in exchange.list(root)]
         assert sent == ["00001/manifest.json", "00001/masked-0.bin"]

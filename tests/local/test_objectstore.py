@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
-from hansa.errors import HansaError, InputError, Precondition, StoreError
+from hansa.api import bucket_keys
+from hansa.core.errors import HansaError, InputError, Precondition, StoreError
 from hansa.local import objectstore
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.ports import claim_ports, claimed_again
 from hansa.store.s3 import Retry
 from tests.conftest import ENVIRONMENTS, PREFIX
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 OWNER = """
 import sys, time
@@ -120,7 +120,7 @@ def test_the_users_own_amazon_credentials_open_nothing(
 
 @pytest.mark.slow
 def test_data_outlives_the_store_and_old_credentials_do_not(tmp_path: Path) -> None:
-    key = keys.experience_shard("p", "maze", 1)
+    key = bucket_keys.experience_shard("p", "maze", 1)
     with LocalStore(tmp_path / "store", ["maze"], prefix="p") as first:
         first.store("maze").put_if_absent(key, b"kept")
     with LocalStore(tmp_path / "store", ["maze"], prefix="p") as second:

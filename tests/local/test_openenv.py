@@ -12,9 +12,9 @@ import yaml
 from hansa_worlds import OptionError, World, WorldDown, contract, make
 from hansa_worlds.contract import CHECKS
 from hansa_worlds.openenv import server as sessions
-from tests import openenv_faulty, openenvs, small
-from tests.small import hansa
-from tests.sources import ROOT
+from tests.support import openenv_faulty, openenvs, small
+from tests.support.small import hansa
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,8 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         known.close()
 
 
-def _servers() -> list[sessions.Server]:
-    return [each for each in gc.get_objects() if isinstance(each, sessions.Server)]
+def _servers() -> list[sessions.OpenEnvServer]:
+    return [each for each in gc.get_objects() if isinstance(each, sessions.OpenEnvServer)]
 
 
 def world_at(url: str, **options: Any) -> World:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests import own_environment, small
-from tests.processes import until
-from tests.small import hansa
-from tests.sources import ROOT
+from tests.support import own_environment, small
+from tests.support.processes import until
+from tests.support.small import hansa
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.slow
 
 EXAMPLE = ROOT / "examples/07-own-agent"
-HARNESS = [sys.executable, str(ROOT / "tests/harness.py")]
+HARNESS = [sys.executable, str(ROOT / "tests/support/harness.py")]
 ALLOWED = {"HANSA_WORLD_COMMANDS": " ".join(HARNESS)}
 
 
@@ -46,7 +46,7 @@ def running() -> list[str]:
             words = path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        found += [" ".join(words)] if "tests/harness.py" in " ".join(words) else []
+        found += [" ".join(words)] if "tests/support/harness.py" in " ".join(words) else []
     return found
 
 

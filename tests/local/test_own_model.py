@@ -8,7 +8,7 @@ import yaml
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from tests.small import hansa
+from tests.support.small import hansa
 from tests.unit.hansa_client import tinymodel
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hansa.local.objectstore import LocalStore
-from tests import small
+from tests.support import small
 
 
 @pytest.fixture(scope="module")

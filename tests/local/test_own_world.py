@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import small
-from tests.small import hansa
+from tests.support import small
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 

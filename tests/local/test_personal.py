@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
 from hansa.report.joining import in_words
-from tests import small
-from tests.small import hansa
+from tests.support import small
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 
@@ -53,13 +53,13 @@ def test_what_joining_brought_is_said_wherever_one_looks(run: Path) -> None:
 def test_a_silos_adapter_is_pulled_by_its_name(run: Path, tmp_path: Path, environment: str) -> None:
     pulled = hansa("pull", "--out", run, "-e", environment, "--to", tmp_path / "own")
     assert pulled.returncode == 0, pulled.stderr
-    manifest = json.loads((tmp_path / "own" / keys.MANIFEST).read_text())
+    manifest = json.loads((tmp_path / "own" / bucket_keys.MANIFEST).read_text())
     serves = {line["name"]: line["serves"] for line in small.status(run)["environments"]}
     if serves[environment] == "global":
         assert manifest["kind"] == "global" and "serves the global adapter" in pulled.stderr
     else:
         assert (manifest["kind"], manifest["choice"]) == ("personal", serves[environment])
-    config = json.loads((tmp_path / "own" / keys.CONFIG).read_text())
+    config = json.loads((tmp_path / "own" / bucket_keys.CONFIG).read_text())
     is_mixed = serves[environment].startswith("mix")
     assert config["lora_alpha"] / config["r"] == 2 and config["r"] == (16 if is_mixed else 8)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import TaskTallies
 from hansa.local.objectstore import LocalStore
-from hansa.manifest import TaskTallies
 from hansa.store.private import KEY, SECRET
 from hansa_client.experience import shards
-from tests import small
+from tests.support import small
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +148,7 @@ def test_a_walk_over_all_that_left_the_silos_finds_no_exact_count(party: Party) 
 
 def test_a_silo_whose_own_budget_is_spent_is_left_out_and_the_others_go_on(party: Party) -> None:
     budget = {"kind": "budget", "unit": "task", "epsilon": 5.0, "delta": 1e-3}
-    key = keys.privacy_budget("own", "maze")
+    key = bucket_keys.privacy_budget("own", "maze")
     party.private.store().put_if_absent(key, json.dumps(budget).encode())
     manifest = party.manifest(participation={"minimumUpdates": 1})
     out = party.folder / "run"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import hansa
-from hansa.errors import HansaError, InputError
-from tests import own_environment, small
-from tests.sources import ROOT
+from hansa.core.errors import HansaError, InputError
+from tests.support import own_environment, small
+from tests.support.sources import ROOT
 
 PAGE = (ROOT / "docs/python.md").read_text()
 NOTEBOOK = ROOT / "examples/09-notebook/federation.ipynb"

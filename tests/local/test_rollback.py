@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hansa import adapter, keys
+from hansa.adapter import lora
+from hansa.api import bucket_keys
 from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
-from tests import small
-from tests.processes import until
+from tests.support import small
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +65,8 @@ def ruined(tmp_path_factory: pytest.TempPathFactory, build: dict[str, str]) -> I
         until(lambda: f"RoundOpened round {RUINED + 1}" in run.events, "the round after it")
         run.kill()
     with open_store(RunDir(out).load(), RunDir(out)) as store:
-        made = store.get(keys.global_folder(small.NAME, RUINED) + keys.ADAPTER)
-    assert max(abs(value).max() for value in adapter.decode(made).values()) > 1e29
+        made = store.get(bucket_keys.global_folder(small.NAME, RUINED) + bucket_keys.ADAPTER)
+    assert max(abs(value).max() for value in lora.decode(made).values()) > 1e29
     yield out
 
 

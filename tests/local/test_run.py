@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from hansa.manifest import sha256
+from hansa.api.bucket_documents import sha256
 from hansa.store.s3 import ENV_PATIENCE
-from tests import processes, small
-from tests.processes import until
-from tests.small import hansa
+from tests.support import processes, small
+from tests.support.processes import until
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 
@@ -251,7 +251,7 @@ def test_a_run_is_watched_from_another_terminal_until_its_end(tmp_path: Path) ->
 def test_a_run_that_has_hardly_begun_stops_at_once(tmp_path: Path, number: int, code: int) -> None:
     with small.Run(small.write_manifest(tmp_path), tmp_path / "run") as run:
         until(lambda: "round 1 opened" in run.said, "the first round")
-        assert run.kill(number) == code
+        assert run.kill(number) == code, run.said
     assert "nothing is lost: the same command goes on" in run.said
     assert "Traceback" not in run.said
     assert small.status(tmp_path / "run")["round"] == 1

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import UpdateManifest
 from hansa.local.objectstore import LocalStore
-from hansa.manifest import UpdateManifest
-from tests import small
-from tests.small import hansa
+from tests.support import small
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +24,8 @@ def epochs(out: Path) -> dict[int, int]:
     with LocalStore(out / "store", small.ENVIRONMENTS, prefix=small.NAME) as weed:
         store = weed.store()
         made: dict[int, int] = {}
-        for key in store.list(keys.update_root(small.NAME, "maze")):
-            if key.endswith(keys.MANIFEST):
+        for key in store.list(bucket_keys.update_root(small.NAME, "maze")):
+            if key.endswith(bucket_keys.MANIFEST):
                 inputs = UpdateManifest.model_validate_json(store.get(key)).inputs
                 made[inputs["round"]] = inputs["training"]["epochs"]
     return made

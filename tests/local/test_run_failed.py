@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests import small
-from tests.small import hansa
+from tests.support import small
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 

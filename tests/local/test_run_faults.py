@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
-from hansa.errors import NotFound
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import GlobalManifest, UpdateManifest, sha256
+from hansa.core.errors import NotFound
 from hansa.local.objectstore import LocalStore
-from hansa.manifest import GlobalManifest, UpdateManifest, sha256
 from hansa.store.s3 import ENV_PATIENCE, S3Store
-from tests import small
-from tests.faults import FaultyProxy
-from tests.processes import until
+from tests.support import small
+from tests.support.faults import FaultyProxy
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +21,9 @@ def expect_whole(store: S3Store, prefix: str) -> list[str]:
     """Every committed folder has the files that its manifest says; the folders."""
     folders = []
     for key in store.list(prefix):
-        if not key.endswith(keys.MANIFEST):
+        if not key.endswith(bucket_keys.MANIFEST):
             continue
-        folder = key.removesuffix(keys.MANIFEST)
+        folder = key.removesuffix(bucket_keys.MANIFEST)
         kind = GlobalManifest if "/global/" in key else UpdateManifest
         for name, entry in kind.model_validate_json(store.get(key)).files.items():
             assert sha256(store.get(folder + name)) == entry.sha256, folder + name
@@ -64,7 +64,7 @@ def test_jobs_wait_for_a_store_that_is_down_overloaded_or_slow(
 
         # As a word: the number of a port may hold these digits too.
         until(lambda: re.search(r"\b503\b", run.events), "the maze to find it overloaded")
-        assert is_absent(store, keys.experience_shard(prefix, "maze", 1))
+        assert is_absent(store, bucket_keys.experience_shard(prefix, "maze", 1))
         assert not any("updates/maze" in folder for folder in expect_whole(store, prefix))
         proxy.heal()
         proxy.fail("slow", seconds=12, methods=("PUT",), contains="global/00001/adapter_model")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hansa.api import ANNOTATION_RETRY
+from hansa.api.constants import ANNOTATION_RETRY
+from hansa.api.status import Federation
 from hansa.cli.main import main
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.local.rundir import RunDir
-from hansa.plan import plan
-from hansa.status import Federation
-from tests.builders import NOW, later, make_federation, make_job, with_spec, with_status
+from hansa.plan.federation import plan
+from tests.support.builders import NOW, later, make_federation, make_job, with_spec, with_status
 
 
 @pytest.fixture

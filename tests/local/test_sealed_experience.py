@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import zstandard
 
-from hansa import keys, sealing
+from hansa.api import bucket_keys
+from hansa.crypto import sealing
 from hansa.local.objectstore import LocalStore
 from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore
 from hansa_client.experience import shards
 from hansa_client.serving import sources
-from tests import small
+from tests.support import small
 
 pytestmark = pytest.mark.slow
 SEALED = [{**silo, "experienceKeySecret": {"name": "own"}} for silo in small.SPEC["environments"]]
@@ -52,7 +53,7 @@ class Place:
         """What agent and world said in a silo's episodes, by the silo's own key."""
         own = sealing.read_keys(self.key(name).read_bytes(), "")
         opened = ExperienceStore(self.exchange.store(), small.NAME, name, own)
-        key = keys.experience_shard(small.NAME, name, 1)
+        key = bucket_keys.experience_shard(small.NAME, name, 1)
         episodes = shards.decode(opened.get(key), key).episodes
         said = {turn.text.encode() for episode in episodes for turn in episode.turns}
         return [text for text in said if len(text) > 12]
@@ -114,9 +115,6 @@ def _check_tools(place: Place, out: Path) -> None:
     }.items():
         refused = small.hansa(*read, "--credentials", place.credentials(maze=other))
         assert sentence in refused.stderr and "maze-" not in refused.stdout, refused.stderr
-    checked = ("audit", "--out", out, "--silo", "maze")
-    audited = small.hansa(*checked, "--credentials", place.credentials())
-    assert audited.returncode == 0, (audited.stdout, audited.stderr)
 
 
 def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(place: Place) -> None:
@@ -129,9 +127,11 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
     with small.Run(manifest, out, *arguments) as run:
         run.finish()
     store = place.exchange.store()
-    files = [key for key in store.list("") if key.endswith(keys.ADAPTER)]
+    files = [key for key in store.list("") if key.endswith(bucket_keys.ADAPTER)]
     sealed = [key for key in files if sealing.is_sealed(store.get(key))]
-    assert {key for key in files if key not in sealed} == {"small/global/00001/" + keys.ADAPTER}
+    assert {key for key in files if key not in sealed} == {
+        "small/global/00001/" + bucket_keys.ADAPTER
+    }
     pulled = ("pull", "--out", out, "-e", "maze", "--to", place.folder / "served")
     its_own, file = place.exchange.environ("maze"), place.folder / "maze.json"
     file.write_text(json.dumps({"default": its_own}))

@@ -13,17 +13,17 @@ from typing import Any
 import openai
 import pytest
 
-from hansa import keys
-from hansa.cli.bucket import at_endpoint
+from hansa.api import bucket_keys
 from hansa.cli.common import INTERRUPTED
 from hansa.local.loop import embedded_spec, open_embedded
 from hansa.local.results import with_storage
 from hansa.local.rundir import RunDir
+from hansa.publish.bucket import at_endpoint
 from hansa_client.serving import sources
 from hansa_worlds import DEMO_OPTIONS
-from tests import small
-from tests.processes import PATIENCE_SECONDS, until
-from tests.small import hansa
+from tests.support import small
+from tests.support.processes import PATIENCE_SECONDS, until
+from tests.support.small import hansa
 
 pytestmark = pytest.mark.slow
 
@@ -188,8 +188,8 @@ def test_a_federation_of_a_cluster_is_served_from_its_store(run: Path, tmp_path:
     names = [entry.name for entry in source.entries]
     assert names[0] == "final" and {"best", "round-1", "round-2", "silo-maze"} <= set(names)
     assert source.model == "builtin:tiny"
-    last = (source.entries[0].folder / keys.ADAPTER).read_bytes()
-    assert last == (run / "adapter" / keys.ADAPTER).read_bytes()
+    last = (source.entries[0].folder / bucket_keys.ADAPTER).read_bytes()
+    assert last == (run / "adapter" / bucket_keys.ADAPTER).read_bytes()
 
 
 def test_nothing_of_a_served_run_is_left_behind(
@@ -198,7 +198,7 @@ def test_nothing_of_a_served_run_is_left_behind(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with serve(run) as (process, _):
         (copied,) = tmp_path.glob("hansa-serve-*")
-        assert any(copied.rglob(keys.ADAPTER))
+        assert any(copied.rglob(bucket_keys.ADAPTER))
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 0
     assert not copied.exists()

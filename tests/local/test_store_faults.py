@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hansa.errors import Denied, NotFound, Precondition, StoreError, Unreachable
-from hansa.exits import Exit
+from hansa.api.bucket_documents import sha256
+from hansa.api.spec import S3
+from hansa.core.errors import Denied, NotFound, Precondition, StoreError, Unreachable
+from hansa.core.exits import Exit
 from hansa.local.objectstore import LocalStore
-from hansa.manifest import sha256
-from hansa.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import ENV_PATIENCE, Retry, S3Store
-from tests.faults import FaultyProxy, Kind
+from tests.support.faults import FaultyProxy, Kind
 
 Through = Callable[..., S3Store]
 PASSING: list[Kind] = ["reset", "503", "500", "cut-request", "cut-response", "lose-answer"]

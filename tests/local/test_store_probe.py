@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
-from hansa.errors import Denied, StoreError, Unreachable
+from hansa.api import bucket_keys
+from hansa.api.spec import S3
+from hansa.core.errors import Denied, StoreError, Unreachable
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.spec import S3
 from hansa.store import probe
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
-from tests import small
+from tests.support import small
 
 MOST_SECONDS = 15.0
 NOBODY = Credentials(access_key="nobody", secret_key="wrong")
@@ -168,7 +168,7 @@ def test_a_good_store_passes_again_and_again(weed: LocalStore, store: S3Store, w
     for _ in range(2):
         probe.check(weed.s3, weed.credentials[who], [weed.credentials["maze"]])
     if who == RUNNER:
-        assert keys.probe(weed.s3.prefix) not in set(store.list(weed.s3.prefix))
+        assert bucket_keys.probe(weed.s3.prefix) not in set(store.list(weed.s3.prefix))
 
 
 @pytest.mark.slow

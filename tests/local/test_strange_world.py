@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import small
+from tests.support import small
 
 SECRET = "the-patient-is-Ada"
 WORLD = f'''

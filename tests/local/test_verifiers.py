@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import own_environment, small
-from tests.sources import ROOT
+from tests.support import own_environment, small
+from tests.support.sources import ROOT
 
 EXAMPLE = ROOT / "examples/10-verifiers"
 PORT = "8008"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hansa.processes.warm import last_line
-from tests import processes
-from tests.processes import until
+from hansa.runtime.warm_parent import last_line
+from tests.support import processes
+from tests.support.processes import until
 
 SERVE = """
 import os, sys, time
-from hansa.processes.warm import serve
+from hansa.runtime.warm_parent import serve
 
 def run():
     print("hello from", os.environ["NAME"], "after", os.environ["PREPARED"], flush=True)
@@ -37,7 +37,7 @@ serve(run, prepare)
 """
 PARENT = """
 import subprocess, sys, time
-from hansa.processes.lifeline import die_with_parent
+from hansa.runtime.lifeline import die_with_parent
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE,
                          preexec_fn=die_with_parent)
 time.sleep(600)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests import small
 from tests.cluster.installed import Hansa, build_images, install
 from tests.cluster.kube import ROOT, Cluster, build_probe, probe_image, running
 from tests.members.island import Island
 from tests.members.parties import CLINIC, HQ, LONE, PARTIES, Apart, Place, new_key
 from tests.members.stores import Exchange, Private
+from tests.support import small
 
 FEDERATIONS = ("apart", "disturbed", "cut-off")
 SEALED = "apart"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from tests.processes import until
+from tests.support.processes import until
 
 NETWORKS = 50
 """10.250.0.0/30, 10.250.1.0/30 and so on; clusters of tools/cluster have 10.200 to 10.249."""

@@ -7,17 +7,19 @@ from typing import Any
 
 import yaml
 
-from hansa import access, api, consent
-from tests import small
+from hansa.api import constants
+from hansa.kubernetes.pod_policy import consent
+from hansa.store import access_grants
 from tests.cluster.installed import NAMESPACE, Hansa
 from tests.cluster.kube import Cluster, Manifest
 from tests.members.island import Island
 from tests.members.stores import Exchange, Private
-from tests.small import SPEC
+from tests.support import small
+from tests.support.small import SPEC
 
 HQ, CLINIC, LONE = "hq", "maze", "webshop"
 """The coordinator's owner; the silo in a cluster of its own; the silo that `hansa join` runs."""
-PARTIES = (access.AGGREGATOR, CLINIC, LONE)
+PARTIES = (access_grants.AGGREGATOR, CLINIC, LONE)
 """Who has keys of the store between them."""
 POLL_SECONDS = 2
 SIGNING = "hansa-signing"
@@ -85,13 +87,13 @@ class Apart:
         }
         storage = {
             **self.at.exchange.place(HQ, self.name),
-            "credentialsSecret": {"name": self.identity(access.AGGREGATOR)},
+            "credentialsSecret": {"name": self.identity(access_grants.AGGREGATOR)},
         }
         spec = {**SPEC, **self.digests, "storage": {"s3": storage}, "exchange": exchange}
         if self.sealing:
             spec["aggregation"] = {**SPEC["aggregation"], "sealTo": self.sealing[1]}
             spec["storage"]["sealingSecret"] = {"name": f"{self.name}-sealing"}
-        document = _object(api.KIND, self.name, {**spec, "environments": environments})
+        document = _object(constants.KIND, self.name, {**spec, "environments": environments})
         path = self.folder / "federation.yaml"
         path.write_text(yaml.safe_dump(document))
         return path
@@ -107,7 +109,10 @@ class Apart:
         yes = {consent.key(self.name, ""): consent.YES}
         cluster.apply(
             self._signing(HQ, yes),
-            _secret(self.identity(access.AGGREGATOR), {**self._pair(access.AGGREGATOR), **yes}),
+            _secret(
+                self.identity(access_grants.AGGREGATOR),
+                {**self._pair(access_grants.AGGREGATOR), **yes},
+            ),
         )
         if self.sealing:
             opening = {"sealing.key": self.sealing[0].read_text()}
@@ -172,8 +177,8 @@ class Apart:
     def end(self) -> None:
         """Delete what the owners made; nothing of it works on."""
         for where, kind, name in (
-            (self.at.hq, api.SHORT_NAME, self.name),
-            (self.at.clinic, api.MEMBER_SHORT_NAME, self.member),
+            (self.at.hq, constants.SHORT_NAME, self.name),
+            (self.at.clinic, constants.MEMBER_SHORT_NAME, self.member),
         ):
             gone = where.cluster.kubectl("delete", kind, name, "--ignore-not-found")
             assert gone.returncode == 0, gone.stderr
@@ -219,7 +224,7 @@ def _secret(name: str, data: dict[str, str]) -> Manifest:
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
     meta = {"name": name, "namespace": NAMESPACE}
-    return {"apiVersion": api.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
+    return {"apiVersion": constants.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def _said(*arguments: str | Path) -> str:

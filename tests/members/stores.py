@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from hansa import access
 from hansa.local.objectstore import RUNNER, LocalStore
-from tests.faults import FaultyProxy
+from hansa.store import access_grants
+from tests.support.faults import FaultyProxy
 
 
 class Exchange(LocalStore):
@@ -40,8 +40,8 @@ class Exchange(LocalStore):
         super().__exit__(*error)
 
     def _identities(self) -> dict[str, Any]:
-        named: dict[str, list[access.Grant]] = {name: [] for name in self.policies}
-        document = access.weed_identities(named, self.credentials, RUNNER)
+        named: dict[str, list[access_grants.Grant]] = {name: [] for name in self.policies}
+        document = access_grants.weed_identities(named, self.credentials, RUNNER)
         for policy in document["policies"]:
             policy["content"] = self.policies[policy["name"]]
         return document
@@ -96,8 +96,10 @@ class Private(LocalStore):
     def _identities(self) -> dict[str, Any]:
         """The silo and the owner: `weed` may skip policies after one without a statement."""
         places = [self.s3.model_copy(update={"prefix": prefix}) for prefix in self._prefixes]
-        own = [grant for place in places for grant in access.private_grants(place, self._silo)]
-        return access.weed_identities({self._silo: own}, self.credentials, RUNNER)
+        own = [
+            grant for place in places for grant in access_grants.private_grants(place, self._silo)
+        ]
+        return access_grants.weed_identities({self._silo: own}, self.credentials, RUNNER)
 
     def place(self, prefix: str) -> dict[str, Any]:
         """storage.s3 as the silo has it."""

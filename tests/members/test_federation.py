@@ -7,35 +7,18 @@ from collections.abc import Iterator
 import pytest
 import zstandard
 
-from hansa import access, keys, sealing
-from hansa.errors import Denied
+from hansa.api import bucket_keys
+from hansa.core.errors import Denied
+from hansa.crypto import sealing
 from hansa.local.objectstore import RUNNER, LocalStore
+from hansa.store import access_grants
 from hansa.store.s3 import S3Store
-from tests import small
 from tests.cluster.audit import OPERATOR
 from tests.members.parties import CLINIC, LONE, PARTIES, Apart, Join, Place, secrets_of
-from tests.small import FILES
+from tests.support import small
+from tests.support.federation_results import NAME, result
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-NAME = "apart"
-
-
-@pytest.fixture(scope="module")
-def joined(federations: dict[str, Apart]) -> Iterator[Join]:
-    """All three at work, until the coordinator's end."""
-    apart = federations[NAME]
-    apart.coordinate()
-    apart.serve()
-    with apart.join() as join:
-        apart.at.hq.finish(NAME)
-        yield join
-    apart.end()
-
-
-@pytest.fixture(scope="module")
-def apart(federations: dict[str, Apart], joined: Join) -> Apart:
-    """The federation, which has come to its end."""
-    return federations[NAME]
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +51,6 @@ def test_the_result_is_that_of_one_place(apart: Apart, reference: dict[str, byte
     }
 
 
-def result(apart: Apart) -> dict[str, bytes]:
-    """The newest global adapter as the bucket has it."""
-    number = int(apart.at.hq.status(apart.name)["adapter"]["round"])
-    folder, store = keys.global_folder(apart.name, number), apart.at.exchange.store()
-    return {file: store.get(f"{folder}{file}") for file in FILES}
-
-
 def test_both_logs_of_each_silo_verify_to_the_bytes(apart: Apart) -> None:
     owner, file = apart.at.exchange.environ(RUNNER), apart.folder / "federation.yaml"
     for silo in (CLINIC, LONE):
@@ -85,7 +61,7 @@ def test_both_logs_of_each_silo_verify_to_the_bytes(apart: Apart) -> None:
 
 def test_every_update_in_the_bucket_is_sealed(apart: Apart) -> None:
     objects = apart.at.exchange.objects()
-    adapters = [key for key in objects if "/updates/" in key and key.endswith(keys.ADAPTER)]
+    adapters = [key for key in objects if "/updates/" in key and key.endswith(bucket_keys.ADAPTER)]
     assert len(adapters) == 2 * len((CLINIC, LONE))
     assert all(sealing.is_sealed(objects[key]) for key in adapters)
 
@@ -137,14 +113,18 @@ def test_neither_operator_has_a_right_on_secrets(apart: Apart, where: str) -> No
 def _may(party: str, key: str) -> tuple[bool, bool]:
     """Whether a party may read an object and write beside it, as the page of the bucket says."""
     prefix = NAME
-    shared = (keys.federation(prefix), keys.global_root(prefix), keys.audit_root(prefix))
-    if party == access.AGGREGATOR:
-        write = (*shared, keys.orders_root(prefix))
-        read = (*write, keys.updates_root(prefix), keys.answers_root(prefix))
+    shared = (
+        bucket_keys.federation(prefix),
+        bucket_keys.global_root(prefix),
+        bucket_keys.audit_root(prefix),
+    )
+    if party == access_grants.AGGREGATOR:
+        write = (*shared, bucket_keys.orders_root(prefix))
+        read = (*write, bucket_keys.updates_root(prefix), bucket_keys.answers_root(prefix))
     else:
-        roots = (keys.update_root, keys.evaluation_root, keys.answer_root)
+        roots = (bucket_keys.update_root, bucket_keys.evaluation_root, bucket_keys.answer_root)
         write = tuple(root(prefix, party) for root in roots)
-        read = (*shared, *write, keys.order_root(prefix, party))
+        read = (*shared, *write, bucket_keys.order_root(prefix, party))
     return key.startswith(read), key.startswith(write)
 
 
@@ -169,11 +149,11 @@ def test_no_party_opens_what_is_anothers(apart: Apart, party: str) -> None:
 def test_keys_of_one_store_open_no_other(place: Place, apart: Apart) -> None:
     """The silo's courier and the coordinator have no way to its trajectories."""
     own = place.private.credentials[CLINIC]
-    key = keys.experience_shard(NAME, CLINIC, 1)
+    key = bucket_keys.experience_shard(NAME, CLINIC, 1)
     place.private.store(CLINIC).get(key)
     for party in PARTIES:
         pair = place.exchange.credentials[apart.identity(party)]
         with pytest.raises(Denied):
             S3Store(place.private.s3, credentials=pair).get(key)
     with pytest.raises(Denied):
-        S3Store(place.exchange.s3, credentials=own).get(keys.federation(NAME))
+        S3Store(place.exchange.s3, credentials=own).get(bucket_keys.federation(NAME))

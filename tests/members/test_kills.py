@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from hansa import api, keys
+from hansa.api import bucket_keys, constants
 from tests.cluster import audit
 from tests.cluster.installed import ENDS, LONG_SECONDS, Hansa
 from tests.cluster.kills import is_active
 from tests.members.parties import CLINIC, HQ, LONE, Apart, Join
-from tests.members.test_federation import result
+from tests.support.federation_results import result
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 NAME = "disturbed"
@@ -66,8 +66,11 @@ class Killer:
 
     def pods(self, where: Hansa, **labels: str) -> list[str]:
         """Names of Pods of this federation that still have work to do."""
-        mine = {api.LABEL_FEDERATION: self.apart.name, api.LABEL_MEMBER: self.apart.member}
-        chosen = ",".join(f"{api.GROUP}/{k}={v}" for k, v in labels.items())
+        mine = {
+            constants.LABEL_FEDERATION: self.apart.name,
+            constants.LABEL_MEMBER: self.apart.member,
+        }
+        chosen = ",".join(f"{constants.GROUP}/{k}={v}" for k, v in labels.items())
         return [
             pod["metadata"]["name"]
             for pod in where.cluster.list("pod", chosen)
@@ -111,27 +114,27 @@ class Killer:
         name, at = self.apart.name, self.apart.at
         hq, clinic, lone = (at.exchange.doors[who] for who in (HQ, CLINIC, LONE))
         put: dict[str, Any] = {"times": 1, "methods": ("PUT",)}
-        update, commit = keys.update_folder, keys.MANIFEST
+        update, commit = bucket_keys.update_folder, bucket_keys.MANIFEST
 
         # The coordinator: its courier within a post, its operator while an order goes out, the
         # aggregator while it uploads.
         hq.fail(
             "reset",
             **put,
-            contains=keys.order(name, CLINIC, 1),
+            contains=bucket_keys.order(name, CLINIC, 1),
             then=self.job(at.hq, "courier", "hq's courier"),
         )
         hq.fail(
             "slow",
             **put,
             seconds=0,
-            contains=keys.order(name, LONE, 2),
+            contains=bucket_keys.order(name, LONE, 2),
             then=self.operator(at.hq, "hq's operator"),
         )
         hq.fail(
             "lose-answer",
             **put,
-            contains=keys.global_folder(name, 1),
+            contains=bucket_keys.global_folder(name, 1),
             then=self.job(at.hq, "aggregator", "aggregator"),
         )
         # The clinic: its client between commit and report, its courier after a post, its operator.
@@ -144,24 +147,24 @@ class Killer:
         clinic.fail(
             "lose-answer",
             **put,
-            contains=keys.answer(name, CLINIC, 3),
+            contains=bucket_keys.answer(name, CLINIC, 3),
             then=self.job(at.clinic, "courier", "clinic's courier"),
         )
         clinic.fail(
             "slow",
             **put,
             seconds=0,
-            contains=keys.answer(name, CLINIC, 4),
+            contains=bucket_keys.answer(name, CLINIC, 4),
             then=self.operator(at.clinic, "clinic's operator"),
         )
         # `hansa join`: between commit and answer, while it posts that, and while it starts a round.
         lone.fail("lose-answer", **put, contains=update(name, LONE, 1) + commit, then=self.join)
-        lone.fail("reset", **put, contains=keys.answer(name, LONE, 3), then=self.join)
+        lone.fail("reset", **put, contains=bucket_keys.answer(name, LONE, 3), then=self.join)
         lone.fail(
             "reset",
             times=1,
             methods=("GET",),
-            contains=keys.global_folder(name, 1) + keys.ADAPTER,
+            contains=bucket_keys.global_folder(name, 1) + bucket_keys.ADAPTER,
             then=self.join,
         )
         # The store: as the clinic's client commits its second update.

@@ -1,6 +1,6 @@
 """The terminal of the tests wraps, scrolls and erases as real ones do."""
 
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 
 def test_lines_are_wrapped_anew_and_come_back_whole() -> None:

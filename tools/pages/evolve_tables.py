@@ -7,17 +7,18 @@ interval of its difference leaves out zero, else it is level.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hansa.compare import statistics, text
-from hansa.compare.statistics import Rate, Sample
-from hansa.intervals import Interval
+from hansa.compare.statistics import Rate, Sample, Summary
+from hansa.core.stats import Interval
 from tools.pages.evolve_ways import BASE, COMPARING, LEARNERS, SETTINGS, WAYS
-from tools.pages.privacy_tables import RESULTS, markdown
+from tools.pages.kept import RESULTS
+from tools.pages.privacy_tables import markdown
 
 HOPED = 0.05
 """What ways were hoped to bring, as a share."""
@@ -56,7 +57,7 @@ class Gain:
     @property
     def cell(self) -> str:
         """+4.7 (+1 to +8)."""
-        return text.points([self.interval.low, self.interval.value, self.interval.high])
+        return text.points_interval([self.interval.low, self.interval.value, self.interval.high])
 
     def __str__(self) -> str:
         return f"{self.cell.replace(' ', ' points ', 1)}, *{WAYS[self.way].words}*"
@@ -68,8 +69,10 @@ class Evolved:
     def __init__(self, document: Line) -> None:
         self.settings: list[Line] = document["settings"]
         self._names = [each["name"] for each in self.settings]
+        tasks = {each["name"]: each["tasks"] for each in self.settings}
         self._lines: dict[tuple[str, str], Line] = {
-            (line["setting"], line["way"]): line for line in document["table"]
+            (line["setting"], line["way"]): {**line, "tasks": tasks[line["setting"]]}
+            for line in document["table"]
         }
         self._gains: dict[tuple[str, str, str, str, bool], Gain] = {}  # drawing them takes seconds
 
@@ -78,6 +81,16 @@ class Evolved:
         """All that were tried, in the order of tables; the usual one is the first."""
         known = {way for _, way in self._lines}
         return [way for way in WAYS if way in known]
+
+    @cached_property
+    def summaries(self) -> dict[tuple[str, str], Summary]:
+        """Success with its limits, by setting and way."""
+        return {key: statistics.summarize(_samples(line)) for key, line in self._lines.items()}
+
+    @property
+    def counts(self) -> dict[tuple[str, str], Line]:
+        """What runs did and solved, by setting and way."""
+        return self._lines
 
     def title(self, setting: str) -> str:
         """What a setting is called, as a title."""
@@ -101,7 +114,7 @@ class Evolved:
         rows = [
             [
                 WAYS[way].words,
-                *(text.points(self._lines.get((s, way), {}).get("against")) for s in self._names),
+                *(self._against(setting, way) for setting in self._names),
                 pooled.cell if (pooled := self.pooled(way)) else "",
             ]
             for way in self.ways[1:]
@@ -111,22 +124,29 @@ class Evolved:
     def table(self, setting: str) -> str:
         """All figures of a setting."""
         lines = [self._lines[setting, way] for way in self.ways if (setting, way) in self._lines]
-        worlds = list(lines[0]["worlds"])
-        rows = [
-            [
-                WAYS[line["way"]].words,
-                text.percent(line["macro"]),
-                "" if line["greedy"] is None else f"{100 * line['greedy']:.1f}",
-                text.points(line["against"]),
-                control.cell if (control := self._over_control(setting, line["way"])) else "",
-                *(text.percent(line["worlds"][world]["success"]) for world in worlds),
-                *(_count(line[each]) for each in COUNTS),
-                str(len(line["seeds"])),
-            ]
-            for line in lines
-        ]
+        worlds = list(lines[0]["won"])
+        rows = [self._row(setting, line, worlds) for line in lines]
         heads = ["way", "macro", "greedy", "against usual", "against its control", *worlds]
         return markdown([*heads, *COUNTS.values(), "seeds"], rows)
+
+    def _row(self, setting: str, line: Line, worlds: Sequence[str]) -> list[str]:
+        summary, way = self.summaries[setting, line["way"]], line["way"]
+        control = self._over_control(setting, way)
+        return [
+            WAYS[way].words,
+            _percent(summary.macro),
+            "" if summary.greedy is None else f"{100 * summary.greedy:.1f}",
+            self._against(setting, way),
+            control.cell if control else "",
+            *(_percent(summary.environments[world]) for world in worlds),
+            *(_count(line[each]) for each in COUNTS),
+            str(len(line["seeds"])),
+        ]
+
+    def _against(self, setting: str, way: str) -> str:
+        """Points over the usual way; nothing where it was not tried."""
+        is_there = way != BASE and (setting, way) in self._lines
+        return self.gain(way, BASE, setting).cell if is_there else ""
 
     @property
     def learners(self) -> str:
@@ -141,10 +161,10 @@ class Evolved:
         return markdown(["learner", *heads], rows)
 
     def _success(self, setting: str, way: str) -> list[str]:
-        line = self._lines.get((setting, way))
-        return (
-            [f"{100 * line['macro'][1]:.0f}", f"{100 * line['greedy']:.0f}"] if line else ["", ""]
-        )
+        summary = self.summaries.get((setting, way))
+        if summary is None or summary.greedy is None:
+            return ["", ""]
+        return [f"{100 * summary.macro.value:.0f}", f"{100 * summary.greedy:.0f}"]
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -157,7 +177,7 @@ class Evolved:
     @property
     def hard(self) -> list[str]:
         """The worlds that are told of by themselves."""
-        known = {world for line in self._lines.values() for world in line["worlds"]}
+        known = {world for line in self._lines.values() for world in line["won"]}
         return sorted(known & {"textcraft", "wordle"})
 
     def _best(self, world: str = "") -> str:
@@ -259,7 +279,7 @@ class Evolved:
 
     def _greedily(self, gain: Gain) -> Gain | None:
         lines = (self._lines[gain.setting, way] for way in (gain.way, BASE))
-        if any(line["greedy"] is None for line in lines):
+        if any(line["greedyWon"] is None for line in lines):
             return None
         return self.gain(gain.way, BASE, gain.setting, greedy=True)
 
@@ -269,13 +289,13 @@ class Evolved:
         return f"**Played greedily**: ahead {_listed(ahead)}; behind {_listed(behind)}"
 
     def _in_world(self, world: str, setting: str) -> str:
-        base = text.percent(self._lines[setting, BASE]["worlds"][world]["success"])
+        base = _percent(self.summaries[setting, BASE].environments[world])
         best = next(gain for gain in self.gains(world) if gain.setting == setting)
         return f"{SETTINGS[setting]}, the usual way {base} %, at best {best}, {best.verdict}"
 
     def has(self, setting: str, world: str) -> bool:
         """Whether a setting has that world."""
-        return world in self._lines[setting, BASE]["worlds"]
+        return world in self._lines[setting, BASE]["won"]
 
     # -- differences ------------------------------------------------------------------------------
 
@@ -339,16 +359,21 @@ def _joined(settings: dict[str, dict[int, Sample]]) -> dict[int, Sample]:
 
 
 def _samples(line: Line, world: str = "", greedy: bool = False) -> dict[int, Sample]:
-    """Rates by seed, as bench/merging/evolve.py took them."""
-    won = "greedyWon" if greedy else "won"
+    """Rates by seed; those of greedy play instead of sampled ones, or beside them."""
+    tasks, both = line["tasks"], (line["won"], line["greedyWon"] or {})
+    won, other = reversed(both) if greedy else both
     return {
         seed: {
-            name: Rate(own[won][at] / own["tasks"][at], own["tasks"][at], own["tasks"][at])
-            for name, own in line["worlds"].items()
+            name: Rate(own[at] / tasks, tasks, tasks, other[name][at] / tasks if other else None)
+            for name, own in won.items()
             if not world or name == world
         }
         for at, seed in enumerate(line["seeds"])
     }
+
+
+def _percent(interval: Interval) -> str:
+    return text.percent_interval([interval.low, interval.value, interval.high])
 
 
 def _ways(gains: Iterable[Gain], verdict: str) -> int:

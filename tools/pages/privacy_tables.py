@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.pages.kept import RESULTS
+
 TINY = "builtin:tiny"
 SMOLLM2 = "path:.cache/models/smollm2-135m"
 _MODELS = {TINY: "The tiny model", SMOLLM2: "SmolLM2-135M-Instruct"}
 _WHO = {"start": "before", "alone": "alone", "federated": "together"}
-RESULTS = Path(__file__).parents[2] / "docs/results"
+_TIMES = ("plain", "private", "plainWithoutGraphs", "privateWithoutGraphs")
+"""Seconds of a step on a GPU, by name in the file."""
+_RATIOS = ("times", "timesWithoutGraphs")
 Line = dict[str, Any]
 
 
@@ -80,10 +84,14 @@ def document(lines: Sequence[Line], results: Sequence[Line]) -> Line:
     return {"machine": "; ".join(kinds), "table": list(lines)}
 
 
-def write(path: Path, document_: Line) -> None:
-    """As the files in docs/results are."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document_, indent=1, ensure_ascii=False) + "\n")
+def gpu_document(measured: Line) -> Line:
+    """What pages show of what bench/privacy/gpu.py measured."""
+    return {
+        "machine": measured["machine"],
+        "trajectories": measured["check"][0]["trajectories"],
+        "mixed": {name: measured["mixed"][1][name] for name in _TIMES[1::2]},
+        "time": [{n: line[n] for n in ("length", *_TIMES, *_RATIOS)} for line in measured["time"]],
+    }
 
 
 def success(lines: Sequence[Line]) -> str:
@@ -146,12 +154,11 @@ def membership(lines: Sequence[Line]) -> str:
 
 def gpu(lines: Sequence[Line]) -> str:
     """Milliseconds of a step."""
-    names = ("plain", "private", "plainWithoutGraphs", "privateWithoutGraphs")
     rows = [
         [
             str(line["length"]),
-            *(f"{1000 * line[name]:.0f}" for name in names),
-            *(f"{line[name]:.1f}" for name in ("times", "timesWithoutGraphs")),
+            *(f"{1000 * line[name]:.0f}" for name in _TIMES),
+            *(f"{line[name]:.1f}" for name in _RATIOS),
         ]
         for line in lines
     ]

@@ -23,7 +23,7 @@ def success(
     """Share of test tasks solved, and tokens and turns per episode."""
     base = base_model.load("builtin:tiny", folder, threads=1)
     jobs = held_out_jobs(make(name, options).tasks("test"), tasks, seed)
-    how = episodes.Play(
+    how = episodes.RolloutConfig(
         temperature=temperature,
         max_length=CONTEXT,
         batch_episodes=512,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from importlib.metadata import entry_points
 
-from hansa.assignment import ENV_WORLD_MODULES
+from hansa.api.assignment import ENV_WORLD_MODULES
 
 ENV_MODULES = ENV_WORLD_MODULES
 """Names that are allowed, separated by commas: `module`, with all below it, or `module:Class`."""

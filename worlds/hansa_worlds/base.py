@@ -235,11 +235,6 @@ class World(ABC):
         """How often the episode has broken a rule so far, whatever it earned."""
         return self._violations
 
-    @property
-    def turns_left(self) -> int:
-        """Actions that the episode may still hold."""
-        return self.max_turns - self._turns
-
     def start(self, task: Task) -> Observation:
         """Begin an episode; the text holds the rules and the first observation."""
         self._turns = 0

@@ -6,7 +6,7 @@
     def test_my_world_keeps_the_contract(check):
         check(lambda: MyWorld({}))
 
-A check raises BrokenContract with the task and the action that show the fault.
+A check raises WorldContractError with the task and the action that show the fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from hansa.kinds import MOST_NAMES
+from hansa.api.task_kinds import MOST_NAMES
 from hansa_worlds.base import SPLITS, Observation, Task, World, parse_action
 from hansa_worlds.errors import NoPlayer, WorldError
 
@@ -60,13 +60,13 @@ HOSTILE = (
 )
 
 
-class BrokenContract(WorldError):
+class WorldContractError(WorldError):
     """A world does not keep a promise of hansa_worlds.World."""
 
 
 def _require(kept: bool, sentence: str) -> None:
     if not kept:
-        raise BrokenContract(sentence)
+        raise WorldContractError(sentence)
 
 
 def _sample(world: World) -> list[Task]:

@@ -12,7 +12,7 @@ from typing import Any
 from hansa_worlds import players, registry
 from hansa_worlds.base import SPLITS
 from hansa_worlds.errors import WorldError
-from hansa_worlds.players import PLAYERS, Score, Tally
+from hansa_worlds.players import PLAYERS, EpisodeTally, PlayerScore
 
 _RECORD = Path(__file__).with_name("scores.json")
 
@@ -63,7 +63,7 @@ def recorded(name: str, options: Mapping[str, object]) -> dict[str, Any] | None:
     return None
 
 
-def to_data(score: Score) -> dict[str, Any]:
+def to_data(score: PlayerScore) -> dict[str, Any]:
     """A player's score as plain data."""
     data = _figures(score.whole)
     if score.groups:
@@ -71,7 +71,7 @@ def to_data(score: Score) -> dict[str, Any]:
     return data
 
 
-def _figures(tally: Tally) -> dict[str, Any]:
+def _figures(tally: EpisodeTally) -> dict[str, Any]:
     low, high = tally.success.low, tally.success.high
     return {
         "tasks": tally.tasks,

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Part:
+class MixedPart:
     """One of the worlds, as an environment of its own would have it."""
 
     name: str
@@ -32,7 +32,7 @@ class Part:
     """Its own file of demonstrations."""
 
 
-def parts_of(options: Mapping[str, object]) -> list[Part]:
+def parts_of(options: Mapping[str, object]) -> list[MixedPart]:
     """The parts that the options name, checked."""
     given = options.get("worlds")
     if not isinstance(given, list) or not given:
@@ -45,7 +45,7 @@ def parts_of(options: Mapping[str, object]) -> list[Part]:
     return parts
 
 
-def _part(index: int, given: object) -> Part:
+def _part(index: int, given: object) -> MixedPart:
     where = f"options.worlds[{index}]"
     if not isinstance(given, dict) or not {"name", "world"} <= given.keys() <= _FIELDS:
         raise OptionError(f"{where}: expected name and world, and at most {sorted(_FIELDS)}")
@@ -59,10 +59,10 @@ def _part(index: int, given: object) -> Part:
     count = given.get("demonstrations")
     if count is not None and (type(count) is not int or count < 0):
         raise OptionError(f"{where}.demonstrations: got {count!r}, expected a whole number from 0")
-    return Part(name, world, options, count, given.get("demonstrationsFrom"))
+    return MixedPart(name, world, options, count, given.get("demonstrationsFrom"))
 
 
-def within(part: Part, task: Task) -> Task:
+def within(part: MixedPart, task: Task) -> Task:
     """A part's task as a task of the whole."""
     return Task(f"{part.name}/{task.id}", task.split, (part.name, *task.payload))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from hansa.intervals import Interval, clustered
+from hansa.core.stats import Interval, clustered
 from hansa_worlds.base import Split, Task, World, rng
 from hansa_worlds.errors import WorldError
 from hansa_worlds.registry import make
@@ -43,7 +43,7 @@ class PlayedTask:
 
 
 @dataclass(frozen=True)
-class Tally:
+class EpisodeTally:
     """What some episodes have in common."""
 
     tasks: int
@@ -56,12 +56,12 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Score:
+class PlayerScore:
     """How a player does in a split of a world."""
 
     player: str
-    whole: Tally
-    groups: Mapping[str, Tally]
+    whole: EpisodeTally
+    groups: Mapping[str, EpisodeTally]
     """The same by `World.group`; empty where all tasks are of one kind."""
 
 
@@ -95,7 +95,7 @@ def score(
     episodes: int | None = None,
     seed: int = 7,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Score:
+) -> PlayerScore:
     """Play a split with a player; the same arguments give the same figures on every machine.
 
     Without `episodes` every task is played, and all of them again until there are a thousand
@@ -115,7 +115,7 @@ def score(
             progress(done + 1, total)
     every = [entry for group in played.values() for entry in group]
     groups = {group: tally(played[group]) for group in sorted(played)} if any(played) else {}
-    return Score(player, tally(every), groups)
+    return PlayerScore(player, tally(every), groups)
 
 
 def schedule(
@@ -137,13 +137,13 @@ def schedule(
     return [(task, again) for again in range(sweeps) for task in tasks]
 
 
-def tally(played: Sequence[tuple[str, PlayedTask]]) -> Tally:
+def tally(played: Sequence[tuple[str, PlayedTask]]) -> EpisodeTally:
     """Add episodes up; they come with the ids of their tasks."""
     tasks: dict[str, tuple[int, int]] = {}
     for task, episode in played:
         won, count = tasks.get(task, (0, 0))
         tasks[task] = (won + episode.success, count + 1)
-    return Tally(
+    return EpisodeTally(
         tasks=len(tasks),
         episodes=len(played),
         successes=sum(won for won, _ in tasks.values()),

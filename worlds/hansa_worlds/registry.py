@@ -20,10 +20,7 @@ BUILTIN = {
     "mixed": "hansa_worlds.mixed:Mixed",
     "openenv": "hansa_worlds.openenv:OpenEnv",
     "proxy": "hansa_client.proxy.world:Proxy",
-    "reasoning-gym": "hansa_worlds.reasoning_gym:ReasoningGym",
-    "scienceworld": "hansa_worlds.scienceworld:ScienceWorld",
     "textcraft": "hansa_worlds.textcraft:TextCraft",
-    "textworld": "hansa_worlds.textworld:TextWorld",
     "webshop": "hansa_worlds.webshop:WebShop",
     "wordle": "hansa_worlds.wordle:Wordle",
 }

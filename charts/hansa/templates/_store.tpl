@@ -21,7 +21,7 @@
 {{- end -}}
 
 {{/*
-Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere, isSecure, hasContributions}].
+Everyone who gets a user, as JSON: [{user, party, federation, namespace, bucket, prefix, model, isElsewhere, hasElsewhere, isSecure}].
 The user's name is also that of its Secret and, in MinIO after "hansa-", of its policy.
 */}}
 {{- define "hansa.store.users" -}}
@@ -50,8 +50,7 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
   "model" ($federation.modelSource | default "")
   "isElsewhere" (has $party ($federation.members | default list))
   "hasElsewhere" (not (empty $federation.members))
-  "isSecure" ($federation.secure | default false)
-  "hasContributions" ($federation.contributions | default false))
+  "isSecure" ($federation.secure | default false))
 -}}
 {{- end -}}
 {{- end -}}
@@ -63,7 +62,6 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $under := ternary "" (printf "%s/" .prefix) (empty .prefix) -}}
 {{- $read := list (print $under "federation.json") (print $under "global/*") (print $under "audit/*") -}}
 {{- $write := list -}}
-{{- $remove := list -}}
 {{- $buckets := dict -}}
 {{- if eq .party "aggregator" -}}
 {{- $write = $read -}}
@@ -73,7 +71,6 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $write = append $write (print $under "orders/*") -}}
 {{- $read = concat $read (list (print $under "orders/*") (print $under "answers/*")) -}}
 {{- end -}}
-{{- if .hasContributions -}}{{- $remove = list (print $under "global/subsets/*") -}}{{- end -}}
 {{- else -}}
 {{- $own := ternary (list "updates" "evaluations" "experience" "answers") (list "updates" "evaluations" "experience") .isElsewhere -}}
 {{- if .isSecure -}}{{- $own = append $own "claims" -}}{{- end -}}
@@ -90,11 +87,11 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- if eq $source._0 .bucket -}}
 {{- $read = append $read $path -}}
 {{- else -}}
-{{- $_ := set $buckets $source._0 (dict "read" (list $path) "write" list "remove" list) -}}
+{{- $_ := set $buckets $source._0 (dict "read" (list $path) "write" list) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $_ := set $buckets .bucket (dict "read" $read "write" $write "remove" $remove) -}}
+{{- $_ := set $buckets .bucket (dict "read" $read "write" $write) -}}
 {{- $statements := list -}}
 {{- range $bucket := keys $buckets | sortAlpha -}}
 {{- $arn := printf "arn:aws:s3:::%s" $bucket -}}
@@ -102,7 +99,7 @@ The user's name is also that of its Secret and, in MinIO after "hansa-", of its 
 {{- $read := sortAlpha $rights.read -}}
 {{- $condition := dict "StringLike" (dict "s3:prefix" $read) -}}
 {{- $statements = append $statements (dict "Effect" "Allow" "Action" (list "s3:ListBucket") "Resource" (list $arn) "Condition" $condition) -}}
-{{- range list (list "s3:GetObject" $read) (list "s3:PutObject" (sortAlpha $rights.write)) (list "s3:DeleteObject" $rights.remove) -}}
+{{- range list (list "s3:GetObject" $read) (list "s3:PutObject" (sortAlpha $rights.write)) -}}
 {{- $resources := list -}}
 {{- range index . 1 -}}{{- $resources = append $resources (printf "%s/%s" $arn .) -}}{{- end -}}
 {{- if $resources -}}

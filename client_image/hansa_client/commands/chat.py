@@ -14,8 +14,8 @@ import typer
 
 from hansa.cli.common import say, show_error
 from hansa.cli.status import Credentials
-from hansa.errors import HansaError, InputError
-from hansa.visible import visible
+from hansa.core.errors import HansaError, InputError
+from hansa.core.sanitize import visible
 from hansa_client.commands import serve
 from hansa_client.commands.common import Threads
 from hansa_client.serving.client import ChatClient, Message
@@ -69,7 +69,7 @@ def _client(
     if where is None:
         yield ChatClient(url, key)
         return
-    from hansa_client.serving.life import Settings, serving
+    from hansa_client.serving.life import ServingSettings, serving
 
     def refuse(name: str) -> Any:
         raise InputError(
@@ -78,7 +78,7 @@ def _client(
         )
 
     own = secrets.token_urlsafe(16)
-    settings = Settings(port=0, api_key=own, slots=1, threads=threads, drain_seconds=0)
+    settings = ServingSettings(port=0, api_key=own, slots=1, threads=threads, drain_seconds=0)
     with TemporaryDirectory(prefix="hansa-chat-") as scratch:
         source = serve.find(where, [], None, credentials, Path(scratch), refuse)
         say(f"loading {source.model}")

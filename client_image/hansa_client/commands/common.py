@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import say
-from hansa.errors import InputError, PermanentError
+from hansa.core.errors import InputError, PermanentError
 from hansa_worlds.base import SPLITS, Split, Task, World
 from hansa_worlds.errors import WorldError
 
@@ -146,15 +146,15 @@ def write_file(option: str, out: Path, data: bytes) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
-    from hansa.program import replace
+    from hansa.core.files import replace_file
 
     try:
-        replace(out, data)
+        replace_file(out, data)
     except OSError as error:
         raise InputError(f"{option}: got {out}: {error.strerror or error}") from None
 
 
-class Progress:
+class ProgressCounter:
     """A count on stderr that a person sees move; pipes and logs get nothing of it."""
 
     def __init__(self, what: str, total: int) -> None:

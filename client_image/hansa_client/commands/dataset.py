@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import yaml
 
-from hansa import card
+from hansa.adapter import model_card
 from hansa.cli.common import console, say
-from hansa.errors import InputError
-from hansa.sharing.parcel import Item
+from hansa.core.errors import InputError
+from hansa.publish.parcel import Item
 from hansa_client.commands import trajectories
-from hansa_client.commands.show import Screen
+from hansa_client.commands.show import EpisodeScreen
 from hansa_client.commands.silos import StoredSilo
-from hansa_client.commands.trajectories import Match, Wanted
+from hansa_client.commands.trajectories import EpisodeFilter, Match
 
 FILE = "trajectories.jsonl"
 SHOWN = 10
@@ -38,7 +38,7 @@ class Dataset:
     def of(cls, silos: list[StoredSilo], environment: str) -> Dataset:
         """Read them, by the silo's own credentials."""
         chosen = trajectories.choose(silos, environment, option="--trajectories")
-        episodes = list(trajectories.find(chosen, Wanted()))
+        episodes = list(trajectories.find(chosen, EpisodeFilter()))
         if not episodes:
             raise InputError(f"--trajectories: got {environment}, which has no episodes")
         world = chosen[0].environment.world
@@ -48,13 +48,13 @@ class Dataset:
         """The episodes, a line each, and a card."""
         lines = b"".join(map(_line, self.episodes))
         text = self._card(license_, adapter)
-        return [Item(card.NAME, text.encode(errors="replace")), Item(FILE, lines)]
+        return [Item(model_card.NAME, text.encode(errors="replace")), Item(FILE, lines)]
 
     def show_some(self) -> None:
         """Print ten of them whole, from the first to the last."""
         count = len(self.episodes)
         places = sorted({step * (count - 1) // max(1, SHOWN - 1) for step in range(SHOWN)})
-        screen = Screen(console(stderr=True))
+        screen = EpisodeScreen(console(stderr=True))
         for place in places:
             trajectories.print_episode(self.episodes[place], screen)
         say(f"{len(places)} of {count} episodes of {self.environment}: these texts would leave")

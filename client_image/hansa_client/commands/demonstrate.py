@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_client.commands import common
 from hansa_client.experience import agentgym_format
 from hansa_client.experience.agentgym_format import Conversation
@@ -49,7 +49,7 @@ def _collect(
     world: World, tasks: Sequence[Task], wanted: int, seed: int, *, thoughts: bool
 ) -> list[Conversation]:
     shown: list[Conversation] = []
-    progress = common.Progress("episodes", wanted)
+    progress = common.ProgressCounter("episodes", wanted)
     for task in _in_order(tasks, seed):
         if len(shown) >= wanted:
             break

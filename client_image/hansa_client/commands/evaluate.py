@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_client.commands.common import (
     BUILTIN,
     AdapterFolder,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hansa_client.models.base_model import Base
-    from hansa_client.rollout.live_episodes import EpisodeJob, Play
+    from hansa_client.rollout.live_episodes import EpisodeJob, RolloutConfig
     from hansa_worlds import World
 
 
@@ -73,11 +73,11 @@ def _jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]
     return held_out_jobs(held_out, tasks, seed, samples)
 
 
-def _how(base: Base, temperature: float, batch: int) -> Play:
+def _how(base: Base, temperature: float, batch: int) -> RolloutConfig:
     from hansa_client.rollout.episodes import MAX_LENGTH
-    from hansa_client.rollout.live_episodes import Play
+    from hansa_client.rollout.live_episodes import RolloutConfig
 
-    return Play(
+    return RolloutConfig(
         temperature=temperature,
         max_length=base.longest(MAX_LENGTH),
         batch_episodes=batch,
@@ -99,9 +99,9 @@ def _line(world: str, result: dict[str, Any]) -> str:
 
 
 def _measure(
-    base: Base, make: Callable[[], World], jobs: Sequence[EpisodeJob], how: Play
+    base: Base, make: Callable[[], World], jobs: Sequence[EpisodeJob], how: RolloutConfig
 ) -> dict[str, Any]:
-    from hansa.intervals import clustered
+    from hansa.core.stats import clustered
     from hansa_client.evaluation import by_task
     from hansa_client.rollout.episodes import play
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.errors import InputError, PermanentError
+from hansa.core.errors import InputError, PermanentError
 
 if TYPE_CHECKING:
-    from hansa.spec import FederationSpec
+    from hansa.api.spec import FederationSpec
 
 
 def model(
@@ -23,7 +23,7 @@ def model(
     -o yaml and -o json print spec.model and spec.adapter with both, to paste into the manifest.
     Named there, they decide which base model and shapes count, and no majority does.
     """
-    from hansa.load import load
+    from hansa.manifests.load import load
 
     spec = load(file, here=False).spec
     digests = measure(spec)
@@ -42,7 +42,7 @@ def model(
 
 def measure(spec: FederationSpec) -> dict[str, str]:
     """Both digests, by the functions that a client checks them with."""
-    from hansa.adapter import shapes_digest
+    from hansa.adapter.lora import shapes_digest
     from hansa_client.models import base_model, lora
 
     source = spec.model.source

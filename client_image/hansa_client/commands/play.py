@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import Format, Output, console, print_data, say
-from hansa.errors import InputError, WorldBroken
-from hansa.visible import visible
+from hansa.core.errors import InputError, WorldBroken
+from hansa.core.sanitize import visible
 from hansa_client.commands import common, human
-from hansa_client.commands.show import Screen
+from hansa_client.commands.show import EpisodeScreen
 from hansa_client.commands.watched import Watched
 from hansa_worlds.base import Task, rng
 from hansa_worlds.errors import NoPlayer
@@ -82,11 +82,11 @@ def play(
         say(f"again: --task {visible(chosen.id)} --seed {drawn_seed}")
 
 
-def _screen(who: Who, output: Format) -> Screen | None:
+def _screen(who: Who, output: Format) -> EpisodeScreen | None:
     """Where the play is shown: nowhere when only a program reads it."""
     if output is Format.TABLE:
-        return Screen(console())
-    return Screen(console(stderr=True)) if who is Who.HUMAN else None
+        return EpisodeScreen(console())
+    return EpisodeScreen(console(stderr=True)) if who is Who.HUMAN else None
 
 
 def _play_script(world: Watched, task: Task, who: Who, draw: random.Random) -> None:
@@ -119,7 +119,7 @@ class _Model:
         from hansa_client import seeds
         from hansa_client.rollout import episodes
 
-        how = episodes.Play(
+        how = episodes.RolloutConfig(
             temperature=self._temperature,
             max_length=self._base.longest(episodes.MAX_LENGTH),
             batch_episodes=1,

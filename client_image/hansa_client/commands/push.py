@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from hansa import card
-from hansa.cli.bucket import Endpoint, at_endpoint
+from hansa.adapter import model_card
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
 from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
-from hansa.errors import InputError
+from hansa.core.errors import InputError
+from hansa.core.sanitize import visible
 from hansa.local.rundir import RunDir
-from hansa.sharing import hub, parcel, registry, source
-from hansa.sharing.parcel import Item
-from hansa.sharing.place import HubPlace, RegistryPlace, parse
-from hansa.tracking.source import read_document
-from hansa.visible import visible
+from hansa.publish import hub, parcel, registry, source
+from hansa.publish.bucket import Endpoint, at_endpoint
+from hansa.publish.parcel import Item
+from hansa.publish.place import HubPlace, RegistryPlace, parse
+from hansa.publish.tracked_run import read_document
 from hansa_client.commands import trajectories
 from hansa_client.commands.dataset import Dataset
 
@@ -61,14 +61,14 @@ class Shipment:
     items: Sequence[Item]
     message: str
     """Of the commit."""
-    target: hub.Target | None = None
+    target: hub.HubRepository | None = None
     """The hub's repository."""
     manifest: bytes = b""
     """The registry's manifest."""
 
     def to_json(self) -> dict[str, Any]:
         """All that would leave."""
-        text = next(each.content for each in self.items if each.name == card.NAME).decode()
+        text = next(each.content for each in self.items if each.name == model_card.NAME).decode()
         facts = (
             {"public": self.target.is_public, "new": not self.target.head} if self.target else {}
         )
@@ -139,7 +139,7 @@ def _read(
     credentials: Path | None,
     endpoint: str | None,
     cluster: tuple[str | None, ...],
-) -> source.Result:
+) -> source.GlobalAdapter:
     """The adapter of a folder that is there, or of a federation on the cluster."""
     path = Path(run)
     if path.is_dir() or path.name != run:
@@ -159,7 +159,9 @@ def _read(
 # -- what leaves ----------------------------------------------------------------------------------
 
 
-def _prepare(result: source.Result, place: HubPlace | RegistryPlace, asked: Asked) -> Shipment:
+def _prepare(
+    result: source.GlobalAdapter, place: HubPlace | RegistryPlace, asked: Asked
+) -> Shipment:
     federation = result.data.federation
     on_hub = isinstance(place, HubPlace)
     origin = federation.spec.model.source

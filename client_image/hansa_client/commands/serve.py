@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli import target
-from hansa.cli.bucket import Endpoint, at_endpoint, readable
 from hansa.cli.common import say
-from hansa.cli.run import stop_on_signals
 from hansa.cli.status import Credentials
-from hansa.errors import HansaError, InputError
+from hansa.core.errors import HansaError, InputError
+from hansa.publish.bucket import Endpoint, at_endpoint, readable
+from hansa.runtime.stop_signals import stop_on_signals
 from hansa_client.commands.common import BUILTIN, Threads
 
 if TYPE_CHECKING:
-    from hansa_client.serving.server import Server
-    from hansa_client.serving.sources import Source
+    from hansa_client.serving.server import ChatServer
+    from hansa_client.serving.sources import AdapterSource
 
 Where = Annotated[
     str | None,
@@ -75,9 +75,9 @@ def serve(
     Of a run or a federation all rounds are served (final, best, round-7, ...), and what silos serve
     themselves (silo-NAME) where these credentials read it. The base is always there as `base`.
     """
-    from hansa_client.serving.life import Settings, serving
+    from hansa_client.serving.life import ServingSettings, serving
 
-    settings = Settings(
+    settings = ServingSettings(
         host=host,
         port=port,
         api_key=read_key(api_key_file),
@@ -112,13 +112,13 @@ def find(
     credentials: Path | None,
     scratch: Path,
     federation: Any,
-) -> Source:
+) -> AdapterSource:
     """What is to be served; `federation` fetches one by its name."""
     from hansa_client.serving import sources
-    from hansa_client.serving.sources import Source
+    from hansa_client.serving.sources import AdapterSource
 
     if where is None:
-        source = Source(model=BUILTIN, entries=[])
+        source = AdapterSource(model=BUILTIN, entries=[])
     elif (Path(where) / "federation.json").is_file():
         source = sources.of_run(Path(where), credentials, scratch)
     elif Path(where).is_dir():
@@ -130,9 +130,9 @@ def find(
     more = [sources.of_option(text) for text in adapters]
     bases = {each.model for each in more}
     if where is None and model is None and bases:
-        source = Source(model=sorted(bases)[0], entries=[])
+        source = AdapterSource(model=sorted(bases)[0], entries=[])
     entries = [*source.entries, *(entry for each in more for entry in each.entries)]
-    return Source(model=model or source.model, entries=entries, storage=source.storage)
+    return AdapterSource(model=model or source.model, entries=entries, storage=source.storage)
 
 
 def read_key(path: Path | None) -> str:
@@ -167,7 +167,7 @@ def until_told() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _wait(is_over: threading.Event, server: Server) -> None:
+def _wait(is_over: threading.Event, server: ChatServer) -> None:
     while not is_over.wait(LOOK_SECONDS):
         if not server.completions.is_alive:
             raise HansaError("the engine has ended, see the log above")

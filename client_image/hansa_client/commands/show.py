@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hansa.visible import visible
+from hansa.core.sanitize import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ def prompt(turn: int) -> str:
     return f"{turn:>2}> "
 
 
-class Screen:
+class EpisodeScreen:
     """Prints one episode as it goes; a pipe gets the same words without colour."""
 
     def __init__(self, console: Console) -> None:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hansa import keys
-from hansa.cli.bucket import check_name, forward_hint
-from hansa.errors import InputError, Unreachable
+from hansa.api import bucket_keys
+from hansa.api.spec import Environment, FederationSpec, Storage
+from hansa.api.status import Federation
+from hansa.core.errors import InputError, Unreachable
 from hansa.local.credentials import read_credentials
 from hansa.local.rundir import RunDir
-from hansa.spec import Environment, FederationSpec, Storage
-from hansa.status import Federation
+from hansa.publish.bucket import check_name, forward_hint
 from hansa.store.base import ObjectStore
 from hansa_client.experience import shards
 from hansa_client.experience.shards import Shard
@@ -40,13 +40,13 @@ class StoredSilo:
 
     def rounds(self) -> list[int]:
         """Rounds with a shard; 0 holds the demonstrations."""
-        root = keys.experience_root(self.prefix, self.name)
+        root = bucket_keys.experience_root(self.prefix, self.name)
         names = [key.removeprefix(root).partition(".")[0] for key in self.store.list(root)]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def shard(self, round_: int) -> Shard:
         """One round's episodes."""
-        key = keys.experience_shard(self.prefix, self.name, round_)
+        key = bucket_keys.experience_shard(self.prefix, self.name, round_)
         return shards.decode(self.store.get(key), key)
 
 
@@ -88,7 +88,7 @@ def _silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
         place = _place(spec, environment)
         variables = given.get(environment.name) or given.get("default")
         store = private_store(spec, environment.name, own_store(spec, variables), variables)
-        root = keys.experience_root(place.s3.prefix, environment.name)
+        root = bucket_keys.experience_root(place.s3.prefix, environment.name)
         silos.append(
             StoredSilo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}")
         )

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from hansa.cli.bucket import Endpoint, at_endpoint, readable
 from hansa.cli.common import Format, Output, console, print_data, say
 from hansa.cli.status import Credentials
 from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
-from hansa.errors import Corrupt, Denied, InputError
+from hansa.core.errors import Corrupt, Denied, InputError
+from hansa.core.sanitize import visible
 from hansa.local.rundir import RunDir
-from hansa.visible import visible
+from hansa.publish.bucket import Endpoint, at_endpoint, readable
 from hansa_client.commands import common, silos
-from hansa_client.commands.show import Screen, number
+from hansa_client.commands.show import EpisodeScreen, number
 from hansa_client.commands.silos import StoredSilo
 from hansa_client.experience import agentgym_format
 from hansa_client.experience.agentgym_format import Conversation
@@ -30,7 +30,7 @@ TITLES = ("K", "ENVIRONMENT", "ROUND", "TASK", "SOURCE", "END", "REWARD", "TURNS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class EpisodeFilter:
     """Which episodes are meant."""
 
     environment: str | None = None
@@ -110,7 +110,7 @@ def trajectories(
     They are the silos' private data: where the store is not the run's own, you need their
     credentials.
     """
-    wanted = Wanted(environment=environment, round=round_, success=success, task=task)
+    wanted = EpisodeFilter(environment=environment, round=round_, success=success, task=task)
     if export:
         common.check_target("--export", export, force=force)
     with open_silos(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
@@ -155,7 +155,7 @@ def choose(
     return sorted(chosen, key=lambda silo: silo.name)
 
 
-def find(chosen: list[StoredSilo], wanted: Wanted) -> Iterator[Match]:
+def find(chosen: list[StoredSilo], wanted: EpisodeFilter) -> Iterator[Match]:
     """The episodes in the order of silo, round and play; one shard is in memory at a time."""
     for silo in chosen:
         for round_ in _rounds(silo):
@@ -186,11 +186,11 @@ def _list(matches: Iterator[Match], limit: int, output: Format) -> None:
         print_data(facts, output)
         return
     from hansa.cli import screen
-    from hansa.cluster.view import Table
+    from hansa.cli.views.federation import RowTable
 
     shown = facts[:limit] if limit else facts
     rows = [(str(place), *_cells(fact)) for place, fact in enumerate(shown, start=1)]
-    screen.show(screen.table(Table(titles=TITLES, rows=rows)))
+    screen.show(screen.table(RowTable(titles=TITLES, rows=rows)))
     say(_summary(facts, len(shown)))
 
 
@@ -227,10 +227,10 @@ def _show(matches: Iterator[Match], place: int, output: Format) -> None:
         ]
         print_data({**each.facts(), "turns": turns}, output)
         return
-    print_episode(each, Screen(console()))
+    print_episode(each, EpisodeScreen(console()))
 
 
-def print_episode(match: Match, screen: Screen) -> None:
+def print_episode(match: Match, screen: EpisodeScreen) -> None:
     """One episode from its first observation to its end."""
     facts, turn_number = match.facts(), 0
     screen.title(

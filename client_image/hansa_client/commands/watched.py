@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hansa_client.commands.show import Screen
+from hansa_client.commands.show import EpisodeScreen
 from hansa_worlds.base import Observation, Split, Task, World
 
 
@@ -14,7 +14,9 @@ class Watched(World):
 
     name = "watched"
 
-    def __init__(self, inner: World, screen: Screen | None, who: str, *, echo: bool = True) -> None:
+    def __init__(
+        self, inner: World, screen: EpisodeScreen | None, who: str, *, echo: bool = True
+    ) -> None:
         self.inner = inner
         """The world that is played; scripted players ask this one."""
         self.options = inner.options

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_client.commands import common
 from hansa_worlds import listing, names
 from hansa_worlds.base import SPLITS, Split
@@ -103,11 +103,11 @@ def _play(
     name: str, given: dict[str, Any], player: str, split: Split, episodes: int | None, seed: int
 ) -> dict[str, Any] | None:
     """A player's figures; None where the world has no such player."""
-    shown: list[common.Progress] = []
+    shown: list[common.ProgressCounter] = []
 
     def progress(done: int, total: int) -> None:
         if not shown:
-            shown.append(common.Progress(f"episodes of {name}, {player}", total))
+            shown.append(common.ProgressCounter(f"episodes of {name}, {player}", total))
         shown[0](done)
 
     try:
@@ -123,14 +123,14 @@ def _play(
 
 def _show_list(entries: list[dict[str, Any]]) -> None:
     from hansa.cli.screen import show, table
-    from hansa.cluster.view import Table
+    from hansa.cli.views.federation import RowTable
 
     titles = ("WORLD", *(split.upper() for split in SPLITS), "TURNS")
     titles += (*(player.upper() for player in PLAYERS), "FROM", "ABOUT")
     rows = tuple(_listed(entry) for entry in entries)
     notes = [f"{entry['world']}: {entry['trouble']}" for entry in entries if "trouble" in entry]
     notes.append("Success of players is that in the test split; measure it: hansa worlds --score")
-    show(table(Table(titles=titles, rows=rows, rest="\n".join(notes))))
+    show(table(RowTable(titles=titles, rows=rows, rest="\n".join(notes))))
 
 
 def _listed(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def _listed_score(entry: dict[str, Any], player: str) -> str:
 
 def _show_scores(entries: list[dict[str, Any]]) -> None:
     from hansa.cli.screen import show, table
-    from hansa.cluster.view import Table
+    from hansa.cli.views.federation import RowTable
 
     titles = ("WORLD", "PLAYER", "SUCCESS", "95 % INTERVAL", "TURNS", "TASKS", "EPISODES")
     rows: list[tuple[str, ...]] = []
@@ -169,7 +169,7 @@ def _show_scores(entries: list[dict[str, Any]]) -> None:
         for kind in kinds:
             for player, figures in entry["players"].items():
                 rows.append(_scored(kind, player, figures["groups"][kind]))
-    show(table(Table(titles=titles, rows=tuple(rows))))
+    show(table(RowTable(titles=titles, rows=tuple(rows))))
 
 
 def _scored(name: str, player: str, figures: dict[str, Any]) -> tuple[str, ...]:

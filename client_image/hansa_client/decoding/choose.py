@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hansa.processes.capacity import available_memory
+from hansa.runtime.capacity import available_memory
 from hansa_client.decoding.protocol import Decoder, Decoding, StopConditions
 from hansa_client.decoding.slot_decoder import SlotDecoder
 from hansa_client.models import kv_slots, slot_attention

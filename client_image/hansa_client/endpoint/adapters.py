@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from hansa.endpoint import Endpoint
-from hansa.errors import PermanentError, WorldBroken
-from hansa_client.endpoint.api import CHAT, Api, Document, EndpointError
+from hansa.api.endpoint import Endpoint
+from hansa.core.errors import PermanentError, WorldBroken
+from hansa.core.http import HttpError
+from hansa_client.endpoint.api import CHAT, Api, Document, quote_reason
 
 DIGITS = 16
 """Of a digest, in names."""
@@ -54,7 +55,7 @@ PLAIN: Mapping[str, Document] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class OfferedAdapter:
     """An adapter that an endpoint is to play with."""
 
     silo: str
@@ -91,9 +92,9 @@ class Served:
 
 
 @contextmanager
-def served(api: Api, endpoint: Endpoint, offer: Offer) -> Iterator[Served]:
+def served(api: Api, endpoint: Endpoint, offer: OfferedAdapter) -> Iterator[Served]:
     """Within, the endpoint serves the adapter; what it had to load, it forgets afterwards."""
-    place, is_offered = _Place(api, endpoint, offer), False
+    place, is_offered = _EndpointAdapter(api, endpoint, offer), False
     try:
         with _explained(api, "adapter"):
             how = place.find()
@@ -119,16 +120,17 @@ def _explained(api: Api, what: str) -> Iterator[None]:
     """A server that is away is no mistake of the manifest: it may be back."""
     try:
         yield
-    except EndpointError as error:
-        said = f": {error.said}" if error.said else ""
+    except HttpError as error:
+        said = quote_reason(error)
+        said = f": {said}" if said else ""
         sentence = f"the endpoint {api.place} did not say which {what} it serves ({error}{said})"
         raise WorldBroken(sentence, hint="see that the endpoint answers") from None
 
 
-class _Place:
+class _EndpointAdapter:
     """One adapter at one endpoint."""
 
-    def __init__(self, api: Api, endpoint: Endpoint, offer: Offer) -> None:
+    def __init__(self, api: Api, endpoint: Endpoint, offer: OfferedAdapter) -> None:
         self._api = api
         self._server = endpoint.server
         self._load_seconds = endpoint.load_seconds
@@ -176,10 +178,10 @@ class _Place:
         body = {"model": str(folder), "messages": [asked], "max_tokens": 1, "temperature": 0.0}
         try:
             answer = self._api.post(CHAT, body)
-        except EndpointError as error:
+        except HttpError as error:
             if not error.status:
                 raise
-            self._refused = error.said or str(error)
+            self._refused = quote_reason(error) or str(error)
             return None
         said = answer.get("model") if isinstance(answer, dict) else None
         self._names = [said[:100]] if isinstance(said, str) else []
@@ -207,10 +209,10 @@ class _Place:
             try:
                 path = str(folder / self._offer.name)
                 self._post(calls.load, {"lora_name": self._offer.name, "lora_path": path})
-            except EndpointError as error:
+            except HttpError as error:
                 if error.may_pass:
                     raise
-                self._refused = error.said or str(error)
+                self._refused = quote_reason(error) or str(error)
                 return None
             return self.find()
         waited = 0.0
@@ -223,7 +225,7 @@ class _Place:
         """What an attempt that was killed had loaded would stay there for ever."""
         for name in self._names:
             if self._offer.is_own(name) and name != self._offer.name:
-                with contextlib.suppress(EndpointError):
+                with contextlib.suppress(HttpError):
                     self._post(calls.unload, {"lora_name": name})
 
     def withdraw(self) -> None:
@@ -235,7 +237,7 @@ class _Place:
         if self._target is None or not (calls or self._server == TRANSFORMERS):
             return
         if calls:
-            with contextlib.suppress(EndpointError, PermanentError):
+            with contextlib.suppress(HttpError, PermanentError):
                 self._post(calls.unload, {"lora_name": self._offer.name})
         shutil.rmtree(self._target, ignore_errors=True)
 

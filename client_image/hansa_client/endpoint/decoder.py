@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from hansa.core.http import HttpError
 from hansa_client.decoding.protocol import Decoding, TurnNote, TurnRequest
 from hansa_client.endpoint.adapters import Served
-from hansa_client.endpoint.api import CHAT, Api, Document, EndpointError
+from hansa_client.endpoint.api import CHAT, Api, Document
 from hansa_client.models.chat_template import Chat
 
 _REPLACED = "\ufffd"
@@ -120,7 +121,7 @@ class EndpointDecoder:
         while order := self._orders.get():
             try:
                 answer = self._ask(order)
-            except EndpointError as error:
+            except HttpError as error:
                 answer = _Answer(order.row, failure=str(error))
             except BaseException as error:  # raised where the episodes are played
                 answer = _Answer(order.row, error=error)
@@ -132,9 +133,9 @@ class EndpointDecoder:
             (choice,) = document["choices"]
             text, reason = choice["message"]["content"] or "", choice.get("finish_reason")
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise EndpointError("an answer that is no chat completion") from None
+            raise HttpError("answer", "an answer that is no chat completion") from None
         if not isinstance(text, str) or reason not in ("stop", "length", None):
-            raise EndpointError("an answer that is no text")
+            raise HttpError("answer", "an answer that is no text")
         # Half a surrogate pair is no text, and no tokenizer takes it.
         text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         return _Answer(order.row, text=text, is_cut=reason == "length")

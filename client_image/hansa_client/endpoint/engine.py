@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hansa import adapter, keys, manifest
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.endpoint import ENV_API_KEY, Endpoint
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.endpoint import ENV_API_KEY, Endpoint
 from hansa_client.decoding.protocol import Decoding
 from hansa_client.endpoint import gguf, merged_model
-from hansa_client.endpoint.adapters import LLAMA_CPP, TRANSFORMERS, Offer, served
+from hansa_client.endpoint.adapters import LLAMA_CPP, TRANSFORMERS, OfferedAdapter, served
 from hansa_client.endpoint.api import Api
 from hansa_client.endpoint.decoder import EndpointDecoder
 from hansa_client.models import base_model
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hansa_client.models.base_model import Base
 
 
-class Engine:
+class EndpointEngine:
     """Makes decoders that ask a silo's endpoint to play with one adapter."""
 
     def __init__(
@@ -47,12 +48,12 @@ class Engine:
             finally:
                 decoder.close()
 
-    def _offer(self, base: Base) -> Offer:
+    def _offer(self, base: Base) -> OfferedAdapter:
         assignment = self._assignment
-        data = adapter.encode(self._tensors)
-        return Offer(
+        data = lora.encode(self._tensors)
+        return OfferedAdapter(
             silo=f"{assignment.federation}-{assignment.environment}",
-            digest=manifest.sha256(data + self._merged_into()),
+            digest=bucket_documents.sha256(data + self._merged_into()),
             files=lambda: self._files(base, data),
         )
 
@@ -63,8 +64,8 @@ class Engine:
 
     def _files(self, base: Base, data: bytes) -> Iterable[tuple[str, bytes]]:
         """The adapter as its server reads it."""
-        shape, targets = self._assignment.adapter, adapter.target_names(self._tensors)
-        frozen = adapter.frozen_rank(adapter.shapes(self._tensors), shape.rank)
+        shape, targets = self._assignment.adapter, lora.target_names(self._tensors)
+        frozen = lora.frozen_rank(lora.shapes(self._tensors), shape.rank)
         if self._endpoint.server == LLAMA_CPP:
             alpha = shape.alpha * (shape.rank + frozen) / shape.rank
             return [("adapter.gguf", gguf.encode(self._tensors, alpha, base.model.config))]
@@ -73,6 +74,6 @@ class Engine:
             return merged_model.files(self._folder, self._tensors, scale, base.chat.stops)
         source = self._assignment.model.source
         return [
-            (keys.ADAPTER, data),
-            (keys.CONFIG, adapter.config(shape, source, targets, frozen)),
+            (bucket_keys.ADAPTER, data),
+            (bucket_keys.CONFIG, lora.config(shape, source, targets, frozen)),
         ]

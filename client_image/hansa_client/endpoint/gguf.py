@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.errors import PermanentError
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.core.errors import PermanentError
 
 _MAGIC, _VERSION, _ALIGNMENT = b"GGUF", 3, 32
 _STRING, _FLOAT32 = 8, 6
@@ -41,14 +41,14 @@ def encode(tensors: Tensors, alpha: float, config: Any) -> bytes:
         "k_proj": getattr(config, "num_key_value_heads", config.num_attention_heads),
     }
     made: dict[str, NDArray[np.float32]] = {}
-    for module in adapter.target_names(tensors):
+    for module in lora.target_names(tensors):
         place = _PLACE.fullmatch(module)
         if place is None or place[2] not in _NAMES:
             raise PermanentError(
                 f"endpoint.server: got llama.cpp, for which {module} has no name in a GGUF file, "
                 "expected a base of Llama's shape"
             )
-        names = adapter.names(module)
+        names = lora.names(module)
         b = tensors[names.b]
         if place[2] in heads:
             b = _permuted(b, heads[place[2]])

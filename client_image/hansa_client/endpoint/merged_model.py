@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.errors import PermanentError
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.core.errors import PermanentError
 from hansa_client.models.base_model import is_model_file
 
 GENERATION = "generation_config.json"
@@ -23,7 +23,7 @@ def files(
     folder: Path, tensors: Tensors, scale: float, stops: Sequence[int]
 ) -> Iterator[tuple[str, bytes]]:
     """Names and bytes, one file at a time: a large model need not be in memory twice."""
-    missing = set(adapter.target_names(tensors))
+    missing = set(lora.target_names(tensors))
     for path in sorted(folder.iterdir()):
         if path.suffix == ".safetensors":
             yield path.name, _merged(path, tensors, scale, missing)
@@ -52,7 +52,7 @@ def _merged(path: Path, tensors: Tensors, scale: float, missing: set[str]) -> by
 def _sum(module: str, weight: Any, tensors: Tensors, scale: float) -> Any:
     import torch
 
-    names = adapter.names(module)
+    names = lora.names(module)
     a, b = (torch.tensor(tensors[name]) for name in (names.a, names.b))
     change = scale * (b @ a)
     if change.shape != weight.shape:

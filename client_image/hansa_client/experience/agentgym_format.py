@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from hansa.errors import PermanentError
+from hansa.core.errors import PermanentError
 
 Who = Literal["human", "gpt"]
 WHO: tuple[Who, ...] = get_args(Who)
@@ -37,7 +37,7 @@ LONGEST_ID = 500
 
 
 @dataclass(frozen=True)
-class Said:
+class ConversationTurn:
     """One turn."""
 
     who: Who
@@ -54,18 +54,18 @@ class Conversation:
 
     item_id: str
     """Which task was played; the same task may come more than once."""
-    turns: tuple[Said, ...]
+    turns: tuple[ConversationTurn, ...]
     """All of it; at least one turn of the agent has `loss` true."""
 
-    def played(self) -> tuple[Said, ...]:
+    def played(self) -> tuple[ConversationTurn, ...]:
         """The turns as a rollout has them: rules and first observation are one, nobody says OK."""
         if len(self.turns) < 3 or not _agrees(self.turns[1]):
             return self.turns
         rules, _, first, *rest = self.turns
-        return Said("human", f"{rules.text}\n{first.text}"), *rest
+        return ConversationTurn("human", f"{rules.text}\n{first.text}"), *rest
 
 
-def _agrees(turn: Said) -> bool:
+def _agrees(turn: ConversationTurn) -> bool:
     """Whether it only answers the rules: AgentGym's agents say "Ok." there, some a little more."""
     return not turn.loss and turn.text[:2].lower() == "ok"
 
@@ -80,12 +80,17 @@ def of_episode(
     the places in `said` of actions that nobody is to learn.
     """
     first, *rest = said
-    head: list[Said] = []
+    head: list[ConversationTurn] = []
     if introduction and first.startswith(f"{introduction}\n"):
-        head = [Said("human", introduction), Said("gpt", AGREED, loss=False)]
+        head = [
+            ConversationTurn("human", introduction),
+            ConversationTurn("gpt", AGREED, loss=False),
+        ]
         first = first[len(introduction) + 1 :]
     turns = [
-        Said("gpt", text, loss=index not in untrained) if index % 2 else Said("human", text)
+        ConversationTurn("gpt", text, loss=index not in untrained)
+        if index % 2
+        else ConversationTurn("human", text)
         for index, text in enumerate([first, *rest])
     ]
     return Conversation(item_id, (*head, *turns))
@@ -164,7 +169,7 @@ def _conversation(given: Any, where: str) -> Conversation:
     return Conversation(str(item), said)
 
 
-def _said(given: Any, who: Who, where: str) -> Said:
+def _said(given: Any, who: Who, where: str) -> ConversationTurn:
     if not isinstance(given, dict):
         raise _wrong(where, given, "an object with from, loss and value")
     speaker, text, loss = given.get("from"), given.get("value"), given.get("loss")
@@ -177,7 +182,7 @@ def _said(given: Any, who: Who, where: str) -> Said:
         raise _wrong(f"{where}.loss", loss, "null, false or true")
     if who == "human" and loss:
         raise _wrong(f"{where}.loss", loss, "null (nobody trains on what the world said)")
-    return Said(who, text, loss)
+    return ConversationTurn(who, text, loss)
 
 
 def _is_id(text: str) -> bool:

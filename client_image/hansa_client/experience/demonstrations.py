@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hansa import program
-from hansa.assignment import Assignment
-from hansa.errors import Denied, NotFound, PermanentError
-from hansa.manifest import sha256
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import sha256
+from hansa.core.errors import Denied, NotFound, PermanentError
+from hansa.runtime import program
 from hansa.store.base import ObjectStore
 from hansa_client import seeds
 from hansa_client.experience import agentgym_format
@@ -23,7 +23,7 @@ from hansa_client.experience.agentgym_format import LARGEST_FILE, Conversation
 from hansa_client.experience.shards import DEMONSTRATIONS
 from hansa_client.models.chat_template import Chat
 from hansa_client.rollout import faults
-from hansa_client.rollout.faults import Fault, Tally
+from hansa_client.rollout.faults import Fault, FaultTally
 from hansa_client.rollout.tasks import explained, make_world
 from hansa_client.trajectory import Episode, Turn
 from hansa_worlds import Move, NoPlayer, OptionError, Task, World
@@ -51,7 +51,7 @@ class DemonstrationFile:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DemonstrationResult:
     """What came of demonstrating."""
 
     episodes: list[Episode]
@@ -60,7 +60,7 @@ class Shown:
     """Why others were dropped: the world failed in them."""
 
 
-def show(assignment: Assignment, file: DemonstrationFile | None, chat: Chat) -> Shown:
+def show(assignment: Assignment, file: DemonstrationFile | None, chat: Chat) -> DemonstrationResult:
     """The demonstrations of one world, from its file or by its expert."""
     if file:
         return from_file(assignment, file, chat)
@@ -146,13 +146,15 @@ def _open(assignment: Assignment, bucket: str) -> ObjectStore:
     return S3Store(place, path=_field(assignment))
 
 
-def from_file(assignment: Assignment, file: DemonstrationFile, chat: Chat) -> Shown:
+def from_file(assignment: Assignment, file: DemonstrationFile, chat: Chat) -> DemonstrationResult:
     """As many of a file's episodes as are wanted, chosen by the seed: files may be sorted."""
     order = list(range(len(file.conversations)))
     seed = _seed(assignment)
     random.Random(seed).shuffle(order)
     wanted = order[: assignment.demonstrations_wanted]
-    return Shown([_from_conversation(file.conversations[index], chat, seed) for index in wanted])
+    return DemonstrationResult(
+        [_from_conversation(file.conversations[index], chat, seed) for index in wanted]
+    )
 
 
 def _from_conversation(conversation: Conversation, chat: Chat, seed: int) -> Episode:
@@ -188,7 +190,9 @@ def _no_expert(assignment: Assignment) -> PermanentError:
     )
 
 
-def by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progress) -> Shown:
+def by_expert(
+    assignment: Assignment, world: World, chat: Chat, progress: Progress
+) -> DemonstrationResult:
     """Expert episodes of training tasks, successful ones only, as many as are wanted."""
     try:
         return _by_expert(assignment, world, chat, progress)
@@ -198,12 +202,14 @@ def by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progre
         faults.close(world)
 
 
-def _by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progress) -> Shown:
+def _by_expert(
+    assignment: Assignment, world: World, chat: Chat, progress: Progress
+) -> DemonstrationResult:
     thoughts, wanted = assignment.settings.experience.thoughts, assignment.demonstrations_wanted
     seed, tasks = _seed(assignment), world.tasks("train")
     is_private = assignment.settings.privacy is not None
     most = 1.0 if is_private else assignment.settings.exploration.max_broken_episodes
-    tally = Tally(wanted, most)
+    tally = FaultTally(wanted, most)
     shown: list[Episode] = []
     order = random.Random(seed).sample(range(len(tasks)), len(tasks))
     if is_private:  # no task takes the place of one that failed: it would tell of that one
@@ -217,7 +223,7 @@ def _by_expert(assignment: Assignment, world: World, chat: Chat, progress: Progr
         elif episode.success:
             shown.append(episode)
         progress(tried + 1, len(shown))
-    return Shown(shown, tally.faults)
+    return DemonstrationResult(shown, tally.faults)
 
 
 def _expert_episode(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from hansa import keys
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.core.errors import Corrupt
 from hansa.store.base import ObjectStore, put_once
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def find(store: ObjectStore, assignment: Assignment) -> State | None:
     if assignment.settings.training.optimizer_state == "fresh":
         return None
     place = assignment.private_storage
-    present = set(store.list(keys.experience_root(place.prefix, assignment.environment)))
+    present = set(store.list(bucket_keys.experience_root(place.prefix, assignment.environment)))
     for round_ in range(assignment.start.round, 0, -1):
         key = _key(assignment, round_)
         if key in present:
@@ -46,7 +46,9 @@ def store(store: ObjectStore, assignment: Assignment, state: State) -> None:
 
 
 def _key(assignment: Assignment, round_: int) -> str:
-    return keys.optimizer_state(assignment.private_storage.prefix, assignment.environment, round_)
+    return bucket_keys.optimizer_state(
+        assignment.private_storage.prefix, assignment.environment, round_
+    )
 
 
 def _decoded(key: str, data: bytes) -> State:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from hansa.spec import Experience
+from hansa.api.spec import Experience
 from hansa_client import seeds
 from hansa_client.experience.shards import DEMONSTRATIONS, Shard
 from hansa_client.trajectory import Episode

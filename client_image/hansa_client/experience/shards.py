@@ -12,11 +12,11 @@ import zstandard
 from pydantic import ValidationError
 
 import hansa
-from hansa import keys
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt, NotFound
-from hansa.manifest import Count, Sha256, canonical, check_same_run, fingerprint, sha256
-from hansa.spec import Model
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import Count, Sha256, canonical, check_same_run, fingerprint, sha256
+from hansa.api.spec import Model
+from hansa.core.errors import Corrupt, NotFound
 from hansa.store.base import ObjectStore, put_once
 from hansa_client import trajectory
 from hansa_client.trajectory import Episode
@@ -115,13 +115,13 @@ class Shards:
 
     def rounds(self) -> list[int]:
         """Rounds with a shard, up to the present one: what is newer belongs to a later attempt."""
-        root = keys.experience_root(self._prefix, self._assignment.environment)
+        root = bucket_keys.experience_root(self._prefix, self._assignment.environment)
         names = [key.removeprefix(root).partition(".")[0] for key in self._store.list(root)]
         rounds = sorted(int(name) for name in names if name.isdecimal())
         return [round_ for round_ in rounds if round_ <= self._assignment.round]
 
     def _key(self, round_: int) -> str:
-        return keys.experience_shard(self._prefix, self._assignment.environment, round_)
+        return bucket_keys.experience_shard(self._prefix, self._assignment.environment, round_)
 
     def _inputs(self, round_: int) -> dict[str, Any]:
         assignment = self._assignment

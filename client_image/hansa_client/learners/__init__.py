@@ -2,17 +2,15 @@
 
 from importlib import import_module
 
-from hansa import plugins
-from hansa.pluginfields import PluginOptions
-from hansa.status import RoundSettings
+from hansa.api.plugin_fields import PluginOptions
+from hansa.api.status import RoundSettings
+from hansa.manifests import plugins
 from hansa_client.learners import plugin
-from hansa_client.learners.base import Choice, Chooser, Learner, Lesson, Trained
+from hansa_client.learners.base import Choice, Chooser, Learner, Trained, TrainingSet
 
 LEARNERS = {
     "success-sft": "hansa_client.learners.success_sft",
     "reward-weighted": "hansa_client.learners.reward_weighted",
-    "dpo": "hansa_client.learners.dpo",
-    "grpo": "hansa_client.learners.grpo",
 }
 """Module of each learner by its name in spec.training.learner; imported late, for torch is slow."""
 
@@ -45,8 +43,8 @@ __all__ = [
     "Choice",
     "Chooser",
     "Learner",
-    "Lesson",
     "Trained",
+    "TrainingSet",
     "check",
     "chooser",
     "get",

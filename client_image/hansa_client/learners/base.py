@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from hansa.adapter import Tensors
-from hansa.aggregation import Half
-from hansa.spec import Adapter, Experience, Training
+from hansa.adapter.lora import Tensors
+from hansa.api.aggregation import Half
+from hansa.api.spec import Adapter, Experience, Training
 from hansa_client import trajectory
 from hansa_client.experience.shards import Shard
 from hansa_client.training import batches
@@ -67,7 +67,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson:
+class TrainingSet:
     """Trajectories to learn from, and how."""
 
     sequences: Sequence[trajectory.Sequence]
@@ -118,7 +118,7 @@ class Trained:
     tensors: Tensors
     """The new adapter."""
     loss: float
-    """Mean loss over the last epoch, per token of the agent or, for `dpo`, per pair."""
+    """Mean loss over the last epoch, per token of the agent or, of pairs, per pair."""
     optimizer: State = field(default_factory=dict)
     """The optimizer's state after the last step."""
     micro_batch_tokens: int = 0
@@ -128,7 +128,9 @@ class Trained:
 class Learner(Protocol):
     """Trains an adapter and leaves the base model as it was."""
 
-    def __call__(self, base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
+    def __call__(
+        self, base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]
+    ) -> Trained:
         """Train; `progress` gets the steps done and the steps to do."""
         ...
 

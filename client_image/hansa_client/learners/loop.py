@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import torch
 
-from hansa.errors import Diverged, PermanentError
+from hansa.core.errors import Diverged, PermanentError
 from hansa_client.learners import multi_gpu
-from hansa_client.learners.base import Lesson, Trained
+from hansa_client.learners.base import Trained, TrainingSet
 from hansa_client.learners.private import PackedGradients, PrivateRun
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
@@ -35,7 +35,7 @@ class Objective(Protocol):
 
 
 def train(
-    base: Base, lesson: Lesson, progress: Callable[[int, int], None], objective: Objective
+    base: Base, lesson: TrainingSet, progress: Callable[[int, int], None], objective: Objective
 ) -> Trained:
     """AdamW without weight decay, from the learning rate to zero by a cosine within the round.
 
@@ -72,13 +72,13 @@ def train(
 def _run(
     wrapped: Any,
     scorer: Scorer,
-    lesson: Lesson,
+    lesson: TrainingSet,
     objective: Objective,
     segments: Segments | None = None,
-) -> _Run | PrivateRun:
+) -> _Training | PrivateRun:
     """The steps to take: as the lesson says, or so that no single record shows."""
     if lesson.private is None:
-        return _Run(wrapped, scorer, lesson, objective)
+        return _Training(wrapped, scorer, lesson, objective)
     training = lesson.training
 
     def loss(index: int) -> torch.Tensor:
@@ -102,10 +102,12 @@ def _run(
     return run
 
 
-class _Run:
+class _Training:
     """One training from start to end."""
 
-    def __init__(self, wrapped: Any, scorer: Scorer, lesson: Lesson, objective: Objective) -> None:
+    def __init__(
+        self, wrapped: Any, scorer: Scorer, lesson: TrainingSet, objective: Objective
+    ) -> None:
         self._wrapped = wrapped
         self._lesson = lesson
         self._objective = objective

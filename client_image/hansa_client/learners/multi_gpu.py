@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import distributed
 
-from hansa.processes.lifeline import die_with_parent
+from hansa.runtime.lifeline import die_with_parent
 from hansa_client import learners
 from hansa_client.models import base_model
 
 if TYPE_CHECKING:
-    from hansa_client.learners import Lesson
+    from hansa_client.learners import TrainingSet
 
 _LESSON = "lesson.pickle"
 _RENDEZVOUS = "rendezvous"
@@ -66,7 +66,7 @@ def add_up(weights: Sequence[torch.Tensor], loss: float) -> float:
 
 @contextmanager
 def data_parallel(
-    source: str, folder: Path, lesson: Lesson, processes: int | None = None
+    source: str, folder: Path, lesson: TrainingSet, processes: int | None = None
 ) -> Iterator[None]:
     """Within, all GPUs train this lesson along; with one or none nothing is started."""
     count = torch.cuda.device_count() if processes is None else processes

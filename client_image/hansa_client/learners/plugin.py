@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hansa import plugins
-from hansa.errors import PermanentError
-from hansa.pluginfields import PluginOptions
-from hansa.spec import Experience
+from hansa.api.plugin_fields import PluginOptions
+from hansa.api.spec import Experience
+from hansa.core.errors import PermanentError
+from hansa.manifests import plugins
 from hansa_client.experience.shards import Shard
-from hansa_client.learners.base import Choice, Chooser, Learner, Lesson, Trained
+from hansa_client.learners.base import Choice, Chooser, Learner, Trained, TrainingSet
 
 if TYPE_CHECKING:
     from hansa_client.models.base_model import Base
@@ -29,7 +29,9 @@ class LearnerPlugin(plugins.LearnerFacts, ABC):
         """What it wants of the silo's shards, under the rules of the experience, in a round."""
 
     @abstractmethod
-    def train(self, base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
+    def train(
+        self, base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]
+    ) -> Trained:
         """A better adapter; the base model is left as it was."""
 
 
@@ -57,7 +59,7 @@ def get(name: str, options: PluginOptions | None) -> Learner:
     """How a package's learner trains."""
     plugin = make(name, options)
 
-    def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
+    def train(base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]) -> Trained:
         trained = plugin.train(base, lesson, progress)
         if not isinstance(trained, Trained):
             raise _fault(name, f"trained {type(trained).__name__}, expected Trained")

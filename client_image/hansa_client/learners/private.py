@@ -219,7 +219,7 @@ class PackedGradients:
         self._agents = [agent_tokens([sequence]) for sequence in sequences]
         pairs = zip(weights or [1.0] * len(sequences), self._agents, strict=True)
         self._shares = [weight / max(1, count) for weight, count in pairs]
-        self._shapes: list[even_rows.Shape] = []
+        self._shapes: list[even_rows.RowShape] = []
         self._graphed: GraphedSums | None = None
         """Where rows are recorded as CUDA graphs."""
 

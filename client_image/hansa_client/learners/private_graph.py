@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hansa_client.models.segments import Segments
-from hansa_client.training.cuda_graph import Recorder
-from hansa_client.training.even_rows import EvenRow, Shape
+from hansa_client.training.cuda_graph import GraphRecorder
+from hansa_client.training.even_rows import EvenRow, RowShape
 from hansa_client.training.packing import PackedRow
 from hansa_client.training.scoring import PackedScorer
 
@@ -28,20 +28,20 @@ class GraphedSums:
         scorer: PackedScorer,
         segments: Segments,
         weights: Sequence[torch.Tensor],
-        shapes: Sequence[Shape],
+        shapes: Sequence[RowShape],
         add: Clipped,
     ) -> None:
         device = weights[0].device
         count = sum(weight.numel() for weight in weights)
         self.total = torch.zeros(count, dtype=torch.float64, device=device)
         """What was added up since it was last zeroed."""
-        recorder = Recorder(device)
+        recorder = GraphRecorder(device)
         self._of_shape = {
             shape: _GraphedRow(scorer, segments, weights, shape, add, self.total, recorder)
             for shape in shapes
         }
 
-    def add(self, shape: Shape, row: EvenRow) -> None:
+    def add(self, shape: RowShape, row: EvenRow) -> None:
         """Add one row's."""
         self._of_shape[shape].add(row)
 
@@ -54,10 +54,10 @@ class _GraphedRow:
         scorer: PackedScorer,
         segments: Segments,
         weights: Sequence[torch.Tensor],
-        shape: Shape,
+        shape: RowShape,
         add: Clipped,
         total: torch.Tensor,
-        recorder: Recorder,
+        recorder: GraphRecorder,
     ) -> None:
         self._scorer, self._segments, self._weights = scorer, segments, weights
         self._shape, self._add, self._total = shape, add, total

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hansa.spec import Experience
+from hansa.api.spec import Experience
 from hansa_client.experience import selection
 from hansa_client.experience.shards import Shard
 from hansa_client.learners import loop
-from hansa_client.learners.base import Choice, Lesson, Trained
+from hansa_client.learners.base import Choice, Trained, TrainingSet
 from hansa_client.models.base_model import Base
 from hansa_client.training.scoring import Scorer, agent_tokens
 from hansa_client.trajectory import Episode
@@ -31,7 +31,7 @@ def weight(episode: Episode) -> float:
     return max(episode.reward, 0.0) or float(episode.success)
 
 
-def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
+def train(base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]) -> Trained:
     """Raise the likelihood of what earned much more than that of what earned little."""
     return loop.train(base, lesson, progress, Weighted(lesson))
 
@@ -39,7 +39,7 @@ def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> T
 class Weighted:
     """The weighted mean of the negative log-likelihood of the agent's tokens."""
 
-    def __init__(self, lesson: Lesson) -> None:
+    def __init__(self, lesson: TrainingSet) -> None:
         self._sequences = lesson.sequences
         self._weights = lesson.weights
         pairs = zip(lesson.weights, lesson.sequences, strict=True)

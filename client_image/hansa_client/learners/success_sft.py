@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hansa.spec import Experience
+from hansa.api.spec import Experience
 from hansa_client.experience import selection
 from hansa_client.experience.shards import Shard
 from hansa_client.learners import loop
-from hansa_client.learners.base import Choice, Lesson, Trained
+from hansa_client.learners.base import Choice, Trained, TrainingSet
 from hansa_client.models.base_model import Base
 from hansa_client.training.scoring import Scorer, agent_tokens
 from hansa_client.trajectory import Episode
@@ -28,7 +28,7 @@ def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
     return Choice(episodes=selection.choose(shards, rules, round_, is_wanted))
 
 
-def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> Trained:
+def train(base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]) -> Trained:
     """Raise the likelihood of what the agent did, every token alike."""
     return loop.train(base, lesson, progress, Imitation(lesson))
 
@@ -36,7 +36,7 @@ def train(base: Base, lesson: Lesson, progress: Callable[[int, int], None]) -> T
 class Imitation:
     """The mean negative log-likelihood of the agent's tokens."""
 
-    def __init__(self, lesson: Lesson) -> None:
+    def __init__(self, lesson: TrainingSet) -> None:
         self._sequences = lesson.sequences
 
     def begin(self, scorer: Scorer) -> None:

@@ -16,11 +16,11 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hansa import modelcode
-from hansa.assignment import ENV_MODEL_CACHE
-from hansa.errors import HansaError, NotFound, PermanentError
-from hansa.manifest import fingerprint
-from hansa.spec import S3
+from hansa.api.assignment import ENV_MODEL_CACHE
+from hansa.api.bucket_documents import fingerprint
+from hansa.api.spec import S3
+from hansa.core.errors import HansaError, NotFound, PermanentError
+from hansa.manifests import remote_code
 from hansa_client.models.chat_template import Chat
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _check(source: str, folder: Path) -> None:
         raise PermanentError(f"{where}, which has no *.safetensors, {_FITS}")
     if not any(name in names for name in _TOKENIZERS):
         raise PermanentError(f"{where}, which has no tokenizer, {_FITS}")
-    code = modelcode.asked_for(folder)
+    code = remote_code.asked_for(folder)
     if code:
         raise PermanentError(f"{where}, expected a model without code of its own ({code})")
 

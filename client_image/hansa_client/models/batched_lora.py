@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from hansa import adapter as lora
-from hansa.adapter import Tensors
-from hansa.errors import InputError
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.core.errors import InputError
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from hansa.errors import PermanentError
+from hansa.core.errors import PermanentError
 from hansa_client.models import tool_format, tool_template
 from hansa_worlds import Prompt
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hansa.adapter import Shapes, Tensors, check_rank
-from hansa.aggregation import Half
-from hansa.errors import PermanentError
-from hansa.spec import Adapter
+from hansa.adapter.lora import Shapes, Tensors, check_rank
+from hansa.api.aggregation import Half
+from hansa.api.spec import Adapter
+from hansa.core.errors import PermanentError
 
 if TYPE_CHECKING:
     import torch

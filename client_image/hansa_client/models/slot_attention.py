@@ -16,7 +16,7 @@ _UNKNOWN = ("softcap", "s_aux", "position_bias", "head_mask")
 _current: list[KVSlots] = []
 
 
-class Unfit(Exception):
+class UnsupportedAttention(Exception):
     """The model wants something of attention that slots do not do."""
 
 
@@ -67,8 +67,8 @@ def _attend(
     """Attention as transformers calls it: one row, heads, tokens, width."""
     slots = _current[0]
     if any(more.get(name) is not None for name in _UNKNOWN):
-        raise Unfit("its attention is of its own kind")
+        raise UnsupportedAttention("its attention is of its own kind")
     if sliding_window is not None and sliding_window < slots.longest:
-        raise Unfit("it forgets what lies far behind")
+        raise UnsupportedAttention("it forgets what lies far behind")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return slots.attend(module.layer_idx, query, key, value, scale)[None], None

@@ -9,14 +9,14 @@ from http import HTTPStatus
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from hansa.logs import get
+from hansa.core.logs import get
 from hansa_client.serving import chat_request, documents
 from hansa_client.serving.chat_request import ChatRequest
 from hansa_client.serving.documents import Document, Spoken
-from hansa_client.serving.errors import ApiError, ClientGone, refused
-from hansa_client.serving.handler import Handler
+from hansa_client.serving.errors import ClientGone, OpenAIError, refused
+from hansa_client.serving.handler import ChatHandler
 from hansa_client.serving.metrics import Metrics
-from hansa_client.serving.server import Server
+from hansa_client.serving.server import ChatServer
 
 MODEL = "agent"
 """The model's name; requests may call it anything."""
@@ -27,7 +27,7 @@ _OTHERS_WORD = ("tool_choice", "response_format", "reasoning_effort", "parallel_
 """Fields that cannot be kept here: what the model makes of the chat is what it is trained on."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a request is answered with."""
 
     spoken: Spoken
@@ -36,15 +36,15 @@ class Answer(NamedTuple):
     """Whether its turn had no more tokens."""
 
 
-class Exchange:
+class RecordedRequest:
     """One request, and its answer when there is one."""
 
     def __init__(self, request: ChatRequest) -> None:
         self.request = request
-        self._answers: SimpleQueue[Answer | None] = SimpleQueue()
+        self._answers: SimpleQueue[HttpAnswer | None] = SimpleQueue()
         self._about = documents.about(request.model)
 
-    def answer(self, answer: Answer | None) -> None:
+    def answer(self, answer: HttpAnswer | None) -> None:
         """Let whoever asked go on; nothing: the episode is over."""
         self._answers.put(answer)
 
@@ -68,7 +68,7 @@ class Exchange:
     def cancel(self) -> None:
         """Its turn is played all the same: what the model wrote, it wrote."""
 
-    def _wait(self, is_gone: Callable[[], bool]) -> Answer:
+    def _wait(self, is_gone: Callable[[], bool]) -> HttpAnswer:
         while True:
             try:
                 answer = self._answers.get(timeout=LOOK_SECONDS)
@@ -81,9 +81,9 @@ class Exchange:
             return answer
 
 
-def over() -> ApiError:
+def over() -> OpenAIError:
     """What is said to a harness that goes on asking."""
-    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "the episode is over")
+    return OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the episode is over")
 
 
 class Recorder:
@@ -91,10 +91,10 @@ class Recorder:
 
     is_alive = True
 
-    def __init__(self, tell: Callable[[Exchange], None]) -> None:
+    def __init__(self, tell: Callable[[RecordedRequest], None]) -> None:
         self.metrics = Metrics()
         self._tell = tell
-        self._open: list[Exchange] = []
+        self._open: list[RecordedRequest] = []
         self._is_over = False
         self._lock = threading.Lock()
 
@@ -106,7 +106,7 @@ class Recorder:
     def check(self, name: str) -> None:
         """Raise ApiError where it is asked after another."""
         if name != MODEL:
-            raise ApiError(HTTPStatus.NOT_FOUND, f"got another model, expected {MODEL}")
+            raise OpenAIError(HTTPStatus.NOT_FOUND, f"got another model, expected {MODEL}")
 
     def digest(self, name: str) -> str:
         """What it is trained to is nobody's affair here."""
@@ -114,7 +114,9 @@ class Recorder:
 
     def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
         """Refused: an episode is played by one model."""
-        raise ApiError(HTTPStatus.NOT_FOUND, "got another path, expected that of chat completions")
+        raise OpenAIError(
+            HTTPStatus.NOT_FOUND, "got another path, expected that of chat completions"
+        )
 
     def parse(self, body: bytes) -> ChatRequest:
         """The request in a body."""
@@ -125,9 +127,9 @@ class Recorder:
             raise refused("logprobs", "got true, expected false: they are not recorded")
         return request
 
-    def begin(self, request: ChatRequest) -> Exchange:
+    def begin(self, request: ChatRequest) -> RecordedRequest:
         """Hand a request to the episode."""
-        exchange = Exchange(request)
+        exchange = RecordedRequest(request)
         with self._lock:
             if self._is_over:
                 raise over()
@@ -143,14 +145,14 @@ class Recorder:
                 exchange.answer(None)
 
 
-class Endpoint:
+class RecordingEndpoint:
     """A recorder behind a port of this machine, and a key that opens it."""
 
-    def __init__(self, tell: Callable[[Exchange], None]) -> None:
+    def __init__(self, tell: Callable[[RecordedRequest], None]) -> None:
         self._recorder = Recorder(tell)
         self.api_key = secrets.token_urlsafe(24)
         address = ("127.0.0.1", 0)
-        self._server = Server(address, Handler, self._recorder, self.api_key, get("proxy"))
+        self._server = ChatServer(address, ChatHandler, self._recorder, self.api_key, get("proxy"))
         self.base_url = f"{self._server.url}/v1"
         loop = {"poll_interval": _POLL_SECONDS}
         threading.Thread(target=self._server.serve_forever, kwargs=loop, daemon=True).start()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from hansa.assignment import ENV_HARNESS_LOG, ENV_WORLD_COMMANDS
+from hansa.api.assignment import ENV_HARNESS_LOG, ENV_WORLD_COMMANDS
 from hansa_client.proxy import keeper
 from hansa_worlds import OptionError
 
@@ -74,7 +74,7 @@ class Errand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class HarnessExit:
     """How a harness ended."""
 
     success: bool = False
@@ -92,7 +92,7 @@ class Harness(Protocol):
         """End it, if it has not ended."""
 
 
-Tell = Callable[[Ended], None]
+Tell = Callable[[HarnessExit], None]
 """Called once, by a thread of the harness, when it has ended."""
 
 
@@ -137,13 +137,13 @@ class Command:
     def _wait(self) -> None:
         code = self._process.wait()
         if code:
-            self._tell(Ended(fault=f"the harness ended with exit status {code}, expected 0"))
+            self._tell(HarnessExit(fault=f"the harness ended with exit status {code}, expected 0"))
             return
         try:
             with (self._folder / _RESULT).open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
         except OSError:
-            self._tell(Ended(fault=f"the harness wrote nothing to HANSA_RESULT, {_FITS}"))
+            self._tell(HarnessExit(fault=f"the harness wrote nothing to HANSA_RESULT, {_FITS}"))
             return
         self._tell(read_result(data, "HANSA_RESULT"))
 
@@ -175,16 +175,16 @@ class Call:
             data = answer.read(MOST_BYTES + 1)
         except (OSError, http.client.HTTPException, AttributeError, ValueError) as error:
             if not self._is_closed:  # its socket is taken away under it then
-                self._tell(Ended(fault=f"options.url: no answer ({type(error).__name__})"))
+                self._tell(HarnessExit(fault=f"options.url: no answer ({type(error).__name__})"))
             return
         if answer.status != http.client.OK:
             fault = f"options.url: got HTTP {answer.status}, expected 200 and the result"
-            self._tell(Ended(fault=fault))
+            self._tell(HarnessExit(fault=fault))
             return
         self._tell(read_result(data, "the harness's answer"))
 
 
-def read_result(data: bytes, where: str) -> Ended:
+def read_result(data: bytes, where: str) -> HarnessExit:
     """What a harness says of its episode; its own words never go further than here."""
     try:
         document = json.loads(data) if len(data) <= MOST_BYTES else None
@@ -192,14 +192,14 @@ def read_result(data: bytes, where: str) -> Ended:
         document = None
     success = document.get("success") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(success, bool):
-        return Ended(fault=f"{where}: {_FITS}")
+        return HarnessExit(fault=f"{where}: {_FITS}")
     score = document.get("score")
     if score is None:
         score = float(success)
     is_number = isinstance(score, int | float) and not isinstance(score, bool)
     if not is_number or not math.isfinite(score) or abs(score) > 1e6:
-        return Ended(fault=f"{where}: {_FITS}")
-    return Ended(success=success, score=float(score))
+        return HarnessExit(fault=f"{where}: {_FITS}")
+    return HarnessExit(success=success, score=float(score))
 
 
 def check_allowed(command: Sequence[str]) -> None:

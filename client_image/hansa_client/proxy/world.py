@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 from urllib.parse import urlsplit
 
 from hansa_client.models import tool_format
-from hansa_client.proxy.harness import Call, Command, Ended, Errand, Harness, check_allowed
+from hansa_client.proxy.harness import Call, Command, Errand, Harness, HarnessExit, check_allowed
 from hansa_worlds import NoPlayer, Observation, Options, Prompt, Split, Task, TaskList, World
 from hansa_worlds.errors import WorldDown
 from hansa_worlds.seeds import check_apart, read_seeds
 
 if TYPE_CHECKING:
-    from hansa_client.proxy.endpoint import Endpoint, Exchange
+    from hansa_client.proxy.endpoint import RecordedRequest, RecordingEndpoint
     from hansa_client.serving.documents import Spoken
 
 NUMBERS: dict[Split, tuple[int, int]] = {
@@ -58,10 +58,10 @@ class Proxy(World):
         check_apart(self._numbers, "number")
         if self._command:
             check_allowed(self._command)
-        self._events: SimpleQueue[Exchange | Ended] = SimpleQueue()
-        self._endpoint: Endpoint | None = None
+        self._events: SimpleQueue[RecordedRequest | HarnessExit] = SimpleQueue()
+        self._endpoint: RecordingEndpoint | None = None
         self._harness: Harness | None = None
-        self._asked: Exchange | None = None
+        self._asked: RecordedRequest | None = None
         self._chat: tuple[Mapping[str, object], ...] = ()
         self._tools: tuple[Mapping[str, object], ...] = ()
 
@@ -74,14 +74,14 @@ class Proxy(World):
 
     def start(self, task: Task) -> Observation:
         """Start a harness; the first observation is the first that it asks the model."""
-        from hansa_client.proxy.endpoint import MODEL, Endpoint
+        from hansa_client.proxy.endpoint import MODEL, RecordingEndpoint
 
         self.close()
         self._turns, self._done, self._success = 0, False, False
         self._chat = self._tools = ()
         self._events = SimpleQueue()
         tell = self._events.put
-        self._endpoint = Endpoint(tell)
+        self._endpoint = RecordingEndpoint(tell)
         errand = Errand(
             base_url=self._endpoint.base_url,
             api_key=self._endpoint.api_key,
@@ -95,13 +95,13 @@ class Proxy(World):
             most = (self.max_turns + 1) * self._seconds
             self._harness = Call(self._url, errand, tell, most)
         event = self._next()
-        if isinstance(event, Ended):
+        if isinstance(event, HarnessExit):
             self._break(event.fault or "the harness ended before it asked the model anything")
         return self._observed(event)
 
     def step(self, action: str) -> Observation:
         """Answer the harness with what the model wrote, and wait for what it does with it."""
-        from hansa_client.proxy.endpoint import Answer
+        from hansa_client.proxy.endpoint import HttpAnswer
         from hansa_client.serving.documents import Spoken
 
         if self._done or not self._asked:
@@ -110,10 +110,10 @@ class Proxy(World):
         exchange, self._asked = self._asked, None
         spoken = Spoken.of(exchange.request, action)
         self._note(exchange, spoken)
-        exchange.answer(Answer(spoken, self.is_cut))
+        exchange.answer(HttpAnswer(spoken, self.is_cut))
         event = self._next()
         called = tuple(spoken.calls)
-        if isinstance(event, Ended):
+        if isinstance(event, HarnessExit):
             if event.fault:
                 self._break(event.fault)
             self._done, self._success = True, event.success
@@ -143,7 +143,7 @@ class Proxy(World):
     def _act(self, action: str) -> Observation:
         raise NotImplementedError  # `step` does it
 
-    def _next(self) -> Exchange | Ended:
+    def _next(self) -> RecordedRequest | HarnessExit:
         """What the harness does next, if it does anything in time."""
         try:
             return self._events.get(timeout=self._seconds)
@@ -154,7 +154,7 @@ class Proxy(World):
             )
 
     def _observed(
-        self, exchange: Exchange, called: tuple[Mapping[str, object], ...] = ()
+        self, exchange: RecordedRequest, called: tuple[Mapping[str, object], ...] = ()
     ) -> Observation:
         self._asked = exchange
         request = exchange.request
@@ -180,7 +180,7 @@ class Proxy(World):
         is_fed = all(message["role"] != "assistant" for message in messages[known:])
         return known if goes_on and is_fed else 0
 
-    def _note(self, exchange: Exchange, spoken: Spoken) -> None:
+    def _note(self, exchange: RecordedRequest, spoken: Spoken) -> None:
         """Remember the chat as the next request has it, if the harness only adds to it."""
         answer: dict[str, object] = {"role": "assistant", "content": spoken.content}
         if spoken.calls:

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hansa.errors import PermanentError
-from hansa_client.rollout.faults import Fault, Tally
-from hansa_client.rollout.live_episodes import EpisodeJob, LiveEpisode, Play, WorldPool
+from hansa.core.errors import PermanentError
+from hansa_client.rollout.faults import Fault, FaultTally
+from hansa_client.rollout.live_episodes import EpisodeJob, LiveEpisode, RolloutConfig, WorldPool
 from hansa_client.trajectory import Episode
 from hansa_worlds import World
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hansa_client.decoding.protocol import Decoder
     from hansa_client.models.base_model import Base
 
-__all__ = ["MAX_LENGTH", "EpisodeJob", "Play", "Played", "Progress", "play"]
+__all__ = ["MAX_LENGTH", "EpisodeJob", "Played", "Progress", "RolloutConfig", "play"]
 
 PATIENCE = 4
 """One row in this many ends its turn before any acts: reading them singly costs more."""
@@ -54,7 +54,7 @@ class Played:
 
 Progress = Callable[[int, int], None]
 """Told the episodes done so far and the successes among them."""
-Decoders = Callable[["Base", int, Play], AbstractContextManager["Decoder"]]
+Decoders = Callable[["Base", int, RolloutConfig], AbstractContextManager["Decoder"]]
 """Makes whoever writes the turns of so many rows."""
 
 
@@ -62,7 +62,7 @@ def play(
     base: Base,
     make_world: Callable[[], World],
     jobs: Sequence[EpisodeJob],
-    how: Play,
+    how: RolloutConfig,
     progress: Progress = lambda done, successes: None,
     decoders: Decoders | None = None,
 ) -> Played:
@@ -75,7 +75,7 @@ def play(
     if not jobs:
         return Played([], 0)
     make_decoder = decoders or _fastest()
-    tally = Tally(len(jobs), how.max_broken)
+    tally = FaultTally(len(jobs), how.max_broken)
     rows = min(how.batch_episodes, len(jobs))
     with make_decoder(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
         live = _Game(base, decoder, worlds, tally, progress).play(jobs)
@@ -100,7 +100,7 @@ class _Game:
     """The episodes under way, by row."""
 
     def __init__(
-        self, base: Base, decoder: Decoder, worlds: WorldPool, tally: Tally, progress: Progress
+        self, base: Base, decoder: Decoder, worlds: WorldPool, tally: FaultTally, progress: Progress
     ) -> None:
         self._chat = base.chat
         self._decoder = decoder
@@ -186,7 +186,7 @@ class _Game:
         self._progress(self._done, self._successes)
 
 
-def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: Play) -> None:
+def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: RolloutConfig) -> None:
     """Refuse to go on where no task can even begin: it would look like an agent without skill.
 
     In private that would tell of them.

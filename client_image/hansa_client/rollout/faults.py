@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
-from hansa.errors import WorldBroken
+from hansa.core.errors import WorldBroken
+from hansa.core.text import shorten
 from hansa_worlds import Observation, OptionError, Prompt, World, WorldDown, WorldError
 
 MOST_VIOLATIONS = 10**9
@@ -44,7 +45,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorldAnswer:
     """What a world answered, as plain data."""
 
     text: str
@@ -63,7 +64,7 @@ class Answer:
     """How often the episode has broken a rule so far; None: its world has none."""
 
 
-def checked(answer: object, world: World) -> Answer:
+def checked(answer: object, world: World) -> WorldAnswer:
     """A world's answer; what does not fit raises here, where it costs no more than its episode."""
     if not isinstance(answer, Observation) or not isinstance(answer.text, str):
         raise BadAnswer("its answer is no Observation with text")
@@ -73,7 +74,7 @@ def checked(answer: object, world: World) -> Answer:
         answer.text.encode()
     except UnicodeEncodeError:
         raise BadAnswer("its text is no valid Unicode") from None
-    return Answer(
+    return WorldAnswer(
         answer.text,
         float(answer.reward),
         bool(answer.done),
@@ -120,7 +121,7 @@ def of(error: BaseException, world: World) -> Fault:
     else:
         where = _place(*(own or frames)[-1])
     public = isinstance(error, BadAnswer | OptionError | WorldDown)
-    said = " ".join(str(error).split())[:_LONGEST] if public else ""
+    said = shorten(error, _LONGEST) if public else ""
     return Fault(type(error).__name__[:80], where, said)
 
 
@@ -137,7 +138,7 @@ def _place(frame: FrameType, line: int) -> str:
 
 
 @dataclass
-class Tally:
+class FaultTally:
     """Counts the broken episodes of a phase, and ends it when they are too many."""
 
     episodes: int

@@ -38,7 +38,7 @@ class EpisodeJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play(Decoding):
+class RolloutConfig(Decoding):
     """How to play."""
 
     batch_episodes: int
@@ -56,7 +56,7 @@ class Play(Decoding):
 class LiveEpisode:
     """One row of a batch: its world, what was said, and what the model has yet to read."""
 
-    def __init__(self, world: World, job: EpisodeJob, how: Play) -> None:
+    def __init__(self, world: World, job: EpisodeJob, how: RolloutConfig) -> None:
         self.world = world
         self.job = job
         self.how = how
@@ -208,7 +208,7 @@ class LiveEpisode:
 class WorldPool:
     """The worlds of all live episodes; whatever happens, they are closed at the end."""
 
-    def __init__(self, make_world: Callable[[], World], how: Play, rows: int) -> None:
+    def __init__(self, make_world: Callable[[], World], how: RolloutConfig, rows: int) -> None:
         self._make_world = make_world
         self._how = how
         self._threads = min(rows, MOST_THREADS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hansa.assignment import Assignment
+from hansa.api.assignment import Assignment
 from hansa_client.rollout.live_episodes import EpisodeJob
 from hansa_client.rollout.tasks import explained, make_world, split_tasks
 from hansa_client.trajectory import Episode
@@ -48,7 +48,7 @@ def jobs(assignment: Assignment, split: Split, choose: Choose) -> list[EpisodeJo
     chosen: list[EpisodeJob] = []
     for part in parts_of(assignment):
         tasks = split_tasks(part, make_world(part), split)
-        named = mixed.Part(part.environment, part.world)
+        named = mixed.MixedPart(part.environment, part.world)
         chosen += [replace(job, task=mixed.within(named, job.task)) for job in choose(part, tasks)]
     return chosen
 

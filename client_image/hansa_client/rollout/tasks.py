@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError, PluginMissing, WorldBroken
+from hansa.api.assignment import Assignment
+from hansa.core.errors import PermanentError, PluginMissing, WorldBroken
 from hansa_client import seeds
 from hansa_client.rollout.live_episodes import EpisodeJob
 from hansa_worlds import Split, Task, World, WorldDown, WorldError, make

@@ -13,11 +13,12 @@ from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
 
-from hansa import adapter, keys, manifest
-from hansa.errors import InputError
-from hansa.peftfolder import Folder, open_folder
+from hansa.adapter import lora as adapter
+from hansa.adapter.peft_folder import Folder, open_folder
+from hansa.api import bucket_documents, bucket_keys
+from hansa.core.errors import InputError
 from hansa_client.models.batched_lora import BatchedLora, LoadedAdapter
-from hansa_client.serving.errors import ApiError, refused
+from hansa_client.serving.errors import OpenAIError, refused
 
 BASE = "base"
 """The model without an adapter."""
@@ -30,7 +31,7 @@ BetweenPasses = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ServedModel:
     """A model that is served."""
 
     name: str
@@ -44,7 +45,7 @@ class Catalogue:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[ServedModel],
         lora: BatchedLora,
         between_passes: BetweenPasses,
         offered: Path | None = None,
@@ -66,10 +67,10 @@ class Catalogue:
             self._note(entry)
         self._load = lru_cache(MOST_LOADED)(self._read)
 
-    def _note(self, entry: Entry) -> None:
-        data = (entry.folder / keys.ADAPTER).read_bytes()
+    def _note(self, entry: ServedModel) -> None:
+        data = (entry.folder / bucket_keys.ADAPTER).read_bytes()
         # Replaced as a whole: other threads read them.
-        self._digests = {**self._digests, entry.name: manifest.sha256(data)}
+        self._digests = {**self._digests, entry.name: bucket_documents.sha256(data)}
         self._folders = {**self._folders, entry.name: entry.folder}
 
     def digest(self, name: str) -> str:
@@ -87,7 +88,7 @@ class Catalogue:
             try:
                 sizes = _opened(folder).sizes()
                 self._between_passes(lambda: self._lora.prepare(sizes))
-                self._note(Entry(name=name, folder=folder))
+                self._note(ServedModel(name=name, folder=folder))
             except (InputError, OSError) as error:
                 reason = getattr(error, "message", "") or getattr(error, "strerror", "")
                 raise refused("lora_path", f"got no adapter for this base ({reason})") from None
@@ -104,7 +105,7 @@ class Catalogue:
     def _allowed(self, path: Path) -> Path:
         """The path, if it is below the folder in which adapters are offered."""
         if self._offered is None:
-            raise ApiError(
+            raise OpenAIError(
                 HTTPStatus.NOT_FOUND,
                 "this server loads no adapters: it was started without --adapter-folder",
             )
@@ -133,9 +134,9 @@ class Catalogue:
         if name not in self.names:
             raise self._unknown(name)
 
-    def _unknown(self, name: str) -> ApiError:
+    def _unknown(self, name: str) -> OpenAIError:
         known = ", ".join(self.names)
-        return ApiError(
+        return OpenAIError(
             HTTPStatus.NOT_FOUND,
             f"model: got '{name[:60]}', expected one of {known}",
             param="model",
@@ -144,13 +145,15 @@ class Catalogue:
 
     def _read(self, path: Path, digest: str) -> LoadedAdapter:
         """The adapter; one that was exchanged since it got its name is not read as if it was it."""
-        if manifest.sha256((path / keys.ADAPTER).read_bytes()) != digest:
-            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "model: its adapter's file has changed")
+        if bucket_documents.sha256((path / bucket_keys.ADAPTER).read_bytes()) != digest:
+            raise OpenAIError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "model: its adapter's file has changed"
+            )
         folder = open_folder(path)
         with folder.file as file:
             tensors = {name: file.read(name) for name in file.layout}
         if not adapter.is_finite(tensors):
-            raise ApiError(
+            raise OpenAIError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "model: its adapter has values that are no numbers"
             )
         return self._lora.load(tensors, folder.scale)

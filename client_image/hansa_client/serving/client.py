@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlsplit
 
-from hansa.errors import HansaError, InputError
+from hansa.core.errors import HansaError, InputError
 
 SECONDS = 120.0
 """How long a server may be silent."""

@@ -16,8 +16,8 @@ from hansa_client.serving.answer_text import AnswerText, Piece
 from hansa_client.serving.catalogue import Catalogue
 from hansa_client.serving.chat_request import ChatRequest
 from hansa_client.serving.documents import Document, Spoken
-from hansa_client.serving.engine import Engine, News, Turn
-from hansa_client.serving.errors import ApiError, ClientGone
+from hansa_client.serving.engine import Engine, PendingTurn, TurnEvent
+from hansa_client.serving.errors import ClientGone, OpenAIError
 from hansa_client.serving.metrics import Metrics
 from hansa_worlds import Prompt
 
@@ -74,10 +74,10 @@ class Completions:
         adapter = self.catalogue.open(request.model)
         tokens = self.chat.conversation(Prompt(messages=request.messages, tools=request.tools))
         budget = self._budget(request, len(tokens))
-        news: SimpleQueue[News] = SimpleQueue()
+        news: SimpleQueue[TurnEvent] = SimpleQueue()
         seed = random.SystemRandom().getrandbits(62) if request.seed is None else request.seed
         turns = [
-            Turn(
+            PendingTurn(
                 tokens=tokens,
                 budget=budget,
                 uniforms=seeds.generator(seeds.derive(seed, "serve", n, "turn")).random(budget),
@@ -101,7 +101,7 @@ class Completions:
         asked = request.max_tokens
         if room < 1 or (asked or 0) > room:
             whole = f"messages: got {prompt} tokens" + (f" and max_tokens {asked}" if asked else "")
-            raise ApiError(
+            raise OpenAIError(
                 HTTPStatus.BAD_REQUEST,
                 f"{whole}, expected at most {self.engine.max_length} together with the answer",
                 param="messages",
@@ -117,8 +117,8 @@ class Completion:
         self,
         service: Completions,
         request: ChatRequest,
-        turns: Sequence[Turn],
-        news: SimpleQueue[News],
+        turns: Sequence[PendingTurn],
+        news: SimpleQueue[TurnEvent],
     ) -> None:
         self._service = service
         self._request = request
@@ -171,7 +171,7 @@ class Completion:
         while left:
             news = self._next(is_gone)
             if news.has_failed:
-                raise ApiError(
+                raise OpenAIError(
                     HTTPStatus.INTERNAL_SERVER_ERROR,
                     "the answer was broken off: the server ends, or its log says why",
                 )
@@ -180,7 +180,7 @@ class Completion:
             yield news.choice, answer.add(news.written, is_last=news.is_over), news.is_over
         self._count()
 
-    def _next(self, is_gone: Callable[[], bool]) -> News:
+    def _next(self, is_gone: Callable[[], bool]) -> TurnEvent:
         while True:
             try:
                 return self._news.get(timeout=LOOK_SECONDS)
@@ -188,7 +188,7 @@ class Completion:
                 if is_gone():
                     raise ClientGone from None
                 if time.monotonic() - self._begun > ANSWER_SECONDS:
-                    raise ApiError(
+                    raise OpenAIError(
                         HTTPStatus.GATEWAY_TIMEOUT,
                         f"the answer took longer than {ANSWER_SECONDS:.0f} s",
                     ) from None

@@ -21,15 +21,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hansa.errors import InputError
-from hansa.logs import Log
+from hansa.core.errors import InputError
+from hansa.core.logs import Log
 from hansa_client.decoding import choose
 from hansa_client.decoding.protocol import StopConditions
 from hansa_client.decoding.slot_decoder import read_tokens
 from hansa_client.models.base_model import Base
 from hansa_client.models.batched_lora import BatchedLora, LoadedAdapter
 from hansa_client.serving.batch_decoder import BatchDecoder, RowRequest, Written
-from hansa_client.serving.errors import ApiError
+from hansa_client.serving.errors import OpenAIError
 from hansa_client.serving.metrics import Metrics
 
 MOST_WAITING = 1024
@@ -40,7 +40,7 @@ Errand = tuple[Callable[[], None], "SimpleQueue[Exception | None]"]
 """Some work, and who is told when it is done."""
 
 
-class News(NamedTuple):
+class TurnEvent(NamedTuple):
     """What became of a turn since the last news."""
 
     choice: int
@@ -54,7 +54,7 @@ class News(NamedTuple):
 
 
 @dataclass(eq=False, kw_only=True)
-class Turn:
+class PendingTurn:
     """One answer that somebody waits for."""
 
     tokens: list[int]
@@ -73,14 +73,14 @@ class Turn:
     """Whether each token is news, or only the whole answer."""
     choice: int = 0
     """Which of a request's turns."""
-    news: SimpleQueue[News] = field(default_factory=SimpleQueue)
+    news: SimpleQueue[TurnEvent] = field(default_factory=SimpleQueue)
     """What the engine tells; all turns of a request may share one."""
     is_cancelled: bool = False
     """Whether nobody waits for it any more."""
 
     def tell(self, written: list[Written], *, is_over: bool, has_failed: bool = False) -> None:
         """Give news to who waits."""
-        self.news.put(News(self.choice, written, is_over, has_failed))
+        self.news.put(TurnEvent(self.choice, written, is_over, has_failed))
 
 
 class Engine:
@@ -97,8 +97,8 @@ class Engine:
         self._metrics = metrics
         self._log = log
         self._changed = threading.Condition()
-        self._waiting: deque[Turn] = deque()
-        self._active: dict[int, Turn] = {}
+        self._waiting: deque[PendingTurn] = deque()
+        self._active: dict[int, PendingTurn] = {}
         self._errands: deque[Errand] = deque()
         self._is_closed = False
         metrics.waiting.set_function(lambda: len(self._waiting))
@@ -113,14 +113,14 @@ class Engine:
         if problem:
             raise problem
 
-    def submit(self, turns: Iterable[Turn]) -> None:
+    def submit(self, turns: Iterable[PendingTurn]) -> None:
         """Have turns written; ApiError where too many wait already, or the server ends."""
         turns = list(turns)
         with self._changed:
             if self._is_closed:
-                raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+                raise OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
             if len(self._waiting) + len(turns) > MOST_WAITING:
-                raise ApiError(
+                raise OpenAIError(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     f"{len(self._waiting)} answers wait already, at most {MOST_WAITING} may",
                 )
@@ -132,14 +132,14 @@ class Engine:
         done: SimpleQueue[Exception | None] = SimpleQueue()
         with self._changed:
             if self._is_closed:
-                raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+                raise OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
             self._errands.append((work, done))
             self._changed.notify_all()
         problem = done.get()
         if problem:
             raise problem
 
-    def cancel(self, turns: Iterable[Turn]) -> None:
+    def cancel(self, turns: Iterable[PendingTurn]) -> None:
         """Free the slots of turns that nobody waits for."""
         with self._changed:
             for turn in turns:
@@ -151,7 +151,7 @@ class Engine:
         with self._changed:
             self._is_closed = True
             while self._errands:
-                self._errands.popleft()[1].put(ApiError(503, "the server is about to end"))
+                self._errands.popleft()[1].put(OpenAIError(503, "the server is about to end"))
             for turn in (*self._waiting, *self._active.values()):
                 turn.is_cancelled = True
                 turn.tell([], is_over=True, has_failed=True)
@@ -191,7 +191,7 @@ class Engine:
                 self._guarded(decoder.step, self._active, decoder, free)
             self._tell(decoder, free)
 
-    def _admit(self, free: list[int]) -> dict[int, Turn] | None:
+    def _admit(self, free: list[int]) -> dict[int, PendingTurn] | None:
         """The turns that begin now, by row, as many as one pass reads; None: it is over."""
         with self._changed:
             while not (self._waiting or self._active or self._is_closed):
@@ -201,7 +201,7 @@ class Engine:
             if self._is_closed:
                 return None
             self._run_errands()
-            fresh: dict[int, Turn] = {}
+            fresh: dict[int, PendingTurn] = {}
             room = read_tokens(self._base.device)
             while self._waiting and free and (room > 0 or not fresh):
                 turn = self._waiting.popleft()
@@ -223,7 +223,7 @@ class Engine:
             else:
                 done.put(None)
 
-    def _request(self, row: int, turn: Turn) -> RowRequest:
+    def _request(self, row: int, turn: PendingTurn) -> RowRequest:
         return RowRequest(
             row=row,
             is_first=True,
@@ -240,7 +240,7 @@ class Engine:
     def _guarded(
         self,
         work: Callable[[], None],
-        turns: dict[int, Turn],
+        turns: dict[int, PendingTurn],
         decoder: BatchDecoder,
         free: list[int],
     ) -> None:

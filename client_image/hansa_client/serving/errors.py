@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from hansa.sentences import got
+from hansa.validation.messages import got
 
 
-class ApiError(Exception):
+class OpenAIError(Exception):
     """A request that is not answered, and why."""
 
     def __init__(self, status: int, message: str, *, param: str = "", code: str = "") -> None:
@@ -38,11 +38,11 @@ _KINDS: Mapping[int, str] = {
 }
 
 
-def refused(field: str, why: str) -> ApiError:
+def refused(field: str, why: str) -> OpenAIError:
     """A request that is wrong in a field."""
-    return ApiError(HTTPStatus.BAD_REQUEST, f"{field}: {why}", param=field)
+    return OpenAIError(HTTPStatus.BAD_REQUEST, f"{field}: {why}", param=field)
 
 
-def misfit(field: str, value: Any, fits: str) -> ApiError:
+def misfit(field: str, value: Any, fits: str) -> OpenAIError:
     """A field whose value does not fit."""
     return refused(field, f"got {got(value, tuple(field.split('.')))}, {fits}")

@@ -10,9 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from hansa_client.serving import wire
 from hansa_client.serving.documents import Document
-from hansa_client.serving.errors import ApiError, ClientGone
+from hansa_client.serving.errors import ClientGone, OpenAIError
 from hansa_client.serving.http_handler import HttpHandler
-from hansa_client.serving.server import Answering, Server
+from hansa_client.serving.server import Answering, ChatServer
 
 _CHAT = "/v1/chat/completions"
 _MODELS = "/v1/models"
@@ -22,10 +22,10 @@ _POST = (_CHAT, _LOAD, _UNLOAD)
 _STARTED = int(time.time())
 
 
-class Handler(HttpHandler):
+class ChatHandler(HttpHandler):
     """Chat completions, and what there is to look at."""
 
-    server: Server
+    server: ChatServer
 
     def do_GET(self) -> None:
         """What there is to look at."""
@@ -51,7 +51,7 @@ class Handler(HttpHandler):
             exposition = self.server.completions.metrics.exposition()
             self._send(HTTPStatus.OK, exposition, CONTENT_TYPE_LATEST)
         elif path in _POST:
-            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path}: got GET, expected POST")
+            raise OpenAIError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path}: got GET, expected POST")
         elif path == _MODELS or path.startswith(f"{_MODELS}/"):
             self._check_key()
             self._models(path.removeprefix(_MODELS).removeprefix("/"))
@@ -61,7 +61,9 @@ class Handler(HttpHandler):
     def _post(self) -> None:
         self._check_key()
         if self._path in _GET:
-            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{self._path}: got POST, expected GET")
+            raise OpenAIError(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{self._path}: got POST, expected GET"
+            )
         if self._path not in _POST:
             raise self._unknown()
         body = self._read_json()
@@ -81,9 +83,9 @@ class Handler(HttpHandler):
             completion.cancel()
             raise
 
-    def _unknown(self) -> ApiError:
+    def _unknown(self) -> OpenAIError:
         known = ", ".join((_CHAT, *_GET))
-        return ApiError(HTTPStatus.NOT_FOUND, f"got another path, expected one of {known}")
+        return OpenAIError(HTTPStatus.NOT_FOUND, f"got another path, expected one of {known}")
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -116,7 +118,7 @@ class Handler(HttpHandler):
                 self._event(json.dumps(chunk))
                 if is_gone():
                     raise ClientGone
-        except ApiError as error:  # the status is sent: an event has to say it
+        except OpenAIError as error:  # the status is sent: an event has to say it
             completion.cancel()
             self._event(json.dumps(error.document()))
             return

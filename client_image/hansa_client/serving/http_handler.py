@@ -1,4 +1,4 @@
-"""One connection of a server of strangers' requests: deadlines, keys, and errors as answers."""
+"""One HTTP connection of `hansa serve`: deadlines, keys, and errors as answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from hansa_client.serving import wire
-from hansa_client.serving.errors import ApiError, ClientGone
+from hansa_client.serving.errors import ClientGone, OpenAIError
 from hansa_client.serving.http_server import HttpServer
 
 JSON = "application/json"
@@ -44,7 +44,7 @@ class HttpHandler(BaseHTTPRequestHandler):
         """What the library refuses by itself, in the API's shape."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else code
         self._refuse(
-            ApiError(status, f"the request: {(message or HTTPStatus(status).phrase)[:200]}")
+            OpenAIError(status, f"the request: {(message or HTTPStatus(status).phrase)[:200]}")
         )
 
     def log_message(self, format: str, *args: object) -> None:
@@ -59,13 +59,13 @@ class HttpHandler(BaseHTTPRequestHandler):
         with self.server.busy():
             try:
                 answer()
-            except ApiError as error:
+            except OpenAIError as error:
                 self._refuse(error)
             except (ClientGone, ConnectionError, TimeoutError):
                 self.close_connection = True
             except Exception:
                 self.server.log.error("request_failed", traceback=traceback.format_exc())
-                self._refuse(ApiError(500, "the server failed, see its log"))
+                self._refuse(OpenAIError(500, "the server failed, see its log"))
         self._count()
 
     def _count(self) -> None:
@@ -75,34 +75,30 @@ class HttpHandler(BaseHTTPRequestHandler):
         """The body of a request that says that it is JSON, unless the server is about to end."""
         # A page in somebody's browser cannot send this kind without asking first.
         if self.headers.get_content_type() != JSON:
-            raise ApiError(
+            raise OpenAIError(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: got another, expected {JSON}"
             )
         body = wire.read_body(self.headers, self.rfile)
         if self.server.is_draining:
             self.close_connection = True
-            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+            raise OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
         return body
-
-    def _document(self, error: ApiError) -> dict[str, Any]:
-        """An error in the shape that this server's clients read."""
-        return error.document()
 
     def _check_key(self) -> None:
         if not self.server.is_allowed(self.headers.get("Authorization", "")):
-            raise ApiError(
+            raise OpenAIError(
                 HTTPStatus.UNAUTHORIZED,
                 "Authorization: got no key or a wrong one, expected Bearer and the server's key",
                 code="invalid_api_key",
             )
 
-    def _refuse(self, error: ApiError) -> None:
+    def _refuse(self, error: OpenAIError) -> None:
         """Say why; what a client may still be sending is not read as its next request."""
         self.close_connection = True
         if self._status:  # half an answer is sent, and nothing fits behind it
             return
         try:
-            self._send_json(error.status, self._document(error))
+            self._send_json(error.status, error.document())
             wire.discard(self.connection)
         except OSError:
             return

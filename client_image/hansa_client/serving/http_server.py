@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from hansa.errors import InputError
-from hansa.logs import Log
+from hansa.core.errors import InputError
+from hansa.core.logs import Log
 
 MOST_CONNECTIONS = 512
 """At a time; others are closed at once."""

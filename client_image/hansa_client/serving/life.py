@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hansa.errors import InputError, PermanentError
-from hansa.logs import get
+from hansa.core.errors import InputError, PermanentError
+from hansa.core.logs import get
 from hansa_client.models import base_model
 from hansa_client.rollout.episodes import MAX_LENGTH
 from hansa_client.serving.catalogue import Catalogue
 from hansa_client.serving.completions import Completions
 from hansa_client.serving.engine import Engine
-from hansa_client.serving.handler import Handler
+from hansa_client.serving.handler import ChatHandler
 from hansa_client.serving.metrics import Metrics
-from hansa_client.serving.server import Server
-from hansa_client.serving.sources import Source
+from hansa_client.serving.server import ChatServer
+from hansa_client.serving.sources import AdapterSource
 
 SLOTS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ServingSettings:
     """How to serve."""
 
     host: str = "127.0.0.1"
@@ -46,7 +46,7 @@ class Settings:
 
 
 @contextmanager
-def serving(source: Source, settings: Settings) -> Iterator[Server]:
+def serving(source: AdapterSource, settings: ServingSettings) -> Iterator[ChatServer]:
     """A server that answers until the block ends; then it takes no more, and ends what it has."""
     log, metrics = get("serve"), Metrics()
     if settings.adapter_folder and not settings.adapter_folder.is_dir():
@@ -60,7 +60,7 @@ def serving(source: Source, settings: Settings) -> Iterator[Server]:
     try:
         completions = Completions(base.chat, engine, catalogue, metrics)
         address = (settings.host, settings.port)
-        server = Server(address, Handler, completions, settings.api_key, log)
+        server = ChatServer(address, ChatHandler, completions, settings.api_key, log)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:
             yield server
@@ -71,7 +71,7 @@ def serving(source: Source, settings: Settings) -> Iterator[Server]:
         engine.close()
 
 
-def _load(source: Source, threads: int) -> base_model.Base:
+def _load(source: AdapterSource, threads: int) -> base_model.Base:
     try:
         folder = base_model.resolve(source.model, source.storage)
         return base_model.load(source.model, folder, threads)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
-from hansa.logs import Log
+from hansa.core.logs import Log
 from hansa_client.serving.chat_request import ChatRequest
 from hansa_client.serving.documents import Document
 from hansa_client.serving.http_server import HttpServer
@@ -56,7 +56,7 @@ class Service(Protocol):
         """Have a request answered."""
 
 
-class Server(HttpServer):
+class ChatServer(HttpServer):
     """Connections, and what all of them share."""
 
     def __init__(

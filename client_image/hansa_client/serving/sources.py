@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hansa import keys
-from hansa.cli.bucket import check_name, forward_hint
+from hansa.adapter.peft_folder import open_folder
+from hansa.api import bucket_keys
 from hansa.cli.common import say
-from hansa.errors import Denied, InputError, Unopened, Unreachable
+from hansa.core.errors import Denied, InputError, Unopened
 from hansa.local.credentials import of_reader, read_credentials
-from hansa.local.loop import own_store, private_store
+from hansa.local.loop import private_store
 from hansa.local.results import (
     choose_served,
     open_store,
@@ -22,39 +22,41 @@ from hansa.local.results import (
     with_storage,
 )
 from hansa.local.rundir import RunDir
-from hansa.peftfolder import open_folder
-from hansa_client.serving.catalogue import BASE, Entry
+from hansa.publish.bucket import open_bucket
+from hansa_client.serving.catalogue import BASE, ServedModel
 
 if TYPE_CHECKING:
-    from hansa.spec import S3
-    from hansa.status import Federation
+    from hansa.api.spec import S3
+    from hansa.api.status import Federation
     from hansa.store.base import ObjectStore
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class AdapterSource:
     """What is served."""
 
     model: str
     """The base model, as in spec.model.source."""
-    entries: Sequence[Entry]
+    entries: Sequence[ServedModel]
     """The adapters, the usual one first."""
     storage: S3 | None = None
     """The store that a model in a bucket is read from."""
 
 
-def of_folder(path: Path) -> Source:
+def of_folder(path: Path) -> AdapterSource:
     """One adapter, by the name of its folder."""
     config = open_folder(path).config
     base, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(base, str) or not base:
-        raise InputError(f"{path / keys.CONFIG}: got no base_model_name_or_path, expected a model")
+        raise InputError(
+            f"{path / bucket_keys.CONFIG}: got no base_model_name_or_path, expected a model"
+        )
     name = path.resolve().name
-    entries = [Entry(name=name if name != BASE else "adapter", folder=path)]
-    return Source(model=_model(base, revision), entries=entries)
+    entries = [ServedModel(name=name if name != BASE else "adapter", folder=path)]
+    return AdapterSource(model=_model(base, revision), entries=entries)
 
 
-def of_run(path: Path, credentials: Path | None, into: Path) -> Source:
+def of_run(path: Path, credentials: Path | None, into: Path) -> AdapterSource:
     """The adapters of a run on this machine, copied: its store is free again afterwards."""
     folder = RunDir(path)
     federation = folder.load()
@@ -62,21 +64,14 @@ def of_run(path: Path, credentials: Path | None, into: Path) -> Source:
         return _copied(with_storage(federation, folder), store, credentials, into)
 
 
-def of_federation(federation: Federation, credentials: Path | None, into: Path) -> Source:
+def of_federation(federation: Federation, credentials: Path | None, into: Path) -> AdapterSource:
     """The adapters of a federation on a cluster, copied with your own credentials."""
-    storage = federation.spec.storage
-    if storage is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    check_name(storage.s3)
-    variables = of_reader(read_credentials(credentials)) if credentials else None
-    try:
-        return _copied(federation, own_store(federation.spec, variables), credentials, into)
-    except Unreachable as error:
-        raise Unreachable(error.message, hint=forward_hint(storage.s3)) from error
+    with open_bucket(federation.spec, credentials) as store:
+        return _copied(federation, store, credentials, into)
 
 
 def _model(base: str, revision: str | None) -> str:
-    """A base by PEFT's name as spec.model.source has it; `hansa.adapter.base_name` turned round."""
+    """A base by PEFT's name as spec.model.source has it: the inverse of `lora.base_name`."""
     if base.startswith(("builtin:", "s3://")):
         return base
     if Path(base).is_dir() or base.startswith((".", "/", "~")):
@@ -86,7 +81,7 @@ def _model(base: str, revision: str | None) -> str:
 
 def _copied(
     federation: Federation, store: ObjectStore, credentials: Path | None, into: Path
-) -> Source:
+) -> AdapterSource:
     spec, status = federation.spec, federation.status
     prefix = spec.storage.s3.prefix if spec.storage else ""
     rounds = _rounds(store, prefix)
@@ -97,21 +92,27 @@ def _copied(
         pull_files(store, prefix, round_, folder)
     named = {"final": status.adapter, "best": status.best}
     entries = [
-        Entry(name=name, folder=folders[point.round])
+        ServedModel(name=name, folder=folders[point.round])
         for name, point in named.items()
         if point and point.round in folders
     ]
-    entries += [Entry(name=f"round-{round_}", folder=folder) for round_, folder in folders.items()]
+    entries += [
+        ServedModel(name=f"round-{round_}", folder=folder) for round_, folder in folders.items()
+    ]
     entries += _personal(federation, store, credentials, folders, into)
-    return Source(
+    return AdapterSource(
         model=spec.model.source, entries=entries, storage=spec.storage.s3 if spec.storage else None
     )
 
 
 def _rounds(store: ObjectStore, prefix: str) -> list[int]:
     """Rounds with a global adapter, the last first."""
-    root = keys.global_root(prefix)
-    made = [keys.number(root, key) for key in store.list(root) if key.endswith(keys.MANIFEST)]
+    root = bucket_keys.global_root(prefix)
+    made = [
+        bucket_keys.number(root, key)
+        for key in store.list(root)
+        if key.endswith(bucket_keys.MANIFEST)
+    ]
     return sorted({round_ for round_ in made if round_}, reverse=True)
 
 
@@ -121,7 +122,7 @@ def _personal(
     credentials: Path | None,
     folders: dict[int, Path],
     into: Path,
-) -> list[Entry]:
+) -> list[ServedModel]:
     """What each silo serves itself, where silos chose that and these credentials open it."""
     spec = federation.spec
     if spec.personalization == "none" or federation.status.adapter is None:
@@ -142,14 +143,14 @@ def _personal(
             continue
         own = folder if files else folders.get(round_)
         if own:
-            entries.append(Entry(name=f"silo-{environment}", folder=own))
+            entries.append(ServedModel(name=f"silo-{environment}", folder=own))
     return entries
 
 
-def of_option(text: str) -> Source:
+def of_option(text: str) -> AdapterSource:
     """An adapter that is given as NAME=FOLDER."""
     name, equals, folder = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", name):
         raise InputError(f"--adapter: got {text!r}, expected NAME=FOLDER")
     source = of_folder(Path(folder))
-    return Source(model=source.model, entries=[Entry(name=name, folder=Path(folder))])
+    return AdapterSource(model=source.model, entries=[ServedModel(name=name, folder=Path(folder))])

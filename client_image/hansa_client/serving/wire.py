@@ -11,7 +11,7 @@ from email.message import Message
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from hansa_client.serving.errors import ApiError
+from hansa_client.serving.errors import OpenAIError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -68,16 +68,16 @@ class TimedReader(io.RawIOBase):
 def body_length(headers: Message) -> int:
     """Bytes of the body that follows; ApiError where it is too long, or nobody knows."""
     if "Transfer-Encoding" in headers:
-        raise ApiError(
+        raise OpenAIError(
             HTTPStatus.LENGTH_REQUIRED,
             "Transfer-Encoding: got a body in chunks, expected Content-Length",
         )
     lengths = set(headers.get_all("Content-Length", []))
     text = lengths.pop().strip() if len(lengths) == 1 else ""
     if lengths or not (text.isascii() and text.isdecimal()):
-        raise ApiError(HTTPStatus.LENGTH_REQUIRED, "Content-Length: expected one number")
+        raise OpenAIError(HTTPStatus.LENGTH_REQUIRED, "Content-Length: expected one number")
     if len(text) > 15 or int(text) > MOST_BYTES:
-        raise ApiError(
+        raise OpenAIError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"the body: got {text[:15]} bytes, expected at most {MOST_BYTES}",
         )
@@ -90,12 +90,12 @@ def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
     try:
         body = file.read(length)
     except TimeoutError:
-        raise ApiError(
+        raise OpenAIError(
             HTTPStatus.REQUEST_TIMEOUT,
             f"the body: got less than {length} bytes within {READ_SECONDS:.0f} s",
         ) from None
     if len(body) < length:
-        raise ApiError(
+        raise OpenAIError(
             HTTPStatus.BAD_REQUEST, f"the body: got {len(body)} bytes, expected {length}"
         )
     return body

@@ -33,7 +33,7 @@ class GraphedModel:
         return states
 
 
-class Recorder:
+class GraphRecorder:
     """Records steps of which one runs at a time, so that all share their memory."""
 
     def __init__(self, device: torch.device) -> None:

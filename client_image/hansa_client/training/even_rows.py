@@ -25,7 +25,7 @@ Lots = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class RowShape:
     """What all rows of a CUDA graph have in common."""
 
     count: int
@@ -53,7 +53,7 @@ class EvenRow:
 
 def shapes(
     lots: Lots, lengths: Sequence[int], agents: Sequence[int], room: int, least: int
-) -> list[Shape]:
+) -> list[RowShape]:
     """Shapes for the rows of all steps, the longest first; none where the rows are too few.
 
     `agents` are the agent's tokens of each sequence, `room` the tokens of a row, `least` the rows
@@ -74,8 +74,8 @@ def shapes(
 
 
 def rows(
-    lot: Sequence[int], lengths: Sequence[int], made: Sequence[Shape]
-) -> Iterator[tuple[Shape, list[int]]]:
+    lot: Sequence[int], lengths: Sequence[int], made: Sequence[RowShape]
+) -> Iterator[tuple[RowShape, list[int]]]:
     """A step's sequences in rows of these shapes, the longest first."""
     order = sorted(lot, key=lambda index: -lengths[index])
     while order:
@@ -84,7 +84,9 @@ def rows(
         order = order[shape.count :]
 
 
-def row(shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence[float]) -> EvenRow:
+def row(
+    shape: RowShape, sequences: Sequence[trajectory.Sequence], shares: Sequence[float]
+) -> EvenRow:
     """These sequences as a row; each one's tokens of the agent count its share."""
     tokens = np.zeros((shape.count, shape.length), np.int64)
     own: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
@@ -102,13 +104,13 @@ def row(shape: Shape, sequences: Sequence[trajectory.Sequence], shares: Sequence
     )
 
 
-def _ladder(drawn: set[int], most: int, room: int) -> list[Shape]:
+def _ladder(drawn: set[int], most: int, room: int) -> list[RowShape]:
     """Shapes from the longest trajectory down to the shortest."""
-    by_length: dict[int, Shape] = {}
+    by_length: dict[int, RowShape] = {}
     while drawn:
         top = max(drawn)
         length = _STEP * -(-top // _STEP)
-        by_length.setdefault(length, Shape(_count(top, most, room), length))
+        by_length.setdefault(length, RowShape(_count(top, most, room), length))
         drawn = {each for each in drawn if each <= _SHORTER * top}
     return list(by_length.values())
 
@@ -120,7 +122,7 @@ def _count(top: int, most: int, room: int) -> int:
 
 
 def _wanting(
-    shape: Shape, every: Sequence[tuple[Shape, list[int]]], agents: Sequence[int]
-) -> Shape:
+    shape: RowShape, every: Sequence[tuple[RowShape, list[int]]], agents: Sequence[int]
+) -> RowShape:
     wanted = [sum(agents[index] for index in part) for each, part in every if each == shape]
     return replace(shape, wanted=_STEP * -(-max(1, *wanted) // _STEP))

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from hansa import moments
-from hansa.adapter import Tensors
+from hansa.adapter import second_moments
+from hansa.adapter.lora import Tensors
 from hansa_client import trajectory
 from hansa_client.models.base_model import Base
 from hansa_client.training import batches
@@ -123,9 +123,9 @@ def _described(sums: _Sums, tokens: int, rank: int) -> Tensors:
     """The largest directions of each input, their sizes and the rest, as they are sent."""
     made: Tensors = {}
     for first, readers in sums.readers.items():
-        names = moments.names(readers)
+        names = second_moments.names(readers)
         matrix = damped(sums.totals.pop(first) / tokens)
-        vectors, values, rest = largest(matrix, moments.directions(len(matrix), rank))
+        vectors, values, rest = largest(matrix, second_moments.directions(len(matrix), rank))
         made[names.vectors] = vectors.float().cpu().numpy()
         made[names.values] = values.clamp(min=rest).float().cpu().numpy()
         made[names.rest] = torch.tensor([rest]).float().numpy()

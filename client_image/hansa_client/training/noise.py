@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa.processes.lifeline import die_with_parent
+from hansa.runtime.lifeline import die_with_parent
 from hansa_client.privacy import Stream
 
 _PROCESSES = 8

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hansa import plugins
+from hansa.manifests import plugins
 from hansa_client.experience import selection
 from hansa_client.learners.base import Choice
 from hansa_client.learners.plugin import LearnerPlugin

@@ -10,10 +10,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from hansa import plugins
+from hansa.manifests import plugins
 from hansa_server.elementwise import by_element, stack_block
+from hansa_server.merge_input import Array, Merge, MergeInput
 from hansa_server.plugin import StrategyPlugin
-from hansa_server.task import Array, Merge, Task
 
 
 class SignMean(StrategyPlugin):
@@ -25,7 +25,7 @@ class SignMean(StrategyPlugin):
         agreement: Annotated[float, Field(ge=0, le=1)] = 0.5
         """Share of the members that must agree on a direction; below it, the value stays."""
 
-    def merge(self, task: Task) -> Merge:
+    def merge(self, task: MergeInput) -> Merge:
         """Members come sorted, and are added in that order: equal members give equal bytes."""
 
         def rule(name: str, begin: int, end: int) -> Array:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa_server.offline import Outcome
+    from hansa_server.offline import MergeOutcome
 
 
 def aggregate(
@@ -46,8 +46,8 @@ def aggregate(
     svd, flora and regmean take adapters of different ranks; regmean needs the moments.safetensors
     that a federation with this strategy keeps beside each update.
     """
-    from hansa.aggregation import Aggregation
-    from hansa_server.offline import OFFLINE, Order, combine
+    from hansa.api.aggregation import Aggregation
+    from hansa_server.offline import OFFLINE, MergeOrder, combine
 
     if strategy not in OFFLINE:
         raise InputError(f"--strategy: got {strategy}, expected one of {', '.join(OFFLINE)}")
@@ -55,7 +55,7 @@ def aggregate(
         {"strategy": strategy, "trim": trim, "faulty": faulty, "diagnostics": diagnostics}
         | {"max_rank": 4096}  # what is merged here is trained no further: nothing is frozen
     )
-    order = Order(
+    order = MergeOrder(
         folders=adapters, weights=_weights(weights), settings=settings, rank=rank, out=out
     )
     outcome = combine(order, _progress if sys.stderr.isatty() else None)
@@ -79,7 +79,7 @@ def _progress(done: int, total: int) -> None:
     print(f"\r{done} of {total} layers", end=end, file=sys.stderr, flush=True)
 
 
-def _data(outcome: Outcome, strategy: str, out: Path) -> dict[str, Any]:
+def _data(outcome: MergeOutcome, strategy: str, out: Path) -> dict[str, Any]:
     diagnostics = outcome.diagnostics
     return {
         "path": str(out),
@@ -91,7 +91,7 @@ def _data(outcome: Outcome, strategy: str, out: Path) -> dict[str, Any]:
     }
 
 
-def _print_table(outcome: Outcome) -> None:
+def _print_table(outcome: MergeOutcome) -> None:
     """How each adapter relates to the result; a cosine below 0 pulls against it."""
     diagnostics = outcome.diagnostics
     if diagnostics is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,20 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli import target
-from hansa.cli.bucket import Endpoint, at_endpoint, check_name, forward_hint, readable
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
-from hansa.errors import InputError, Unreachable
-from hansa.words import count
+from hansa.core.errors import InputError
+from hansa.core.text import count
+from hansa.publish.bucket import Endpoint, at_endpoint, open_bucket, readable
 
 if TYPE_CHECKING:
-    from hansa.exchange.correspondence import Correspondence
-    from hansa.manifest import AuditHead
-    from hansa.spec import S3
-    from hansa.status import Federation
+    from hansa.api.bucket_documents import AuditHead
+    from hansa.api.spec import S3
+    from hansa.api.status import Federation
+    from hansa.members.correspondence import Correspondence
     from hansa.store.base import ObjectStore
     from hansa_server.findings import Findings
-    from hansa_server.verify import Again
 
 DIFFERS = 1
 CANNOT_BE = 3
@@ -39,13 +37,6 @@ def audit(
     round_: Annotated[
         int | None, typer.Option("--round", min=1, help="Look into this round only.")
     ] = None,
-    silo: Annotated[
-        str,
-        typer.Option(
-            help="Check this environment's updates alone, and train them again on the CPU from its "
-            "private experience; for the silo itself."
-        ),
-    ] = "",
     credentials: Credentials = None,
     endpoint: Endpoint = None,
     sealing_key: Annotated[
@@ -58,26 +49,23 @@ def audit(
 ) -> int:
     """Check a run by its audit log, and merge each round again.
 
-    With --silo: that silo's own updates, trained again, and the log as it saw it.
     Exit 0: all rounds are equal. 1: something differs. 3: something cannot be checked.
     """
     target.one_of(name, out)
     if out and endpoint:
         raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
     place = (
-        _open_run(out, credentials, silo)
+        _open_run(out, credentials)
         if out
-        else _open_federation(
-            name or "", credentials, silo, endpoint, namespace, context, kubeconfig
-        )
+        else _open_federation(name or "", credentials, endpoint, namespace, context, kubeconfig)
     )
     with place as opened:
-        letters = _letters(opened, silo)
-        findings = _check(opened, silo, round_, letters, sealing_key)
+        letters = _letters(opened)
+        findings = _check(opened, round_, letters, sealing_key)
     if round_ is not None and not findings:
         raise InputError(f"--round: got {round_}, which no entry of the audit log is about")
     if output is Format.TABLE:
-        _print_lines(findings, silo, opened.undone)
+        _print_lines(findings, opened.undone)
         _print_letters(letters)
     else:
         name = opened.federation.metadata.name
@@ -103,22 +91,18 @@ class Opened:
     """Newest entry of the audit log that the status knows of."""
     undone: frozenset[int] = frozenset()
     """Rounds that a person has gone back from, as far as the status still has them."""
-    variables: dict[str, str] | None = None
-    """Credentials that were given; None: the usual AWS chain's, or the run's own."""
 
 
-def _letters(opened: Opened, silo: str) -> list[Correspondence]:
-    """The letters of every silo that runs elsewhere; a silo can read its own alone."""
-    from hansa.exchange.correspondence import correspondence
+def _letters(opened: Opened) -> list[Correspondence]:
+    """The letters of every silo that runs elsewhere."""
+    from hansa.members.correspondence import correspondence
 
     spec = opened.federation.spec
-    names = [e.name for e in spec.environments if e.member and silo in ("", e.name)]
-    return [correspondence(spec, opened.store, name) for name in names]
+    return [correspondence(spec, opened.store, e.name) for e in spec.environments if e.member]
 
 
 def _check(
     opened: Opened,
-    silo: str,
     round_: int | None,
     letters: list[Correspondence],
     sealing_key: Path | None,
@@ -130,59 +114,22 @@ def _check(
     from hansa_server.verify import Check
 
     with TemporaryDirectory(prefix="hansa-") as scratch:
-        store = ReadOnce(_unsealed(opened, silo, sealing_key), Path(scratch))
-        again = (
-            _retraining(opened, silo, store)
-            if silo
-            else partial(merge_again, store, opened.storage)
-        )
-        check = Check(store, opened.storage, silo, opened.adapters, opened.head, letters)
-        return check.run(again, round_)
+        store = ReadOnce(_unsealed(opened, sealing_key), Path(scratch))
+        check = Check(store, opened.storage, opened.adapters, opened.head, letters)
+        return check.run(partial(merge_again, store, opened.storage), round_)
 
 
-def _unsealed(opened: Opened, silo: str, sealing_key: Path | None) -> ObjectStore:
-    """The exchange with what is in sealed updates: by the aggregator's key, or the silo's copy."""
-    from hansa.keys import sealed_updates, update_root
-    from hansa.store.sealed import OpenedStore, SealingStore, read_opening_keys
+def _unsealed(opened: Opened, sealing_key: Path | None) -> ObjectStore:
+    """The exchange with what is in sealed updates, where the aggregator's key opens them."""
+    from hansa.store.sealed import OpenedStore, read_opening_keys
 
-    prefix = opened.storage.prefix
-    if not silo:
-        opening = read_opening_keys(sealing_key, "--sealing-key") if sealing_key else []
-        return OpenedStore(opened.store, prefix, opening, all_are_sealed=False)
-    private, place = _private(opened, silo)
-    own = sealed_updates((place or opened.storage).prefix, silo)
-    root = update_root(prefix, silo)
-    return SealingStore(opened.store, private, root=root, private_root=own, public="")
+    opening = read_opening_keys(sealing_key, "--sealing-key") if sealing_key else []
+    return OpenedStore(opened.store, opened.storage.prefix, opening, all_are_sealed=False)
 
 
-def _private(opened: Opened, silo: str) -> tuple[ObjectStore, S3 | None]:
-    """A silo's own store and its place; no place: it lies in the exchange."""
-    from hansa.local.loop import private_store
-
-    spec = opened.federation.spec
-    known = sorted(environment.name for environment in spec.environments)
-    if silo not in known:
-        raise InputError(f"--silo: got '{silo}', expected {' or '.join(known)}")
-    own = spec.environment(silo).experience_storage
-    private = private_store(spec, silo, opened.store, opened.variables)
-    return private, own.s3 if own else None
-
-
-def _retraining(opened: Opened, silo: str, exchange: ObjectStore) -> Again:
-    """What trains a silo's updates again; it lives in the client's package, which has torch."""
-    from hansa.cli.main import Listing, load_function
-
-    private, place = _private(opened, silo)
-    listing = Listing(target="hansa_client.audit:Retraining", summary="", extra="client")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # equal bytes are promised of CPUs alone
-    make = load_function("audit --silo", listing)
-    again: Again = make(exchange, opened.storage, private, place, silo)
-    return again
-
-
-def _print_lines(findings: list[Findings], silo: str, undone: frozenset[int]) -> None:
+def _print_lines(findings: list[Findings], undone: frozenset[int]) -> None:
     for each in findings:
-        first, *rest = [*each.wrong, *each.unknown] or [_in_words(each, silo)]
+        first, *rest = [*each.wrong, *each.unknown] or [_in_words(each)]
         more = "; a rollback has undone it" if each.round in undone else ""
         print(f"round {each.round}: {each.verdict}: {first}{more}")
         for more in rest:
@@ -207,10 +154,7 @@ def _counted(each: Correspondence) -> dict[str, Any]:
     }
 
 
-def _in_words(each: Findings, silo: str) -> str:
-    if silo:
-        is_member = silo in each.merged or silo in {r.environment for r in each.refused}
-        return f"the update of {silo}, trained again" if is_member else f"no update of {silo}"
+def _in_words(each: Findings) -> str:
     what = f"{count(len(each.merged), 'update')} merged"
     if each.failed:
         what = "too few updates passed the gate"
@@ -248,25 +192,20 @@ def _tell(findings: list[Findings]) -> int:
 
 
 @contextmanager
-def _open_run(out: Path, credentials: Path | None, silo: str) -> Iterator[Opened]:
+def _open_run(out: Path, credentials: Path | None) -> Iterator[Opened]:
     from hansa.local.results import open_store, with_storage
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
     federation = with_storage(folder.load(), folder)
-    known = _known({"status": federation.status.to_json()})
-    if not folder.store.exists():
-        yield replace(_own(federation, _variables(credentials, silo)), **known)
-        return
-    with open_store(folder.load(), folder) as store:
-        yield Opened(federation=federation, storage=_storage(federation), store=store, **known)
+    with open_store(folder.load(), folder, credentials) as store:
+        yield _opened(federation, store, {"status": federation.status.to_json()})
 
 
 @contextmanager
 def _open_federation(
     name: str,
     credentials: Path | None,
-    silo: str,
     endpoint: str | None,
     namespace: str | None,
     context: str | None,
@@ -274,18 +213,18 @@ def _open_federation(
 ) -> Iterator[Opened]:
     document = target.open_federations(namespace, context, kubeconfig).get(name)
     federation = at_endpoint(readable(document), endpoint)
-    storage = _storage(federation)
-    check_name(storage)
-    try:
-        opened = _own(federation, _variables(credentials, silo))
-        yield replace(opened, **_known(document))
-    except Unreachable as error:
-        raise Unreachable(error.message, hint=forward_hint(storage)) from error
+    with open_bucket(federation.spec, credentials) as store:
+        yield _opened(federation, store, document)
+
+
+def _opened(federation: Federation, store: ObjectStore, document: dict[str, Any]) -> Opened:
+    storage = federation.spec.require_s3()
+    return Opened(federation=federation, storage=storage, store=store, **_known(document))
 
 
 def _known(document: dict[str, Any]) -> dict[str, Any]:
     """What the status says of its rounds; a newer operator may say more than we know."""
-    from hansa.manifest import AuditHead
+    from hansa.api.bucket_documents import AuditHead
 
     status = document.get("status") or {}
     history, head = status.get("history") or [], status.get("audit")
@@ -294,31 +233,3 @@ def _known(document: dict[str, Any]) -> dict[str, Any]:
         "adapters": {entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")},
         "undone": frozenset(e["round"] for e in history if e.get("outcome") == "undone"),
     }
-
-
-def _own(federation: Federation, variables: dict[str, str] | None) -> Opened:
-    """A run in a store of the user's own."""
-    from hansa.local.loop import own_store
-
-    return Opened(
-        federation=federation,
-        storage=_storage(federation),
-        store=own_store(federation.spec, variables),
-        variables=variables,
-    )
-
-
-def _variables(credentials: Path | None, silo: str) -> dict[str, str] | None:
-    """Whose credentials of the file are used: the silo's own, or a reader's."""
-    from hansa.local.credentials import of_reader, read_credentials
-
-    if not credentials:
-        return None
-    given = read_credentials(credentials)
-    return given.get(silo) or of_reader(given)
-
-
-def _storage(federation: Federation) -> S3:
-    if federation.spec.storage is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    return federation.spec.storage.s3

@@ -12,7 +12,7 @@ import typer
 from hansa.cli.common import Format, Output, print_data
 
 if TYPE_CHECKING:
-    from hansa.peftfolder import Folder
+    from hansa.adapter.peft_folder import Folder
 
 
 def inspect(
@@ -20,7 +20,7 @@ def inspect(
     output: Output = Format.TABLE,
 ) -> None:
     """Print an adapter's rank, layers, norms and digest."""
-    from hansa.peftfolder import open_folder
+    from hansa.adapter.peft_folder import open_folder
 
     folder = open_folder(adapter)
     with folder.file:

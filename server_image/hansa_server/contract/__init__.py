@@ -1,8 +1,8 @@
 """What every strategy must keep, as checks that run over any of them: yours too.
 
-    pytest -p hansa.contract --pyargs hansa.contract --strategy NAME
+    pytest -p hansa.manifests.contract --pyargs hansa.manifests.contract --strategy NAME
 
-A check raises BrokenContract with what it saw. Adapters are small and drawn from seeds.
+A check raises StrategyContractError with what it saw. Adapters are small and drawn from seeds.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.aggregation import BUILTIN, Aggregation
-from hansa.errors import HansaError
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.aggregation import BUILTIN, Aggregation
+from hansa.core.errors import HansaError
 from hansa_server import plugin, strategies
-from hansa_server.contract.merging import Outcome, draw, run, shapes_of, task_of
-from hansa_server.task import Merged
+from hansa_server.contract.merging import ContractMerge, draw, run, shapes_of, task_of
+from hansa_server.merge_input import Merged
 
 SHAPES = {
     "one layer, rank 1": shapes_of(1, (3, 4)),
@@ -32,16 +32,16 @@ STEPS = (1.0, 0.3, 3.0)
 TOLERANCE = 1e-5
 
 
-class BrokenContract(Exception):
-    """A strategy does not keep a promise of hansa_server.task.Strategy."""
+class StrategyContractError(Exception):
+    """A strategy does not keep a promise of hansa_server.merge_input.Strategy."""
 
 
 def _require(kept: bool, sentence: str) -> None:
     if not kept:
-        raise BrokenContract(sentence)
+        raise StrategyContractError(sentence)
 
 
-def case(shapes: adapter.Shapes, count: int) -> tuple[Tensors, list[Tensors]]:
+def case(shapes: lora.Shapes, count: int) -> tuple[Tensors, list[Tensors]]:
     """A start that has learned something, and members that moved from it unequally far."""
     start = draw(100, shapes)
     moved = [
@@ -60,14 +60,14 @@ def _merged(
     frozen: Tensors | None = None,
     state: Tensors | None = None,
     strange: bool = False,
-) -> Outcome:
+) -> ContractMerge:
     given = settings.model_dump() | ({"server_step": step} if step is not None else {})
     return run(start, updates, frozen=frozen, state=state, strange=strange, **given)
 
 
 def _products(tensors: Tensors) -> dict[str, NDArray[np.float64]]:
     wide = {name: array.astype(np.float64) for name, array in tensors.items()}
-    names = {module: adapter.names(module) for module in adapter.target_names(tensors)}
+    names = {module: lora.names(module) for module in lora.target_names(tensors)}
     return {module: wide[pair.b] @ wide[pair.a] for module, pair in names.items()}
 
 
@@ -188,7 +188,7 @@ def unknown_options_are_refused(settings: Aggregation) -> None:
     except HansaError as error:
         _require("noSuchOption" in error.message, f"the refusal is: {error.message}")
     else:
-        raise BrokenContract("options.noSuchOption was taken")
+        raise StrategyContractError("options.noSuchOption was taken")
 
 
 def prepared(name: str, options: dict[str, object] | None) -> Aggregation:

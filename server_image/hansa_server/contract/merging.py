@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hansa import adapter, moments
-from hansa.adapter import Tensors
-from hansa.spec import Aggregation
-from hansa.tensorfile import TensorFile, TensorWriter
+from hansa.adapter import lora, second_moments
+from hansa.adapter.lora import Tensors
+from hansa.adapter.tensor_file import TensorFile, TensorWriter
+from hansa.api.spec import Aggregation
 from hansa_server.measure import distance
-from hansa_server.merge import Result, merge, split
+from hansa_server.merge import MergeResult, merge, split
+from hansa_server.merge_input import MergeInput, Update
 from hansa_server.step import fitted
-from hansa_server.task import Task, Update
 
 
-def draw(seed: int, shapes: adapter.Shapes, scale: float = 1.0) -> Tensors:
+def draw(seed: int, shapes: lora.Shapes, scale: float = 1.0) -> Tensors:
     """A random adapter of these shapes."""
     random = np.random.default_rng(seed)
     return {
@@ -30,22 +30,22 @@ def draw(seed: int, shapes: adapter.Shapes, scale: float = 1.0) -> Tensors:
     }
 
 
-def shapes_of(rank: int, *sizes: tuple[int, int]) -> adapter.Shapes:
+def shapes_of(rank: int, *sizes: tuple[int, int]) -> lora.Shapes:
     """Layers of these outputs and inputs."""
-    shapes: adapter.Shapes = {}
+    shapes: lora.Shapes = {}
     for index, (out, width) in enumerate(sizes):
-        names = adapter.names(f"model.layers.{index}.proj")
+        names = lora.names(f"model.layers.{index}.proj")
         shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
     return shapes
 
 
 def draw_moments(
-    seed: int, shapes: adapter.Shapes, rank: int = 64, *, scale: float = 1.0, tokens: int = 0
+    seed: int, shapes: lora.Shapes, rank: int = 64, *, scale: float = 1.0, tokens: int = 0
 ) -> Tensors:
     """Of random inputs, an input for each layer; of few tokens they have few directions."""
     random = np.random.default_rng(seed)
     made: Tensors = {}
-    for module, width in moments.widths(shapes).items():
+    for module, width in second_moments.widths(shapes).items():
         inputs = random.standard_normal((tokens or 2 * width, width)) * scale
         inputs *= np.exp(random.standard_normal(width))  # some directions are larger
         made |= described([module], inputs.T @ inputs / len(inputs), rank)
@@ -54,7 +54,7 @@ def draw_moments(
 
 def described(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64) -> Tensors:
     """One input's moments as they are sent."""
-    names, count = moments.names(layers), moments.directions(len(matrix), rank)
+    names, count = second_moments.names(layers), second_moments.directions(len(matrix), rank)
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 0.0)
     rest = float(values[:-count].mean()) if count < len(values) else 0.0
@@ -79,7 +79,7 @@ def reversed_file(tensors: Tensors) -> bytes:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContractMerge:
     """A merge's result in memory."""
 
     tensors: Tensors
@@ -92,7 +92,7 @@ class Outcome:
     """What the strategy remembers."""
     data: bytes
     """The adapter's file."""
-    result: Result
+    result: MergeResult
     """What the merge said."""
     step: float = 1.0
     """The server step that was taken."""
@@ -109,7 +109,7 @@ def run(
     strange: bool = False,
     own: Sequence[Tensors] | None = None,
     **settings: Any,
-) -> Outcome:
+) -> ContractMerge:
     """Merge by settings; members are called 000, 001 and so on.
 
     `own`: moments of the members, for a strategy that needs them; else random ones.
@@ -143,7 +143,7 @@ def task_of(
     round_: int = 3,
     strange: bool = False,
     own: Sequence[Tensors] | None = None,
-) -> Iterator[tuple[Task, Path]]:
+) -> Iterator[tuple[MergeInput, Path]]:
     """What there is to merge, while its files are open, and the folder that they are in."""
     with TemporaryDirectory() as made, ExitStack() as files:
         folder = Path(made)
@@ -160,7 +160,7 @@ def task_of(
         members = []
         if settings.needs_moments and own is None:
             rank = settings.moments_rank
-            own = [draw_moments(i, adapter.shapes(u), rank) for i, u in enumerate(updates)]
+            own = [draw_moments(i, lora.shapes(u), rank) for i, u in enumerate(updates)]
         for index, tensors in enumerate(updates):
             file = put(f"update-{index}", tensors, is_strange=strange and not index)
             members.append(
@@ -172,7 +172,7 @@ def task_of(
                     moments=put(f"moments-{index}", own[index]) if own else None,
                 )
             )
-        task = Task(
+        task = MergeInput(
             start=origin,
             frozen=put("frozen", frozen) if frozen else None,
             updates=members,
@@ -199,10 +199,10 @@ def read(path: Path) -> Tensors:
         return {name: file.read(name) for name in file.layout}
 
 
-def _read(folder: Path, result: Result, rank: int) -> Outcome:
+def _read(folder: Path, result: MergeResult, rank: int) -> ContractMerge:
     with TensorFile(folder / "out") as file:
         split(file, rank, folder / "new", folder / "new-frozen")
-    return Outcome(
+    return ContractMerge(
         tensors=read(folder / "out"),
         trained=read(folder / "new"),
         frozen=read(folder / "new-frozen"),

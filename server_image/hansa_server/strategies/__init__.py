@@ -1,7 +1,8 @@
 """The strategies by their names in spec.aggregation: a new one is one file and one line here."""
 
-from hansa.aggregation import Aggregation
+from hansa.api.aggregation import Aggregation
 from hansa_server import plugin
+from hansa_server.merge_input import Strategy
 from hansa_server.strategies import optimizers
 from hansa_server.strategies.fedex import fedex
 from hansa_server.strategies.flora import flora
@@ -12,7 +13,6 @@ from hansa_server.strategies.norm_balanced import norm_balanced
 from hansa_server.strategies.regmean import regmean
 from hansa_server.strategies.robust import median, trimmed_mean
 from hansa_server.strategies.svd import svd
-from hansa_server.task import Strategy
 
 STRATEGIES: dict[str, Strategy] = {
     "mean": mean,

@@ -6,11 +6,11 @@ diagnostics say what it cost. Training goes on from the means.
 
 from hansa_server.elementwise import by_element, weighted
 from hansa_server.factors import Term, difference, of_file, of_pair
+from hansa_server.merge_input import Merge, Merged, MergeInput, Pair
 from hansa_server.strategies.terms import bounded, frozen_terms, keeps_old, mean_terms
-from hansa_server.task import Merge, Merged, Pair, Task
 
 
-def fedex(task: Task) -> Merge:
+def fedex(task: MergeInput) -> Merge:
     """The mean with its residual; of rank K·r, or (K + 2)·r where the step is not 1."""
     means = by_element(task, weighted(task, [update.weight for update in task.updates]))
     extra = 0 if task.step == 1.0 else 1 + keeps_old(task)
@@ -26,7 +26,7 @@ def fedex(task: Task) -> Merge:
     return Merge(layer=layer, frozen_rank=rank)
 
 
-def _residual(task: Task, module: str, trained: Pair) -> list[Term]:
+def _residual(task: MergeInput, module: str, trained: Pair) -> list[Term]:
     """What the trained part lacks; around the means it is the sum of (B - mean)·(A - mean)."""
     if task.step != 1.0:
         return [*mean_terms(task, module), of_pair(trained, -1.0)]

@@ -8,10 +8,10 @@ from what each member says of itself.
 from dataclasses import replace
 
 from hansa_server.elementwise import by_element, straight, weighted
-from hansa_server.task import Merge, Task
+from hansa_server.merge_input import Merge, MergeInput
 
 
-def mean(task: Task) -> Merge:
+def mean(task: MergeInput) -> Merge:
     """By the members' weights, which are all 1 unless the settings weigh."""
     weights = [update.weight for update in task.updates]
     by_tensor = by_element(task, weighted(task, weights))

@@ -9,15 +9,15 @@ import statistics
 from collections.abc import Sequence
 
 from hansa_server.elementwise import by_element, moved
-from hansa_server.task import Merge, Task
+from hansa_server.merge_input import Merge, MergeInput
 
 
-def norm_balanced(task: Task) -> Merge:
+def norm_balanced(task: MergeInput) -> Merge:
     """The start, moved by the mean of the balanced changes; who did not move stays still."""
     return by_element(task, moved(task, balanced(task, task.shares)))
 
 
-def balanced(task: Task, factors: Sequence[float]) -> list[float]:
+def balanced(task: MergeInput, factors: Sequence[float]) -> list[float]:
     """The factors of changes, times what makes each change as long as the median one."""
     moving = [update.norm for update in task.updates if update.norm]
     length = statistics.median_low(moving) if moving else 0.0

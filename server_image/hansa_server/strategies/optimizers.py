@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hansa import adapter
-from hansa.aggregation import Aggregation
+from hansa.adapter import lora
+from hansa.api.aggregation import Aggregation
 from hansa_server.elementwise import BLOCK, blocks, weighted
-from hansa_server.task import Array, Merge, Merged, Pair, Task
+from hansa_server.merge_input import Array, Merge, Merged, MergeInput, Pair
 
 FIRST, SECOND = "first", "second"
 """Names of the moments: of the changes, and of their squares."""
@@ -30,7 +30,7 @@ class Stepped(NamedTuple):
 Rule = Callable[[Aggregation, Array, tuple[Array, ...]], Stepped]
 
 
-def fedavgm(task: Task) -> Merge:
+def fedavgm(task: MergeInput) -> Merge:
     """m = momentum·m + change; moves by m."""
 
     def rule(settings: Aggregation, change: Array, moments: tuple[Array, ...]) -> Stepped:
@@ -40,7 +40,7 @@ def fedavgm(task: Task) -> Merge:
     return _optimized(task, (FIRST,), rule)
 
 
-def fedadagrad(task: Task) -> Merge:
+def fedadagrad(task: MergeInput) -> Merge:
     """v = v + change²; moves by the change over √v."""
 
     def rule(settings: Aggregation, change: Array, moments: tuple[Array, ...]) -> Stepped:
@@ -50,7 +50,7 @@ def fedadagrad(task: Task) -> Merge:
     return _optimized(task, (SECOND,), rule)
 
 
-def fedadam(task: Task) -> Merge:
+def fedadam(task: MergeInput) -> Merge:
     """Moments that fade; moves by the first over the root of the second."""
 
     def rule(settings: Aggregation, change: Array, moments: tuple[Array, ...]) -> Stepped:
@@ -61,7 +61,7 @@ def fedadam(task: Task) -> Merge:
     return _optimized(task, (FIRST, SECOND), rule)
 
 
-def fedyogi(task: Task) -> Merge:
+def fedyogi(task: MergeInput) -> Merge:
     """As FedAdam, with a second moment that shrinks no faster than it grows."""
 
     def rule(settings: Aggregation, change: Array, moments: tuple[Array, ...]) -> Stepped:
@@ -83,7 +83,7 @@ def _adapted(settings: Aggregation, first: Array, second: Array) -> Array:
     return adapted
 
 
-def _optimized(task: Task, moments: tuple[str, ...], rule: Rule) -> Merge:
+def _optimized(task: MergeInput, moments: tuple[str, ...], rule: Rule) -> Merge:
     mean = weighted(task, [update.weight for update in task.updates])
     settings = task.settings
 
@@ -100,14 +100,14 @@ def _optimized(task: Task, moments: tuple[str, ...], rule: Rule) -> Merge:
         return tuple(made)
 
     def layer(module: str) -> Merged:
-        a, b = (tensor(name) for name in adapter.names(module))
+        a, b = (tensor(name) for name in lora.names(module))
         kept = {m: Pair(a[i], b[i]) for i, m in enumerate(moments, start=1)}
         return Merged(trained=Pair(a[0], b[0]), moments=kept)
 
     return Merge(layer=layer, frozen_rank=task.frozen_rank, moments=moments)
 
 
-def _remembered(task: Task, moment: str, name: str, begin: int, end: int) -> Array:
+def _remembered(task: MergeInput, moment: str, name: str, begin: int, end: int) -> Array:
     """A moment as the last round left it; at first none, or tau² where it divides."""
     if task.state:
         return task.state.values(f"{moment}.{name}", begin, end).astype(np.float64)

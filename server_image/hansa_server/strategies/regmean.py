@@ -15,14 +15,14 @@ from functools import partial
 
 import numpy as np
 
-from hansa import adapter
-from hansa import moments as contract
+from hansa.adapter import lora
+from hansa.adapter import second_moments as contract
 from hansa_server import moments
 from hansa_server.factors import Term, of_file
+from hansa_server.merge_input import Array, Merge, MergeInput
 from hansa_server.moments import Moments
 from hansa_server.strategies.flora import folded, stacked
 from hansa_server.strategies.terms import keeps_old
-from hansa_server.task import Array, Merge, Task
 
 MEMORY = 500_000_000
 """Bytes that layers which are worked on at the same time may take together."""
@@ -31,17 +31,17 @@ RIDGE = 1e-3
 where nobody's inputs are, they share alike."""
 
 
-def regmean(task: Task) -> Merge:
+def regmean(task: MergeInput) -> Merge:
     """The frozen part with every update where its inputs are."""
     return folded(task, _Turned(task).terms)
 
 
-def regmean_stacked(task: Task) -> Merge:
+def regmean_stacked(task: MergeInput) -> Merge:
     """The same as one adapter, which nobody trains on from."""
     return stacked(task, _Turned(task).terms)
 
 
-class Room:
+class MemoryBudget:
     """Memory that threads share: who needs more than is left waits until others have given back.
 
     What alone needs more than there is goes alone.
@@ -68,7 +68,7 @@ class Room:
 class _Turned:
     """A·P of all members, made for all layers of an input at once and kept until they are taken."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: MergeInput) -> None:
         self._task = task
         files = [update.moments for update in task.updates if update.moments]
         inputs = contract.inputs(files[0].layout)
@@ -76,9 +76,9 @@ class _Turned:
         self._files = files
         self._made: dict[str, list[Array]] = {}
         self._locks = {layers: threading.Lock() for layers in self._inputs.values()}
-        self._room = Room(MEMORY)
+        self._room = MemoryBudget(MEMORY)
 
-    def terms(self, task: Task, module: str) -> list[Term]:
+    def terms(self, task: MergeInput, module: str) -> list[Term]:
         """old + serverStep·(sum of B·A·P - old) of one layer, as terms."""
         terms = [of_file(task.start, module, 1.0 - task.step)] if keeps_old(task) else []
         for update, rows in zip(task.updates, self._rows(module), strict=True):
@@ -98,13 +98,13 @@ class _Turned:
         """Bytes: of all directions, of their products with each other, and of the rows."""
         shapes = [file.shapes[contract.names(layers).vectors] for file in self._files]
         count, width = sum(shape[0] for shape in shapes), shapes[0][1]
-        names = [adapter.names(layer).a for layer in layers]
+        names = [lora.names(layer).a for layer in layers]
         rows = sum(update.file.shapes[name][0] for name in names for update in self._task.updates)
         return 8 * (count * width + 2 * min(count, width) ** 2 + 4 * rows * width)
 
     def _turn(self, layers: Sequence[str]) -> dict[str, list[Array]]:
         """A·P of each layer that reads this input, and of each member."""
-        names = [adapter.names(layer).a for layer in layers]
+        names = [lora.names(layer).a for layer in layers]
         own = balanced([moments.read(file, layers) for file in self._files])
         rows = [
             np.concatenate([update.file.read(name).astype(np.float64) for name in names])

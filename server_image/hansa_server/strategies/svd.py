@@ -7,11 +7,11 @@ a step of 2 doubles the change of the weights themselves.
 import numpy as np
 
 from hansa_server.factors import compress, of_file
+from hansa_server.merge_input import Merge, Merged, MergeInput, Pair
 from hansa_server.strategies.terms import mean_terms
-from hansa_server.task import Merge, Merged, Pair, Task
 
 
-def svd(task: Task) -> Merge:
+def svd(task: MergeInput) -> Merge:
     """From the singular vectors of the stacked factors; nothing is ever multiplied out."""
 
     def layer(module: str) -> Merged:
@@ -21,7 +21,7 @@ def svd(task: Task) -> Merge:
     return Merge(layer=layer, frozen_rank=task.frozen_rank)
 
 
-def _alive(task: Task, module: str, pair: Pair) -> Pair:
+def _alive(task: MergeInput, module: str, pair: Pair) -> Pair:
     """Where the sum lacks a direction, A keeps the start's row: zero in both would never learn."""
     empty = ~np.any(pair.a, axis=1)
     if empty.any():

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from hansa_server.factors import Squares, Term, compress, of_file, stack
-from hansa_server.task import Pair, Task
+from hansa_server.merge_input import MergeInput, Pair
 
 
-def mean_terms(task: Task, module: str) -> list[Term]:
+def mean_terms(task: MergeInput, module: str) -> list[Term]:
     """old + serverStep·(mean of B·A - old) of one layer, as terms."""
     step = task.step
     terms = [
@@ -20,12 +20,12 @@ def mean_terms(task: Task, module: str) -> list[Term]:
     return terms
 
 
-def keeps_old(task: Task) -> bool:
+def keeps_old(task: MergeInput) -> bool:
     """Whether a share of the old trainable part belongs to the sum."""
     return task.step != 1.0 and not task.is_untrained
 
 
-def frozen_terms(task: Task, module: str) -> list[Term]:
+def frozen_terms(task: MergeInput, module: str) -> list[Term]:
     """What is frozen already."""
     return [of_file(task.frozen, module)] if task.frozen else []
 

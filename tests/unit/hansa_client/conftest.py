@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hansa import adapter
-from hansa.assignment import Assignment
-from hansa.spec import Adapter
-from hansa.status import RoundSettings
+from hansa.adapter import lora as adapter
+from hansa.api.assignment import Assignment
+from hansa.api.spec import Adapter
+from hansa.api.status import RoundSettings
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_worlds import DEMO_OPTIONS

@@ -5,13 +5,15 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from hansa import keys, logs, sealing
-from hansa.assignment import Assignment, ClientReport
-from hansa.manifest import UpdateManifest
-from hansa.store.aside import aside_store
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import UpdateManifest
+from hansa.core import logs
+from hansa.crypto import sealing
+from hansa.store.staged import staged_store
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import UPDATE
 
 Assign = Callable[..., Assignment]
@@ -31,7 +33,7 @@ class Place:
     private: MemoryStore = field(default_factory=MemoryStore)
 
     def play(self, told: Assignment, *opening: sealing.OpeningKey) -> ClientReport:
-        store = aside_store(self.exchange, self.private, told)
+        store = staged_store(self.exchange, self.private, told)
         given = list(opening or [KEYS["maze"]])
         log = logs.get("client")
         return play_round(Silo(told, store, self.private, log, masking_keys=lambda: given))
@@ -42,7 +44,7 @@ class Place:
         made.private.objects = copy(self.private.objects)
         return made
 
-    def manifest(self, name: str = keys.MANIFEST) -> UpdateManifest:
+    def manifest(self, name: str = bucket_keys.MANIFEST) -> UpdateManifest:
         return UpdateManifest.model_validate_json(self.exchange.objects[UPDATE + name])
 
     def before_put(self, act: Callable[[str], None]) -> None:

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from hansa import adapter, keys, logs
-from hansa.assignment import Assignment, ClientReport
-from hansa.manifest import UpdateManifest
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import UpdateManifest
+from hansa.core import logs
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 UPDATE = "run/updates/maze/00001/"
 SHARD = "run/experience/maze/00001.jsonl.zst"
@@ -25,15 +27,24 @@ def play(store: MemoryStore, told: Assignment) -> ClientReport:
 
 
 def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:
-    return UpdateManifest.model_validate_json(store.objects[folder + keys.MANIFEST])
+    return UpdateManifest.model_validate_json(store.objects[folder + bucket_keys.MANIFEST])
 
 
 def unplayable(data: bytes) -> bytes:
     """An adapter of the same shapes with which nobody can play."""
     random = np.random.RandomState(1)
-    return adapter.encode(
+    return lora.encode(
         {
             name: random.standard_normal(array.shape).astype(np.float32) * 3
-            for name, array in adapter.decode(data).items()
+            for name, array in lora.decode(data).items()
         }
     )
+
+
+def result(store: MemoryStore) -> dict[str, bytes]:
+    """The bytes that are promised to be equal."""
+    return {
+        k: v
+        for k, v in store.objects.items()
+        if k.endswith((bucket_keys.ADAPTER, bucket_keys.CONFIG))
+    }

@@ -5,25 +5,26 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, logs
-from hansa.assignment import Assignment, EvaluateReport
-from hansa.errors import Diverged
-from hansa.manifest import PersonalManifest, sha256
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, EvaluateReport
+from hansa.api.bucket_documents import PersonalManifest, sha256
+from hansa.core import logs
+from hansa.core.errors import Diverged
 from hansa_client import learners
 from hansa_client.last import evaluate_only
 from hansa_client.models import base_model
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import Killed, unplayable
 
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
 ROUNDS = 2
-BY_TASK = keys.evaluation_tasks("silo", "maze", 1)
+BY_TASK = bucket_keys.evaluation_tasks("silo", "maze", 1)
 """How the global adapter does, task by task."""
-PLACE = keys.alone_prefix("silo", "maze", 1)
+PLACE = bucket_keys.alone_prefix("silo", "maze", 1)
 SMALL: dict[str, Any] = {
     "options": {**DEMO_OPTIONS["maze"], "max_turns": 4},
     "training": {"learningRate": 5e-3, "batchTokens": 1024, "epochs": 1, "optimizerState": "keep"},
@@ -56,8 +57,8 @@ def after_round(assign: Assign, made: dict[str, Any]) -> tuple[Stores, bytes]:
     stores = MemoryStore(), MemoryStore()
     for store, objects in zip(stores, made["objects"], strict=True):
         store.objects.update(objects)
-    shared = stores[0].objects[keys.update_folder("run", "maze", 1) + keys.ADAPTER]
-    stores[0].objects[keys.global_folder("run", 1) + keys.ADAPTER] = shared
+    shared = stores[0].objects[bucket_keys.update_folder("run", "maze", 1) + bucket_keys.ADAPTER]
+    stores[0].objects[bucket_keys.global_folder("run", 1) + bucket_keys.ADAPTER] = shared
     return stores, shared
 
 
@@ -78,7 +79,7 @@ def undisturbed(assign: Assign, made: dict[str, Any]) -> tuple[Stores, EvaluateR
 
 def by_itself(objects: dict[str, bytes], place: str) -> dict[str, bytes]:
     """What is promised byte for byte of rounds alone: adapters, configs, shards and states."""
-    ends = (keys.ADAPTER, keys.CONFIG, ".zst", ".safetensors")
+    ends = (bucket_keys.ADAPTER, bucket_keys.CONFIG, ".zst", ".safetensors")
     return {
         key.removeprefix(f"{place}/"): data
         for key, data in objects.items()
@@ -109,7 +110,7 @@ def test_it_is_what_a_federation_makes_that_shares_nothing(
 def test_nothing_of_it_leaves_the_silo(assign: Assign, made: dict[str, Any]) -> None:
     before, _ = after_round(assign, made)
     stores, report = undisturbed(assign, made)
-    measured = keys.evaluation("run", "maze", 1)
+    measured = bucket_keys.evaluation("run", "maze", 1)
     assert set(stores[0].objects) - set(before[0].objects) == {measured}
     new = set(stores[1].objects) - set(before[1].objects) - {BY_TASK}
     assert new and all(key.startswith(f"{PLACE}/") for key in new)
@@ -121,8 +122,8 @@ def test_nothing_of_it_leaves_the_silo(assign: Assign, made: dict[str, Any]) -> 
     "at",
     [
         pytest.param("experience/maze/00001.jsonl.zst", id="after exploring"),
-        pytest.param(f"updates/maze/00002/{keys.ADAPTER}", id="after training"),
-        pytest.param(f"updates/maze/00002/{keys.MANIFEST}", id="before the last commit"),
+        pytest.param(f"updates/maze/00002/{bucket_keys.ADAPTER}", id="after training"),
+        pytest.param(f"updates/maze/00002/{bucket_keys.MANIFEST}", id="before the last commit"),
         pytest.param("evaluations/maze/00002.json", id="after measuring"),
     ],
 )
@@ -189,8 +190,8 @@ def test_a_round_alone_that_diverges_is_left_out(
 
     monkeypatch.setattr(learners, "get", lambda *_: diverges)
     report = play(last(assign, shared), stores)
-    trained = [key for key in stores[1].objects if key.endswith(f"/{keys.ADAPTER}")]
-    assert trained == [keys.update_folder(PLACE, "maze", 2) + keys.ADAPTER]
+    trained = [key for key in stores[1].objects if key.endswith(f"/{bucket_keys.ADAPTER}")]
+    assert trained == [bucket_keys.update_folder(PLACE, "maze", 2) + bucket_keys.ADAPTER]
     assert report.alone is not None
 
 
@@ -203,18 +204,22 @@ def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
     whole, measured = undisturbed(assign, made)
     stores[1].objects.update(whole[1].objects)  # it has evolved alone already
     del stores[1].objects[BY_TASK]  # that is of another global adapter
-    alone = stores[1].objects[keys.update_folder(PLACE, "maze", ROUNDS) + keys.ADAPTER]
+    alone = stores[1].objects[
+        bucket_keys.update_folder(PLACE, "maze", ROUNDS) + bucket_keys.ADAPTER
+    ]
     shared = unplayable(alone) if harmed else alone
-    stores[0].objects[keys.global_folder("run", 1) + keys.ADAPTER] = shared
-    del stores[0].objects[keys.update_folder("run", "maze", 1) + keys.MANIFEST]  # nothing to mix
+    stores[0].objects[bucket_keys.global_folder("run", 1) + bucket_keys.ADAPTER] = shared
+    del stores[0].objects[
+        bucket_keys.update_folder("run", "maze", 1) + bucket_keys.MANIFEST
+    ]  # nothing to mix
     given = last(assign, shared, personalization="interpolate")
     report = play(given, stores)
-    folder = keys.personal_folder("silo", "maze", 1)
-    choice = PersonalManifest.model_validate_json(stores[1].objects[folder + keys.MANIFEST])
+    folder = bucket_keys.personal_folder("silo", "maze", 1)
+    choice = PersonalManifest.model_validate_json(stores[1].objects[folder + bucket_keys.MANIFEST])
     assert set(choice.validation) == {"global", "alone"}
     assert report.serves == choice.choice == ("alone" if harmed else "global")
     assert report.personal == report.alone == measured.alone
-    assert (folder + keys.ADAPTER in stores[1].objects) is harmed
+    assert (folder + bucket_keys.ADAPTER in stores[1].objects) is harmed
     again = play(given, stores)
     assert (again.serves, again.personal, again.alone) == (report.serves, *[report.personal] * 2)
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.errors import AnotherRun, Corrupt
-from hansa.manifest import EvaluationDocument, Figures
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import EvaluationDocument, Figures
+from hansa.core.errors import AnotherRun, Corrupt
 from hansa_client import evaluation
 from hansa_client.trajectory import Episode
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]
 KEY = "run/evaluations/maze/00000.json"
@@ -65,7 +65,7 @@ def test_no_document_that_others_read_names_a_task(assign: Assign) -> None:
     assert b"t0" not in exchange.objects[KEY] and b"t1" not in exchange.objects[KEY]
     assert made.greedy_figures == Figures(episodes=2, successes=1)
     assert list(private.objects) == [TALLIES]
-    kept = evaluation.tallies(private, told, subject, made)
+    kept = evaluation.tallies(private, told, subject)
     assert kept is not None
     assert (kept.tasks, kept.greedy) == ({"t0": [2, 2], "t1": [0, 1]}, greedy)
 
@@ -80,26 +80,22 @@ def test_after_a_kill_between_the_two_the_counts_are_those_of_the_stored_tasks(
     assert (made.successes, made.episodes) == (2, 3)
 
 
-def test_tasks_of_an_older_version_are_read_where_it_wrote_them(assign: Assign) -> None:
+def test_tasks_that_the_private_store_has_lost_are_unknown(assign: Assign) -> None:
     store, told = MemoryStore(), assign()
-    subject = evaluation.of_start(told)
-    made = commit(store, told, episodes(True, False), 1.0)
-    old = made.model_copy(update={"tasks": {"t0": [1, 1], "t1": [0, 1]}, "task_count": 0})
+    commit(store, told, episodes(True, False), 1.0)
     del store.objects[TALLIES]
-    assert evaluation.tallies(store, told, subject, made) is None
-    kept = evaluation.tallies(store, told, subject, old)
-    assert kept is not None and kept.tasks == {"t0": [1, 1], "t1": [0, 1]}
+    assert evaluation.tallies(store, told, evaluation.of_start(told)) is None
 
 
 def test_another_runs_tasks_are_refused(assign: Assign) -> None:
     store = MemoryStore()
-    made = commit(store, assign(), episodes(True), 1.0)
+    commit(store, assign(), episodes(True), 1.0)
     subject = evaluation.of_start(assign())
     with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
-        evaluation.tallies(store, assign(seed=8), subject, made)
+        evaluation.tallies(store, assign(seed=8), subject)
     store.objects[TALLIES] = b"{}"
     with pytest.raises(Corrupt, match=f"^{TALLIES}: "):
-        evaluation.tallies(store, assign(), subject, made)
+        evaluation.tallies(store, assign(), subject)
 
 
 def test_dropped_episodes_are_counted_and_repeats_are_worth_less_than_their_number(

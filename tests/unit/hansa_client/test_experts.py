@@ -1,6 +1,6 @@
 """The contract knows which builtin worlds have an expert, without importing one."""
 
-from hansa.experts import EXPERTS, has_expert
+from hansa.manifests.demonstrations import EXPERTS, has_expert
 from hansa_worlds import World
 from hansa_worlds.registry import BUILTIN, kind
 

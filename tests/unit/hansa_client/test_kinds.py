@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.kinds import MOST_KINDS
+from hansa.api.assignment import Assignment
+from hansa.api.task_kinds import MOST_KINDS
 from hansa_client import figures
 from hansa_worlds import Task, World
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.api.assignment import Assignment
+from hansa.core.errors import PermanentError
 from hansa_client import __main__ as program
 
 POOLED = {

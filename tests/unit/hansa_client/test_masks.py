@@ -9,29 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, claims, keys, logs, masking
-from hansa.assignment import Assignment, ClientReport
-from hansa.audit import AuditEntry, CannotBe, Differs
-from hansa.claims import TOMBSTONE, Claim
-from hansa.errors import Corrupt, PermanentError
-from hansa.manifest import (
-    FileEntry,
-    Member,
+from hansa.adapter import lora, masking
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import (
     StartAdapter,
-    UpdateManifest,
-    canonical,
-    fingerprint,
     sha256,
 )
-from hansa.publickeys import spell
-from hansa.secure import ENV_MASKING_KEY
-from hansa.spec import S3
-from hansa.store.aside import aside_store
+from hansa.api.secure_aggregation import ENV_MASKING_KEY
+from hansa.core import logs
+from hansa.core.errors import Corrupt, PermanentError
+from hansa.crypto.public_keys import spell
+from hansa.store import claims
+from hansa.store.claims import TOMBSTONE, Claim
+from hansa.store.staged import staged_store
 from hansa_client import personalize
-from hansa_client.audit import Retraining
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.masking import (
     BODY,
     CLAIM,
@@ -66,21 +61,23 @@ def played(whole: Place, told: Assignment) -> Place:
     return whole.copy()
 
 
-def test_the_update_stays_aside_and_a_claim_goes_before_its_body(told: Assignment) -> None:
+def test_the_update_stays_staged_and_a_claim_goes_before_its_body(told: Assignment) -> None:
     place, order = Place(), list[str]()
     place.before_put(order.append)
     report = place.play(told)
-    files = [PRIVATE + name for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
-    assert order[-7:] == [*files, RECORD, CLAIM, BODY, UPDATE + keys.MANIFEST]
+    files = [
+        PRIVATE + name for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG, bucket_keys.MANIFEST)
+    ]
+    assert order[-7:] == [*files, RECORD, CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
     assert sorted(place.exchange.written) == sorted(
-        ["run/evaluations/maze/00000.json", CLAIM, BODY, UPDATE + keys.MANIFEST]
+        ["run/evaluations/maze/00000.json", CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
     )
     stored = place.manifest()
     body = place.exchange.objects[BODY]
     assert stored.masked == masking.described(told, stored.counts)
     assert {n: e.sha256 for n, e in stored.files.items()} == {"masked-0.bin": sha256(body)}
     assert (stored.norm, report.norm, report.epoch) == (0.0, 0.0, 0)
-    assert report.manifest == sha256(place.exchange.objects[UPDATE + keys.MANIFEST])
+    assert report.manifest == sha256(place.exchange.objects[UPDATE + bucket_keys.MANIFEST])
     assert (report.adapter, report.bytes) == (sha256(body), len(body))
     assert report.answers(told)
 
@@ -91,17 +88,17 @@ def test_it_is_the_same_update_as_without_masks_and_nobody_else_has_its_bytes(
     plain = MemoryStore()
     fields = {"environments": list(NAMES), "environment": "maze"}
     play_round(Silo(assign(**fields), plain, plain, logs.get("client")))
-    own = plain.objects[UPDATE + keys.ADAPTER]
-    assert played.private.objects[PRIVATE + keys.ADAPTER] == own
-    for array in adapter.decode(own).values():
+    own = plain.objects[UPDATE + bucket_keys.ADAPTER]
+    assert played.private.objects[PRIVATE + bucket_keys.ADAPTER] == own
+    for array in lora.decode(own).values():
         if array.any():
             assert not any(array.tobytes()[:64] in d for d in played.exchange.objects.values())
 
 
 def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: Assignment) -> None:
-    own = adapter.decode(played.private.objects[PRIVATE + keys.ADAPTER])
-    shapes = adapter.shapes(own)
-    start = adapter.start(shapes, told.adapter.rank, told.seed)
+    own = lora.decode(played.private.objects[PRIVATE + bucket_keys.ADAPTER])
+    shapes = lora.shapes(own)
+    start = lora.start(shapes, told.adapter.rank, told.seed)
     stored = played.manifest()
     head = len(played.exchange.objects[BODY]) - 4 * masking.count(shapes, sorted(shapes))
     total = np.frombuffer(played.exchange.objects[BODY], masking.WORD, offset=head).copy()
@@ -112,7 +109,7 @@ def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: As
             total += np.frombuffer(body, masking.WORD, offset=head)
     assert stored.masked
     mean = masking.decode(total, masking.UNIT, stored.masked.bits)
-    norm = adapter.distance(own, start)
+    norm = lora.distance(own, start)
     expected = np.concatenate([(own[n] - start[n]).reshape(-1) for n in sorted(own)])
     assert 0.1 < norm < 1.0  # it is not clipped
     assert np.abs(mean - expected).max() < 1e-7
@@ -120,7 +117,7 @@ def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: As
 
 @pytest.mark.parametrize(
     "at",
-    [PRIVATE + keys.MANIFEST, RECORD, CLAIM, BODY, UPDATE + keys.MANIFEST],
+    [PRIVATE + bucket_keys.MANIFEST, RECORD, CLAIM, BODY, UPDATE + bucket_keys.MANIFEST],
     ids=["plain manifest", "record", "claim", "body", "manifest"],
 )
 def test_a_killed_client_goes_on_and_sends_the_same_bytes(
@@ -128,8 +125,8 @@ def test_a_killed_client_goes_on_and_sends_the_same_bytes(
 ) -> None:
     place = played.copy()
     for store in (place.exchange, place.private):
-        gone = [RECORD, CLAIM, BODY, UPDATE + keys.MANIFEST]
-        for key in gone if at != PRIVATE + keys.MANIFEST else [at, *gone]:
+        gone = [RECORD, CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
+        for key in gone if at != PRIVATE + bucket_keys.MANIFEST else [at, *gone]:
             store.objects.pop(key, None)
 
     def kill(key: str) -> None:
@@ -155,13 +152,13 @@ def test_what_was_sent_is_reported_again_and_nothing_is_masked(
 
     monkeypatch.setattr(masking, "masked", never)
     report = played.play(told)
-    assert report.manifest == sha256(played.exchange.objects[UPDATE + keys.MANIFEST])
+    assert report.manifest == sha256(played.exchange.objects[UPDATE + bucket_keys.MANIFEST])
     assert played.exchange.written == played.private.written == []
 
 
 def test_a_twin_that_was_faster_is_gone_on_with(played: Place, told: Assignment) -> None:
     place = played.copy()
-    for key in (CLAIM, BODY, UPDATE + keys.MANIFEST):
+    for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del place.exchange.objects[key]
 
     def twin(key: str) -> None:
@@ -185,18 +182,18 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
     program = (
         "import json, os, sys\n"
         "from functools import partial\n"
-        "from hansa import logs\n"
-        "from hansa.assignment import decode_assignment\n"
-        "from hansa.store.aside import aside_store, masking_keys\n"
+        "from hansa.core import logs\n"
+        "from hansa.api.assignment import decode_assignment\n"
+        "from hansa.store.staged import staged_store, masking_keys\n"
         "from hansa_client.round import play_round\n"
         "from hansa_client.silo import Silo\n"
-        "from tests.memory_store import MemoryStore\n"
+        "from tests.support.memory_store import MemoryStore\n"
         "found = json.load(open(sys.argv[1]))\n"
         "exchange, private = MemoryStore(), MemoryStore()\n"
         "exchange.objects = {k: bytes.fromhex(v) for k, v in found['exchange'].items()}\n"
         "private.objects = {k: bytes.fromhex(v) for k, v in found['private'].items()}\n"
         "told = decode_assignment(sys.argv[2])\n"
-        "store = aside_store(exchange, private, told)\n"
+        "store = staged_store(exchange, private, told)\n"
         "opening = partial(masking_keys, os.environ)\n"
         "silo = Silo(told, store, private, logs.get('client'), masking_keys=opening)\n"
         "report = play_round(silo)\n"
@@ -232,7 +229,7 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
 
 
 def test_one_that_was_left_out_sends_nothing(played: Place, told: Assignment) -> None:
-    sent = [CLAIM, BODY, UPDATE + keys.MANIFEST]
+    sent = [CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
     for key in sent:
         del played.exchange.objects[key]
     claims.put(played.exchange, "run", "maze", 1, 0, TOMBSTONE)
@@ -243,7 +240,7 @@ def test_one_that_was_left_out_sends_nothing(played: Place, told: Assignment) ->
 
 
 def test_a_claim_that_is_not_its_own_ends_it(played: Place, told: Assignment) -> None:
-    for key in (CLAIM, BODY, UPDATE + keys.MANIFEST):
+    for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
     claims.put(played.exchange, "run", "maze", 1, 0, Claim(sha256="a" * 64))
     with pytest.raises(Corrupt, match="got another claim"):
@@ -254,7 +251,7 @@ def test_a_claim_that_is_not_its_own_ends_it(played: Place, told: Assignment) ->
 def test_it_masks_once_in_an_epoch_also_where_the_exchange_forgot_that(
     played: Place, told: Assignment
 ) -> None:
-    for key in (CLAIM, BODY, UPDATE + keys.MANIFEST):
+    for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
     with pytest.raises(PermanentError, match=r"masking\.peers: got others than those"):
         played.play(again(told, 0, "babyai", "maze", "wordle"))
@@ -269,9 +266,9 @@ def test_a_manifest_of_other_masks_under_its_name_is_corrupt(
 
 
 def test_a_plain_update_that_was_changed_is_not_masked(played: Place, told: Assignment) -> None:
-    for key in (BODY, UPDATE + keys.MANIFEST):
+    for key in (BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
-    played.private.objects[PRIVATE + keys.ADAPTER] += b" "
+    played.private.objects[PRIVATE + bucket_keys.ADAPTER] += b" "
     with pytest.raises(Corrupt, match="in the private store"):
         played.play(told)
 
@@ -287,39 +284,7 @@ def test_a_peers_key_that_hides_nothing_ends_it_before_its_claim(
     assert played.exchange.written == []
 
 
-def test_a_silo_trains_a_masked_update_again_from_its_own_store(
-    played: Place, told: Assignment
-) -> None:
-    inputs = told.model_copy(update={"role": "aggregator"}).inputs()
-    entry = AuditEntry(
-        program="0",
-        round=1,
-        fingerprint=fingerprint(inputs),
-        inputs=inputs,
-        settings={},
-        minimum=3,
-        members=[Member(environment="maze", manifest="a" * 64)],
-    )
-    place = S3(bucket="own", prefix="mine")
-    again_ = Retraining(played.exchange, told.storage, played.private, place, "maze")
-    again_(entry)
-    key = PRIVATE + keys.MANIFEST
-    plain = UpdateManifest.model_validate_json(played.private.objects[key])
-    files = {**plain.files, keys.ADAPTER: FileEntry(sha256="b" * 64, size=1)}
-    changed = plain.model_copy(update={"files": files})
-    played.private.objects[key] = canonical(changed.to_json())
-    with pytest.raises(Differs, match="its tensors are equal"):
-        again_(entry)
-    other = plain.model_copy(update={"base_model": "c" * 64})
-    played.private.objects[key] = canonical(other.to_json())
-    with pytest.raises(Differs, match="is not what the masked update's manifest was made of"):
-        again_(entry)
-    del played.private.objects[key]
-    with pytest.raises(CannotBe, match="the update before it was masked is gone"):
-        again_(entry)
-
-
-def test_a_silo_finds_its_last_update_aside_when_it_chooses_what_to_serve(
+def test_a_silo_finds_its_last_update_staged_when_it_chooses_what_to_serve(
     played: Place, told: Assignment
 ) -> None:
     last = told.model_copy(
@@ -327,10 +292,10 @@ def test_a_silo_finds_its_last_update_aside_when_it_chooses_what_to_serve(
             "role": "evaluate",
             "masking": None,
             "start": StartAdapter(round=1, sha256="a" * 64),
-            "own_manifest": sha256(played.exchange.objects[UPDATE + keys.MANIFEST]),
+            "own_manifest": sha256(played.exchange.objects[UPDATE + bucket_keys.MANIFEST]),
         }
     )
-    store = aside_store(played.exchange, played.private, last)
+    store = staged_store(played.exchange, played.private, last)
     own = personalize._own(Silo(last, store, played.private, logs.get("client")))
     assert own is not None
-    assert adapter.encode(own) == played.private.objects[PRIVATE + keys.ADAPTER]
+    assert lora.encode(own) == played.private.objects[PRIVATE + bucket_keys.ADAPTER]

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, sealing
-from hansa.errors import PermanentError
-from hansa.secure import ENV_MASKING_KEY
-from hansa.store.aside import aside_store, masking_keys
-from tests.memory_store import MemoryStore
+from hansa.api import bucket_keys
+from hansa.api.secure_aggregation import ENV_MASKING_KEY
+from hansa.core.errors import PermanentError
+from hansa.crypto import sealing
+from hansa.store.staged import masking_keys, staged_store
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.masking import KEYS, Assign, Place, peers, secured
 from tests.unit.hansa_client.rounds import UPDATE
 
@@ -22,7 +23,7 @@ def test_one_with_nothing_to_learn_claims_no_place_and_says_so(assign: Assign) -
     )
     report = place.play(told)
     assert (report.trained, report.epoch, report.adapter) == (False, 0, "")
-    assert list(place.exchange.objects) == [UPDATE + keys.MANIFEST]
+    assert list(place.exchange.objects) == [UPDATE + bucket_keys.MANIFEST]
     assert place.manifest().masked is None
     assert place.play(told) == report
 
@@ -72,7 +73,7 @@ def test_what_would_hide_nothing_is_refused_before_anything_is_played(
 def test_without_a_store_of_its_own_nothing_is_masked(assign: Assign) -> None:
     told = secured(assign, experience_storage=None)
     with pytest.raises(PermanentError, match="this silo has no experienceStorage"):
-        aside_store(MemoryStore(), MemoryStore(), told)
+        staged_store(MemoryStore(), MemoryStore(), told)
 
 
 def test_the_key_is_read_from_the_file_that_the_variable_names(tmp_path: Path) -> None:
@@ -90,4 +91,4 @@ def test_its_own_update_is_measured_from_the_private_copy(assign: Assign) -> Non
     place = Place()
     report = place.play(secured(assign, evaluation={"tasks": 4, "ownUpdate": True}))
     assert report.own is not None and report.own.episodes == 4
-    assert UPDATE + keys.ADAPTER not in place.exchange.objects
+    assert UPDATE + bucket_keys.ADAPTER not in place.exchange.objects

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, logs
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.core import logs
+from hansa.core.errors import PermanentError
 from hansa_client import figures
 from hansa_client.experience.shards import Shards
 from hansa_client.last import evaluate_only
@@ -15,7 +16,7 @@ from hansa_client.rollout import mixed_silo, tasks
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, OptionError, make
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]
 NAMES = ("maze", "wordle")
@@ -91,7 +92,7 @@ def test_its_evaluation_counts_each_worlds_tasks_apart(assign: Assign) -> None:
     told = assign(**POOLED, role="evaluate")
     store = MemoryStore()
     report = evaluate_only(Silo(told, store, store, logs.get("client")))
-    document = store.objects[keys.evaluation_tasks("run", "centre", 0)]
+    document = store.objects[bucket_keys.evaluation_tasks("run", "centre", 0)]
     assert report.evaluation.episodes == 8
     assert document.count(b'"maze/') == 4 and document.count(b'"wordle/') == 4
 

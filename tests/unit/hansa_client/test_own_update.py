@@ -6,16 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from hansa import keys, logs, program
-from hansa.assignment import Assignment
-from hansa.manifest import TaskTallies
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import TaskTallies
+from hansa.core import logs
+from hansa.runtime import program
 from hansa_client.rollout.tasks import make_world
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds.base import SPLITS
-from tests.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import BY_TASK
-from tests.unit.hansa_client.test_round import UPDATE, play, result
+from tests.support.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import BY_TASK, UPDATE, play, result
 
 
 def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
@@ -27,7 +28,7 @@ def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
     play(plain, assign())
     own = "run/evaluations/maze/00001-own.json"
     by_task = "run/experience/maze/evaluations/00001-own.json"
-    assert store.written[-3:] == [UPDATE + keys.MANIFEST, by_task, own]
+    assert store.written[-3:] == [UPDATE + bucket_keys.MANIFEST, by_task, own]
     assert report.own is not None
     assert report.own.episodes == 4
     assert report.evaluation is not None

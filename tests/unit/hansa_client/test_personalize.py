@@ -7,26 +7,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys, logs
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment, EvaluateReport
-from hansa.errors import Corrupt, Diverged
-from hansa.manifest import FileEntry, PersonalManifest, UpdateManifest, canonical, sha256
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, EvaluateReport
+from hansa.api.bucket_documents import (
+    FileEntry,
+    PersonalManifest,
+    UpdateManifest,
+    canonical,
+    sha256,
+)
+from hansa.core import logs
+from hansa.core.errors import Corrupt, Diverged
 from hansa_client import learners, personalize
 from hansa_client.agent import Agent
 from hansa_client.experience.shards import Shards, decode, encode
 from hansa_client.last import evaluate_only
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
-from tests.memory_store import MemoryStore
-from tests.merging import draw, shapes_of
+from tests.support.memory_store import MemoryStore
+from tests.support.merging import draw, shapes_of
 from tests.unit.hansa_client.rounds import Killed, unplayable
 
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
-FOLDER = keys.personal_folder("silo", "maze", 1)
+FOLDER = bucket_keys.personal_folder("silo", "maze", 1)
 FINETUNED = FOLDER + "finetuned-00001.safetensors"
 SMALL: dict[str, Any] = {
     "options": {**DEMO_OPTIONS["maze"], "max_turns": 4},
@@ -66,20 +74,20 @@ def after_round(assign: Assign, cache: dict[str, Any]) -> tuple[Stores, bytes]:
     stores = MemoryStore(), MemoryStore()
     for store, objects in zip(stores, cache["objects"], strict=True):
         store.objects.update(objects)
-    own = stores[0].objects[keys.update_folder("run", "maze", 1) + keys.ADAPTER]
+    own = stores[0].objects[bucket_keys.update_folder("run", "maze", 1) + bucket_keys.ADAPTER]
     return stores, own
 
 
 def share(stores: Stores, data: bytes, round_: int = 1) -> None:
-    stores[0].objects[keys.global_folder("run", round_) + keys.ADAPTER] = data
+    stores[0].objects[bucket_keys.global_folder("run", round_) + bucket_keys.ADAPTER] = data
 
 
 def swap(store: MemoryStore, folder: str, data: bytes) -> None:
     """Another update, with a manifest that fits it."""
-    key = folder + keys.MANIFEST
+    key = folder + bucket_keys.MANIFEST
     made = UpdateManifest.model_validate_json(store.objects[key])
-    files = {**made.files, keys.ADAPTER: FileEntry(sha256=sha256(data), size=len(data))}
-    store.objects[folder + keys.ADAPTER] = data
+    files = {**made.files, bucket_keys.ADAPTER: FileEntry(sha256=sha256(data), size=len(data))}
+    store.objects[folder + bucket_keys.ADAPTER] = data
     store.objects[key] = canonical(made.model_copy(update={"files": files}).to_json())
 
 
@@ -92,15 +100,18 @@ def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     share(stores, harmful)
     before = set(stores[0].objects)
     report: EvaluateReport = play(last(assign, harmful), stores)
-    made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + keys.MANIFEST])
+    made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + bucket_keys.MANIFEST])
     assert set(made.validation) == {"global", "own", "mix-25", "mix-50", "mix-75", "finetuned-1"}
     assert (made.validation[made.choice].ratio or 0) > (made.validation["global"].ratio or 0)
     assert report.serves == made.choice != "global"
     assert report.personal is not None and report.personal.successes > report.evaluation.successes
     # Only the evaluation of the global adapter is for others to see.
-    assert set(stores[0].objects) - before == {keys.evaluation("run", "maze", 1)}
-    assert set(made.files) == {keys.ADAPTER, keys.CONFIG}
-    assert sha256(stores[1].objects[FOLDER + keys.ADAPTER]) == made.files[keys.ADAPTER].sha256
+    assert set(stores[0].objects) - before == {bucket_keys.evaluation("run", "maze", 1)}
+    assert set(made.files) == {bucket_keys.ADAPTER, bucket_keys.CONFIG}
+    assert (
+        sha256(stores[1].objects[FOLDER + bucket_keys.ADAPTER])
+        == made.files[bucket_keys.ADAPTER].sha256
+    )
 
 
 @pytest.mark.slow
@@ -109,9 +120,9 @@ def test_an_update_of_its_own_that_was_changed_in_the_bucket_is_not_served(
 ) -> None:
     stores, own = after_round(assign, trained)
     share(stores, own)
-    changed = {name: 2 * array for name, array in adapter.decode(own).items()}
-    folder = keys.update_folder("run", "maze", 1)
-    stores[0].objects[folder + keys.ADAPTER] = adapter.encode(changed)
+    changed = {name: 2 * array for name, array in lora.decode(own).items()}
+    folder = bucket_keys.update_folder("run", "maze", 1)
+    stores[0].objects[folder + bucket_keys.ADAPTER] = lora.encode(changed)
     with pytest.raises(Corrupt, match="it was changed since"):
         play(last(assign, own), stores)
 
@@ -123,20 +134,20 @@ def test_an_update_that_was_replaced_with_its_manifest_is_not_served(
     """Whoever holds the bucket can make both fit; not the digest that the silo answered with."""
     stores, own = after_round(assign, trained)
     share(stores, own)
-    folder = keys.update_folder("run", "maze", 1)
-    answered = sha256(stores[0].objects[folder + keys.MANIFEST])
+    folder = bucket_keys.update_folder("run", "maze", 1)
+    answered = sha256(stores[0].objects[folder + bucket_keys.MANIFEST])
     play(last(assign, own, own_manifest=answered), stores)
     stores, own = after_round(assign, trained)
     share(stores, own)
-    other = adapter.encode({name: 2 * array for name, array in adapter.decode(own).items()})
+    other = lora.encode({name: 2 * array for name, array in lora.decode(own).items()})
     swap(stores[0], folder, other)
     with pytest.raises(Corrupt) as stop:
         play(last(assign, own, own_manifest=answered), stores)
-    now = sha256(stores[0].objects[folder + keys.MANIFEST])
-    key = folder + keys.MANIFEST
+    now = sha256(stores[0].objects[folder + bucket_keys.MANIFEST])
+    key = folder + bucket_keys.MANIFEST
     assert stop.value.message == f"{key}: got {now}, expected {answered}: it was changed since"
     assert stop.value.exit == 42
-    assert FOLDER + keys.MANIFEST not in stores[1].objects
+    assert FOLDER + bucket_keys.MANIFEST not in stores[1].objects
 
 
 @pytest.mark.slow
@@ -146,7 +157,7 @@ def test_a_silo_that_knows_of_no_update_of_its_own_tries_none(
     stores, own = after_round(assign, trained)
     share(stores, own)
     play(last(assign, own, "interpolate", own_manifest=""), stores)
-    made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + keys.MANIFEST])
+    made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + bucket_keys.MANIFEST])
     assert set(made.validation) == {"global"}
 
 
@@ -159,7 +170,7 @@ def test_a_tie_is_the_global_adapters_and_a_second_job_finds_the_choice(
     told = last(assign, own, "interpolate")
     first = play(told, stores)
     assert first.serves == "global" and first.personal.successes == first.evaluation.successes
-    assert FOLDER + keys.ADAPTER not in stores[1].objects
+    assert FOLDER + bucket_keys.ADAPTER not in stores[1].objects
     written = [list(store.written) for store in stores]
     again = play(told, stores)
     assert [list(store.written) for store in stores] == written
@@ -197,8 +208,8 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
         play(told, stores)
         chosen.append(dict(stores[1].objects))
     assert chosen[0] == chosen[1] and done[0] == done[1]
-    folder = keys.personal_folder("silo", "maze", 3)
-    made = PersonalManifest.model_validate_json(chosen[0][folder + keys.MANIFEST])
+    folder = bucket_keys.personal_folder("silo", "maze", 3)
+    made = PersonalManifest.model_validate_json(chosen[0][folder + bucket_keys.MANIFEST])
     assert set(made.validation) >= {"global", "finetuned-1", "finetuned-2"}
 
 
@@ -209,7 +220,7 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
     stores, told = shared(assign, trained)
     before = set(stores[1].objects)
     play(told, stores)
-    shard = keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
+    shard = bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
     assert shard in set(stores[1].objects) - before
     assert Shards(stores[1], told.model_copy(update={"round": 9})).rounds() == [0, 1]
     explored = decode(stores[1].objects[shard], shard)
@@ -230,9 +241,9 @@ def test_a_later_round_that_was_gone_back_from_is_not_learned_from(
 ) -> None:
     stores, told = shared(assign, trained)
     play(told, stores)
-    later = stores[1].objects[keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)]
+    later = stores[1].objects[bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)]
     gone_back, _ = shared(assign, trained)
-    gone_back[1].objects[keys.experience_shard("silo", "maze", 2)] = later
+    gone_back[1].objects[bucket_keys.experience_shard("silo", "maze", 2)] = later
     play(told, gone_back)
     assert gone_back[1].objects[FINETUNED] == stores[1].objects[FINETUNED]
 
@@ -248,7 +259,7 @@ def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
     settings = settings.model_copy(update={"exploration": shows})
     play(told.model_copy(update={"settings": settings}), stores)
     made = set(stores[1].objects) - before
-    assert made >= {FINETUNED, FOLDER + keys.MANIFEST}
+    assert made >= {FINETUNED, FOLDER + bucket_keys.MANIFEST}
     assert not [key for key in made if key.endswith(".zst")]
 
 
@@ -258,7 +269,7 @@ def test_a_silo_that_goes_on_alone_trains_by_all_gpus_as_in_a_round(
 ) -> None:
     lessons = []
 
-    def all_gpus(_agent: Agent, lesson: Lesson) -> AbstractContextManager[None]:
+    def all_gpus(_agent: Agent, lesson: TrainingSet) -> AbstractContextManager[None]:
         lessons.append(lesson)
         return nullcontext()
 
@@ -342,7 +353,7 @@ def test_a_mix_is_exactly_the_mean_of_both_products() -> None:
     shapes = shapes_of(4, (6, 5))
     one, other = draw(1, shapes), draw(2, shapes)
     mixed = personalize.mix(one, other, 0.25)
-    for name in (n for n in one if adapter.side(n) == "A"):
+    for name in (n for n in one if lora.side(n) == "A"):
         b = name.replace("lora_A", "lora_B")
         expected = 0.75 * (one[b] @ one[name]) + 0.25 * (other[b] @ other[name])
         np.testing.assert_allclose(mixed[b] @ mixed[name], expected, rtol=1e-5, atol=1e-6)

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, logs
-from hansa.assignment import Assignment, ClientReport
-from hansa.errors import BudgetSpent, PermanentError, Refused
-from hansa.manifest import EvaluationDocument, TaskTallies
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import EvaluationDocument, TaskTallies
+from hansa.core import logs
+from hansa.core.errors import BudgetSpent, OrderRefused, PermanentError
 from hansa_client.experience import shards
 from hansa_client.last import evaluate_only
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Killed, manifest
 
 Assign = Callable[..., Assignment]
@@ -56,10 +57,12 @@ def test_ledger_and_keys_are_written_before_anything_leaves(told: Assign) -> Non
     outside = [key for key in written if key.startswith("run/")]
     assert written.index(LEDGER[1]) < written.index(MEASURED)
     assert (
-        written.index(LEDGER[3]) < written.index(outside[1]) == written.index(UPDATE + keys.ADAPTER)
+        written.index(LEDGER[3])
+        < written.index(outside[1])
+        == written.index(UPDATE + bucket_keys.ADAPTER)
     )
     assert [key for key in written if "/privacy/" in key] == LEDGER
-    assert written[-1] == UPDATE + keys.MANIFEST
+    assert written[-1] == UPDATE + bucket_keys.MANIFEST
 
 
 def kill_at(store: MemoryStore, deadly: str, *, before: bool) -> None:
@@ -86,7 +89,7 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
 ) -> None:
     drawn = iter(range(1, 10_000))
     monkeypatch.setattr("os.urandom", lambda count: next(drawn).to_bytes(2, "big") * (count // 2))
-    for key in [*LEDGER[2:], UPDATE + keys.ADAPTER, UPDATE + keys.MANIFEST]:
+    for key in [*LEDGER[2:], UPDATE + bucket_keys.ADAPTER, UPDATE + bucket_keys.MANIFEST]:
         for before in (True, False):
             exchange, private = MemoryStore(), MemoryStore()
             for store in (exchange, private):
@@ -94,26 +97,26 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
             with pytest.raises(Killed):
                 play(exchange, private, told(evaluate=False))
             secret = private.objects.get(LEDGER[2])
-            exchange.objects.pop(UPDATE + keys.MANIFEST, None)
-            sent = exchange.objects.pop(UPDATE + keys.ADAPTER, None)  # a hostile owner may
+            exchange.objects.pop(UPDATE + bucket_keys.MANIFEST, None)
+            sent = exchange.objects.pop(UPDATE + bucket_keys.ADAPTER, None)  # a hostile owner may
             let_live(exchange)
             let_live(private)
             play(exchange, private, told(evaluate=False))
-            again = exchange.objects[UPDATE + keys.ADAPTER]
+            again = exchange.objects[UPDATE + bucket_keys.ADAPTER]
             assert sent in (None, again)
             if secret:
                 assert private.objects[LEDGER[2]] == secret
-            exchange.objects.pop(UPDATE + keys.MANIFEST)
-            exchange.objects.pop(UPDATE + keys.ADAPTER)
+            exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
+            exchange.objects.pop(UPDATE + bucket_keys.ADAPTER)
             play(exchange, private, told(evaluate=False))
-            assert exchange.objects[UPDATE + keys.ADAPTER] == again
+            assert exchange.objects[UPDATE + bucket_keys.ADAPTER] == again
 
 
 def test_no_document_no_line_and_no_report_has_an_exact_count(
     told: Assign, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress: list[dict[str, Any]] = []
-    monkeypatch.setattr("hansa.program.progress", lambda **fields: progress.append(fields))
+    monkeypatch.setattr("hansa.runtime.program.progress", lambda **fields: progress.append(fields))
     exchange, private = MemoryStore(), MemoryStore()
     report = play(exchange, private, told(exploration={"tasksPerRound": 17, "maxNewTokens": 64}))
     document = manifest(exchange)
@@ -127,7 +130,7 @@ def test_no_document_no_line_and_no_report_has_an_exact_count(
         assert getattr(report.counts, name) == 0
     measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])
     assert (measured.episodes, measured.broken, measured.seconds) == (5, 0, 0.0)
-    assert not measured.tasks and not measured.greedy and measured.worth is None
+    assert measured.greedy_figures is None and measured.worth is None
     lines = capfd.readouterr().err
     told_of = set(re.findall(r"\b(\w+)=", lines))
     assert not told_of & {*exact, "successes", "episodes", "loss", "seconds", "faults", "skipped"}
@@ -254,7 +257,7 @@ def test_rounds_add_up_and_what_is_paid_for_is_paid_once(told: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
     first = play(exchange, private, told(evaluate=False))
     assert play(exchange, private, told(evaluate=False)).epsilon == first.epsilon
-    exchange.objects.pop(UPDATE + keys.MANIFEST)
+    exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
     lowered = told({"epsilon": 100.0}, evaluate=False)
     assert play(exchange, private, lowered).epsilon == first.epsilon
     second = play(exchange, private, told(round=2, evaluate=False))
@@ -278,9 +281,9 @@ def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
     budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
     private.objects[f"{ROOT}privacy/budget.json"] = json.dumps(budget).encode()
     plain = assign(experienceStorage={"bucket": "private", "prefix": "own"})
-    with pytest.raises(Refused, match=r"has no spec.privacy; nothing was loaded"):
+    with pytest.raises(OrderRefused, match=r"has no spec.privacy; nothing was loaded"):
         play(MemoryStore(), private, plain)
-    with pytest.raises(Refused, match=r"protects tasks, and spec.privacy.unit is trajectory"):
+    with pytest.raises(OrderRefused, match=r"protects tasks, and spec.privacy.unit is trajectory"):
         play(MemoryStore(), private, told({"unit": "trajectory"}))
 
 

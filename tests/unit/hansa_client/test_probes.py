@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
-from hansa import adapter, keys, logs
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError, PluginMissing
-from hansa.manifest import EvaluationDocument
-from hansa.probes import Probe, ProbeFigure
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import EvaluationDocument
+from hansa.api.probes import Probe, ProbeFigure
+from hansa.core import logs
+from hansa.core.errors import PermanentError, PluginMissing
 from hansa_client import probes
 from hansa_client.agent import Agent
 from hansa_client.rollout import faults
 from hansa_client.silo import Silo
 from hansa_worlds import Observation, make
-from tests.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import MEASURED, Killed, unplayable
-from tests.unit.hansa_client.test_round import UPDATE, play, result
+from tests.support.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Killed, play, result, unplayable
 
 WALL: dict[str, Any] = {
     "name": "wall",
@@ -99,10 +100,10 @@ def test_texts_become_less_likely_with_an_adapter_that_knows_nothing(
     store = MemoryStore()
     told = assign(probes=[MEMORY], evaluation={"tasks": 1})
     play(store, told)
-    ruined = unplayable(store.objects[UPDATE + keys.ADAPTER])
+    ruined = unplayable(store.objects[UPDATE + bucket_keys.ADAPTER])
     silo = Silo(told, store, store, logs.get("client"))
     agent = Agent(told, store)
-    agent.__dict__["whole"] = adapter.decode(ruined)
+    agent.__dict__["whole"] = lora.decode(ruined)
     said = probes.play(silo, agent)
     assert said is not None
     assert said["memory"].forgotten is not None

@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys, logs
-from hansa.assignment import Assignment, ClientReport
-from hansa.errors import AnotherRun, Corrupt, Diverged, PermanentError
-from hansa.kinds import PARTS
-from hansa.manifest import FederationDocument, canonical, sha256
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.api.bucket_documents import FederationDocument, canonical, sha256
+from hansa.api.task_kinds import PARTS
+from hansa.core import logs
+from hansa.core.errors import AnotherRun, Corrupt, Diverged, PermanentError
 from hansa_client.experience.shards import Shards
 from hansa_client.last import evaluate_only
 from hansa_client.models import base_model
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import (
     BY_TASK,
     MEASURED,
@@ -31,14 +33,10 @@ from tests.unit.hansa_client.rounds import (
     Killed,
     manifest,
     play,
+    result,
 )
 
 Assign = Callable[..., Assignment]
-
-
-def result(store: MemoryStore) -> dict[str, bytes]:
-    """The bytes that are promised to be equal."""
-    return {k: v for k, v in store.objects.items() if k.endswith((keys.ADAPTER, keys.CONFIG))}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +78,9 @@ def test_a_round_leaves_data_first_and_its_manifest_last(
     whole: tuple[MemoryStore, ClientReport],
 ) -> None:
     store, _ = whole
-    files = [UPDATE + name for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST)]
+    files = [
+        UPDATE + name for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG, bucket_keys.MANIFEST)
+    ]
     assert store.written == [BY_TASK, MEASURED, SHOWN, SHARD, *files]
     document = manifest(store)
     assert document.trained
@@ -119,7 +119,7 @@ def test_the_report_tells_what_the_manifest_says(
     document = manifest(store)
     assert report.environment == 1
     assert report.trained
-    assert report.manifest == sha256(store.objects[UPDATE + keys.MANIFEST])
+    assert report.manifest == sha256(store.objects[UPDATE + bucket_keys.MANIFEST])
     assert report.counts == document.counts
     assert report.bytes == sum(entry.size for entry in document.files.values())
     assert report.evaluation is not None
@@ -133,11 +133,11 @@ def test_the_folder_is_a_peft_adapter(
     from peft import PeftModel
 
     store, _ = whole
-    for name in (keys.ADAPTER, keys.CONFIG):
+    for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG):
         (tmp_path / name).write_bytes(store.objects[UPDATE + name])
     fresh = base_model.load("builtin:tiny", base_model.resolve("builtin:tiny"), 1, for_peft=True)
     loaded = PeftModel.from_pretrained(fresh.model, str(tmp_path))
-    ours = adapter.decode(store.objects[UPDATE + keys.ADAPTER])
+    ours = lora.decode(store.objects[UPDATE + bucket_keys.ADAPTER])
     for name, tensor in loaded.named_parameters():
         if "lora_" in name:
             assert (tensor.detach().numpy() == ours[name.replace(".default", "")]).all()
@@ -159,9 +159,13 @@ def test_the_same_assignment_gives_the_same_bytes(
         pytest.param(MEASURED, BY_TASK, id="before the evaluation"),
         pytest.param(SHOWN, MEASURED, id="before the demonstrations"),
         pytest.param(SHARD, SHOWN, id="before the shard"),
-        pytest.param(UPDATE + keys.ADAPTER, SHARD, id="before the adapter"),
-        pytest.param(UPDATE + keys.CONFIG, UPDATE + keys.ADAPTER, id="before the config"),
-        pytest.param(UPDATE + keys.MANIFEST, UPDATE + keys.CONFIG, id="before the manifest"),
+        pytest.param(UPDATE + bucket_keys.ADAPTER, SHARD, id="before the adapter"),
+        pytest.param(
+            UPDATE + bucket_keys.CONFIG, UPDATE + bucket_keys.ADAPTER, id="before the config"
+        ),
+        pytest.param(
+            UPDATE + bucket_keys.MANIFEST, UPDATE + bucket_keys.CONFIG, id="before the manifest"
+        ),
     ],
 )
 def test_a_killed_client_goes_on_and_ends_with_the_same_bytes(
@@ -189,7 +193,9 @@ def test_what_is_stored_is_not_made_again(
     whole: tuple[MemoryStore, ClientReport], told: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
-    store.objects = {k: v for k, v in whole[0].objects.items() if k != UPDATE + keys.MANIFEST}
+    store.objects = {
+        k: v for k, v in whole[0].objects.items() if k != UPDATE + bucket_keys.MANIFEST
+    }
 
     def never(*args: Any) -> Any:
         raise AssertionError("this was done already")
@@ -197,7 +203,7 @@ def test_what_is_stored_is_not_made_again(
     monkeypatch.setattr("hansa_client.rollout.episodes.play", never)
     monkeypatch.setattr("hansa_client.learners.get", never)
     report = play(store, told)
-    assert store.written == [UPDATE + keys.MANIFEST]
+    assert store.written == [UPDATE + bucket_keys.MANIFEST]
     assert report.counts == whole[1].counts
     assert report.norm == whole[1].norm
 
@@ -211,11 +217,11 @@ def test_a_committed_round_is_reported_again_without_loading_torch(
     )
     program = (
         "import json, sys\n"
-        "from hansa import logs\n"
-        "from hansa.assignment import decode_assignment\n"
+        "from hansa.core import logs\n"
+        "from hansa.api.assignment import decode_assignment\n"
         "from hansa_client.round import play_round\n"
         "from hansa_client.silo import Silo\n"
-        "from tests.memory_store import MemoryStore\n"
+        "from tests.support.memory_store import MemoryStore\n"
         "store = MemoryStore()\n"
         "found = json.load(open(sys.argv[1]))\n"
         "store.objects = {k: bytes.fromhex(v) for k, v in found.items()}\n"
@@ -238,17 +244,17 @@ def test_a_slow_twin_with_other_bytes_goes_on_with_the_stored_ones(
     whole: tuple[MemoryStore, ClientReport], told: Assignment
 ) -> None:
     store = MemoryStore()
-    tensors = adapter.decode(whole[0].objects[UPDATE + keys.ADAPTER])
-    twins = adapter.encode({name: array * 2 for name, array in tensors.items()})
+    tensors = lora.decode(whole[0].objects[UPDATE + bucket_keys.ADAPTER])
+    twins = lora.encode({name: array * 2 for name, array in tensors.items()})
 
     def faster_twin(key: str) -> None:
-        if key == UPDATE + keys.ADAPTER:
+        if key == UPDATE + bucket_keys.ADAPTER:
             store.objects.setdefault(key, twins)
 
     store.before_put = faster_twin
     play(store, told)
-    assert store.objects[UPDATE + keys.ADAPTER] == twins
-    assert manifest(store).files[keys.ADAPTER].sha256 == sha256(twins)
+    assert store.objects[UPDATE + bucket_keys.ADAPTER] == twins
+    assert manifest(store).files[bucket_keys.ADAPTER].sha256 == sha256(twins)
 
 
 def test_the_first_of_two_manifests_is_reported(told: Assignment) -> None:
@@ -256,11 +262,11 @@ def test_the_first_of_two_manifests_is_reported(told: Assignment) -> None:
     play(first, told)
 
     def faster_twin(key: str) -> None:
-        if key == UPDATE + keys.MANIFEST:
+        if key == UPDATE + bucket_keys.MANIFEST:
             store.objects.setdefault(key, first.objects[key])
 
     store.before_put = faster_twin
-    assert play(store, told).manifest == sha256(first.objects[UPDATE + keys.MANIFEST])
+    assert play(store, told).manifest == sha256(first.objects[UPDATE + bucket_keys.MANIFEST])
 
 
 def test_without_any_experience_nothing_is_trained_and_the_manifest_says_so(
@@ -287,7 +293,7 @@ def test_zero_new_successes_train_on_the_old_experience(assign: Assign) -> None:
 
 def second(store: MemoryStore, assign: Assign, **fields: Any) -> ClientReport:
     """Round 2 from a global adapter that is round 1's update."""
-    data = store.objects[UPDATE + keys.ADAPTER]
+    data = store.objects[UPDATE + bucket_keys.ADAPTER]
     store.objects["run/global/00001/adapter_model.safetensors"] = data
     start = {"round": 1, "sha256": sha256(data)}
     return play(store, assign(round=2, start=start, **fields))
@@ -386,15 +392,15 @@ def test_an_adapter_of_other_shapes_than_the_spec_names_is_refused_before_it_is_
 ) -> None:
     store = MemoryStore()
     play(store, assign(evaluate=False))
-    shapes = adapter.shapes(store.objects[UPDATE + keys.ADAPTER])
-    digest = adapter.shapes_digest(dict(reversed(shapes.items())))
+    shapes = lora.shapes(store.objects[UPDATE + bucket_keys.ADAPTER])
+    digest = lora.shapes_digest(dict(reversed(shapes.items())))
     other = MemoryStore()
     named = {**assign().adapter.to_json(), "shapes": "b" * 64}
     with pytest.raises(PermanentError, match=rf"adapter\.shapes: got b{{64}}, expected {digest}"):
         play(other, assign(adapter=named))
     assert not other.written
     play(other, assign(adapter={**named, "shapes": digest}, evaluate=False))
-    for name in (keys.ADAPTER, keys.CONFIG):
+    for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG):
         assert other.objects[UPDATE + name] == store.objects[UPDATE + name]
     assert manifest(other).inputs == manifest(store).inputs
 
@@ -403,10 +409,10 @@ def test_an_adapter_that_no_model_survives_ends_as_a_training_that_diverged(
     whole: tuple[MemoryStore, ClientReport], assign: Assign
 ) -> None:
     """Finite values so large that every logit is none: the exit says so, and no traceback."""
-    made = adapter.decode(whole[0].objects[UPDATE + keys.ADAPTER])
-    ruined = adapter.encode({name: np.full_like(value, 1e30) for name, value in made.items()})
+    made = lora.decode(whole[0].objects[UPDATE + bucket_keys.ADAPTER])
+    ruined = lora.encode({name: np.full_like(value, 1e30) for name, value in made.items()})
     store = MemoryStore()
-    store.objects[keys.global_folder("run", 1) + keys.ADAPTER] = ruined
+    store.objects[bucket_keys.global_folder("run", 1) + bucket_keys.ADAPTER] = ruined
     told = assign(round=2, start={"round": 1, "sha256": sha256(ruined)})
     with pytest.raises(Diverged):
         play(store, told)

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hansa import adapter, keys, tensorfile
-from hansa import moments as contract
-from hansa.assignment import Assignment
-from tests.memory_store import MemoryStore
+from hansa.adapter import lora, tensor_file
+from hansa.adapter import second_moments as contract
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import UPDATE, Killed, manifest, play
 
 Assign = Callable[..., Assignment]
@@ -21,16 +22,18 @@ def regmean(assign: Assign) -> Assignment:
 def test_moments_are_in_the_folder_and_its_manifest(regmean: Assignment) -> None:
     store = MemoryStore()
     report = play(store, regmean)
-    data = store.objects[UPDATE + keys.MOMENTS]
-    entry = manifest(store).files[keys.MOMENTS]
+    data = store.objects[UPDATE + bucket_keys.MOMENTS]
+    entry = manifest(store).files[bucket_keys.MOMENTS]
     assert entry.size == len(data)
     assert report.bytes == sum(each.size for each in manifest(store).files.values())
-    own = adapter.shapes(store.objects[UPDATE + keys.ADAPTER])
-    layout = tensorfile.parse(data[: tensorfile.head_size(data)], len(data))
+    own = lora.shapes(store.objects[UPDATE + bucket_keys.ADAPTER])
+    layout = tensor_file.parse(data[: tensor_file.head_size(data)], len(data))
     contract.check_layout(layout, contract.widths(own), 8)
 
 
-@pytest.mark.parametrize("name", [keys.ADAPTER, keys.MOMENTS, keys.CONFIG, keys.MANIFEST])
+@pytest.mark.parametrize(
+    "name", [bucket_keys.ADAPTER, bucket_keys.MOMENTS, bucket_keys.CONFIG, bucket_keys.MANIFEST]
+)
 def test_a_silo_killed_before_a_write_ends_with_the_same_bytes(
     regmean: Assignment, name: str
 ) -> None:
@@ -46,12 +49,12 @@ def test_a_silo_killed_before_a_write_ends_with_the_same_bytes(
         play(store, regmean)
     store.before_put = lambda key: None
     play(store, regmean)
-    for each in (keys.ADAPTER, keys.MOMENTS, keys.CONFIG):
+    for each in (bucket_keys.ADAPTER, bucket_keys.MOMENTS, bucket_keys.CONFIG):
         assert store.objects[UPDATE + each] == whole.objects[UPDATE + each]
 
 
 def test_other_strategies_send_none(assign: Assign) -> None:
     store = MemoryStore()
     play(store, assign())
-    assert UPDATE + keys.MOMENTS not in store.objects
-    assert keys.MOMENTS not in manifest(store).files
+    assert UPDATE + bucket_keys.MOMENTS not in store.objects
+    assert bucket_keys.MOMENTS not in manifest(store).files

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hansa.errors import Corrupt
+from hansa.core.errors import Corrupt
 from hansa_client.trajectory import Episode, Turn, decode, encode, render
 
 

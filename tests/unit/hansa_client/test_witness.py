@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hansa import keys
-from hansa.assignment import Assignment
-from hansa.errors import Denied
-from hansa.manifest import AuditHead, Counts, UpdateManifest, sha256
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import AuditHead, Counts, UpdateManifest, sha256
+from hansa.core.errors import Denied
 from hansa_client import send
-from hansa_client.send import Update
-from tests.memory_store import MemoryStore
+from hansa_client.send import TrainedUpdate
+from tests.support.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]
-EMPTY = Update(base_model="b" * 64, counts=Counts(), seconds={})
+EMPTY = TrainedUpdate(base_model="b" * 64, counts=Counts(), seconds={})
 
 
 def sent(store: MemoryStore, assignment: Assignment) -> UpdateManifest:
@@ -23,9 +23,9 @@ def sent(store: MemoryStore, assignment: Assignment) -> UpdateManifest:
 def test_an_update_carries_the_newest_entry_before_its_round(assign: Assign) -> None:
     store = MemoryStore()
     for round_ in (1, 3, 4):
-        store.objects[keys.audit_entry("run", round_)] = f"entry {round_}".encode()
+        store.objects[bucket_keys.audit_entry("run", round_)] = f"entry {round_}".encode()
     for name in ("notes.txt", "2.json", "00000002/x.json", "00000002.json/x"):
-        store.objects[keys.audit_root("run") + name] = b"of somebody"
+        store.objects[bucket_keys.audit_root("run") + name] = b"of somebody"
     assert sent(store, assign(round=4)).audit == AuditHead(round=3, sha256=sha256(b"entry 3"))
 
 
@@ -47,7 +47,7 @@ def test_a_silo_that_may_not_read_the_log_sends_its_update_all_the_same(
 
 def test_where_nothing_is_merged_nobody_looks_for_a_log(assign: Assign) -> None:
     store = MemoryStore()
-    store.objects[keys.audit_entry("run", 1)] = b"an entry"
+    store.objects[bucket_keys.audit_entry("run", 1)] = b"an entry"
     assert sent(store, assign(round=2, aggregation={"strategy": "none"})).audit is None
 
 

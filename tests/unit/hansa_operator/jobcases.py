@@ -153,8 +153,8 @@ def consent_of(job: dict[str, Any]) -> dict[str, str]:
 
 
 def requests_of(federation: Any) -> list[Any]:
-    from hansa.plan import plan
-    from tests.builders import NOW, with_status
+    from hansa.plan.federation import plan
+    from tests.support.builders import NOW, with_status
 
     opened = with_status(federation, plan(federation, [], NOW).status)
     return plan(opened, [], NOW).create

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hansa.jobs import JobRequest
-from hansa.plan import plan
-from hansa.spec import FederationSpec, Metadata
-from hansa.status import Federation
+from hansa.api.jobs import JobRequest
+from hansa.api.spec import FederationSpec, Metadata
+from hansa.api.status import Federation
+from hansa.plan.federation import plan
 from hansa_operator.jobs import build
 from hansa_operator.settings import Settings
-from tests.builders import NOW, make_job, with_status
+from tests.support.builders import NOW, make_job, with_status
 
 UID = "11111111-2222-3333-4444-555555555555"
 CREATED = "2026-01-01T00:00:00Z"

@@ -2,25 +2,25 @@
 
 from typing import Any
 
-from hansa import api
-from hansa.cluster.client import ApiError
-from hansa.exchange.letters import Reference
-from hansa.member.status import FederationMember
-from hansa.member.tasks import NewestOrder, SiloReport
-from hansa.members import Head
-from hansa.reports import AnyReport, encode_report
-from hansa.spec import Metadata
+from hansa.api import constants
+from hansa.api.exchange import Cursor
+from hansa.api.letters import Reference
+from hansa.api.member_status import FederationMember
+from hansa.api.reports import AnyReport, encode_report
+from hansa.api.silo_assignment import NewestOrder, SiloReport
+from hansa.api.spec import Metadata
+from hansa.kubernetes.client import ApiError
 from hansa_operator.children import Children
 from hansa_operator.index import Index, Key
-from hansa_operator.metrics import Recorder
+from hansa_operator.metrics import MetricsRecorder
 from hansa_operator.publish import Publisher
 from hansa_operator.reconcile import Reconciler
 from hansa_operator.settings import Settings
-from tests.builders import NOW
-from tests.unit.hansa.member.members import member
+from tests.support.builders import NOW
+from tests.support.members import member
 from tests.unit.hansa_operator.objects import CREATED, UID, terminated
 
-KEY = Key("clinic", "five", api.MEMBER_KIND)
+KEY = Key("clinic", "five", constants.MEMBER_KIND)
 EXCHANGE = {
     "endpoint": "https://store.example",
     "bucket": "shared",
@@ -65,7 +65,7 @@ class Clinic:
         self.calls: list[str] = []
         self.made: list[str] = []
         self.dies_after: int | None = None
-        self.recorder = Recorder()
+        self.recorder = MetricsRecorder()
 
     # -- the API server -------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Clinic:
     def turn(self) -> "Clinic":
         """A new operator, which knows what it reads and nothing else."""
         index, settings = Index(), Settings()
-        index.see_owner(api.MEMBER_KIND, self.member)
+        index.see_owner(constants.MEMBER_KIND, self.member)
         children = Children(self, index, settings)  # type: ignore[arg-type]
         publisher = Publisher(self, index, "operator")  # type: ignore[arg-type]
         reconciler = Reconciler(
@@ -160,7 +160,7 @@ class Clinic:
         """The courier has posted what it had to, and has read the first order."""
         given = {"kind": "work", "role": "client", "round": 1, "episodes": 164, **fields}
         newest = NewestOrder(order=Reference(serial=1, digest="1" * 64), **given)
-        head = Head(serial=1, digest="1" * 64)
+        head = Cursor(serial=1, digest="1" * 64)
         return self.report(courier, SiloReport(sent=head, posted=1, received=head, newest=newest))
 
     def condition(self, type_: str) -> dict[str, Any]:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from hansa import api
-from hansa.cluster.client import ApiError
-from hansa.errors import InputError
-from hansa.jobs import Event, Plan
+from hansa.api import constants
+from hansa.api.jobs import Event, Plan
+from hansa.core.errors import InputError
+from hansa.kubernetes.client import ApiError
 from hansa_operator import kinds, operate
 from hansa_operator.index import Index, Key
 from hansa_operator.kinds import KINDS
 from hansa_operator.operate import Operator
 from hansa_operator.publish import Publisher
 from hansa_operator.settings import Settings
-from tests.builders import NOW
-from tests.terminal import is_tame
+from tests.support.builders import NOW
+from tests.support.terminal import is_tame
 from tests.unit.hansa_operator.objects import live_job, live_pod, make_federation, terminated
 
 KEY = Key("silos", "fed")
@@ -67,7 +67,7 @@ def operator(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> Operator:
     monkeypatch.setattr(operate, "connect", lambda **how: kube)
     made = Operator(Settings(metrics_port=0))
     made._lease = SimpleNamespace(is_held=True)  # type: ignore[assignment]
-    made._index.see_owner(api.KIND, kube.federation)
+    made._index.see_owner(constants.KIND, kube.federation)
     return made
 
 
@@ -180,11 +180,11 @@ def test_a_stored_status_that_is_none_is_told_by_its_field(
 ) -> None:
     status, start = WRITTEN_BY_HAND[case]
     with pytest.raises(InputError) as refused:
-        KINDS[api.KIND].read({**kube.federation, "status": status})
+        KINDS[constants.KIND].read({**kube.federation, "status": status})
     assert refused.value.message.startswith(start)
     kube.federation = {**kube.federation, "status": status}
     kube.federation["metadata"]["resourceVersion"] = "9"
-    operator._index.see_owner(api.KIND, kube.federation)
+    operator._index.see_owner(constants.KIND, kube.federation)
     pass_over(operator)
     shown = kube.condition("Accepted")
     assert (shown["status"], shown["reason"]) == ("False", "Invalid")

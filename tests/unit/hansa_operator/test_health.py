@@ -5,7 +5,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_operator.health import STUCK_SECONDS, Health, serve
 
 

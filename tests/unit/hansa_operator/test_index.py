@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hansa import api
+from hansa.api import constants
 from hansa_operator.index import Index, Key, owner_key
 
 KEY = Key("silos", "fed")
@@ -14,13 +14,13 @@ def thing(name: str = "fed", version: int = 1, uid: str = "u1", **fields: Any) -
 
 
 def child(name: str, version: int = 1, uid: str = "j1", **fields: Any) -> dict[str, Any]:
-    labels = {api.LABEL_FEDERATION: "fed"}
+    labels = {constants.LABEL_FEDERATION: "fed"}
     return thing(name, version, uid, metadata={"labels": labels}, **fields)
 
 
 def test_a_federation_is_found_with_its_jobs_and_pods() -> None:
     index = Index()
-    index.see_owner(api.KIND, thing())
+    index.see_owner(constants.KIND, thing())
     index.see("jobs", child("job"))
     index.see("pods", child("pod", uid="p1"))
     family = index.get(KEY)
@@ -31,22 +31,22 @@ def test_a_federation_is_found_with_its_jobs_and_pods() -> None:
 
 def test_an_older_state_that_comes_late_changes_nothing() -> None:
     index = Index()
-    index.see_owner(api.KIND, thing(version=10, status={"round": 2}))
-    index.see_owner(api.KIND, thing(version=9, status={"round": 1}))
+    index.see_owner(constants.KIND, thing(version=10, status={"round": 2}))
+    index.see_owner(constants.KIND, thing(version=9, status={"round": 1}))
     assert (index.get(KEY).owner or {})["status"] == {"round": 2}
 
 
 def test_a_new_object_of_the_same_name_replaces_the_old_one_whatever_its_version() -> None:
     index = Index()
-    index.see_owner(api.KIND, thing(version=10, uid="old"))
-    index.see_owner(api.KIND, thing(version=3, uid="new"))
+    index.see_owner(constants.KIND, thing(version=10, uid="old"))
+    index.see_owner(constants.KIND, thing(version=3, uid="new"))
     assert (index.get(KEY).owner or {})["metadata"]["uid"] == "new"
 
 
 def test_the_end_of_an_old_object_does_not_remove_the_new_one_of_its_name() -> None:
     index = Index()
-    index.see_owner(api.KIND, thing(uid="new"))
-    index.forget_owner(api.KIND, thing(uid="old"))
+    index.see_owner(constants.KIND, thing(uid="new"))
+    index.forget_owner(constants.KIND, thing(uid="old"))
     index.see("jobs", child("job", uid="new"))
     index.forget("jobs", child("job", uid="old"))
     family = index.get(KEY)
@@ -56,9 +56,9 @@ def test_the_end_of_an_old_object_does_not_remove_the_new_one_of_its_name() -> N
 
 def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
     index = Index()
-    index.see_owner(api.KIND, thing())
+    index.see_owner(constants.KIND, thing())
     index.see("jobs", child("job"))
-    index.forget_owner(api.KIND, thing())
+    index.forget_owner(constants.KIND, thing())
     index.forget("jobs", child("job"))
     assert index._families == {}
 
@@ -74,7 +74,7 @@ def test_the_longest_parts_of_objects_are_not_kept() -> None:
     index = Index()
     index.see("jobs", child("job", spec={"suspend": True, "template": {"spec": "long"}}))
     index.see("pods", child("pod", spec={"nodeName": "n", "volumes": [{"name": "long"}]}))
-    index.see_owner(api.KIND, thing(metadata={"managedFields": ["long"], "generation": 3}))
+    index.see_owner(constants.KIND, thing(metadata={"managedFields": ["long"], "generation": 3}))
     family = index.get(KEY)
     assert "long" not in str(family)
     assert family.jobs["job"]["spec"] == {"suspend": True}

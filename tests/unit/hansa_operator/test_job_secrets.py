@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa.exchange.tasks import CourierTask
-from hansa_operator.jobs import Refused, build
+from hansa.api.courier_assignment import CourierTask
+from hansa_operator.jobs import JobRefused, build
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.jobcases import (
     ADMIN,
@@ -72,7 +72,7 @@ def test_no_other_silos_pod_may_name_the_secret_of_an_endpoint() -> None:
     template = {"spec": {"containers": [{"name": "client", "env": [reads]}]}}
     other = {"name": "wordle", "world": "wordle", "endpoint": endpoint}
     federation = make_federation({**MAZE, "podTemplate": template}, other)
-    with pytest.raises(Refused, match="turns"):
+    with pytest.raises(JobRefused, match="turns"):
         build_job(federation)
 
 
@@ -134,7 +134,7 @@ def test_without_a_signing_secret_no_courier_is_made() -> None:
     unsigned = ELSEWHERE.spec.exchange.model_copy(update={"signing_secret": None})
     spec = ELSEWHERE.spec.model_copy(update={"exchange": unsigned})
     ready, request = advance(ELSEWHERE.model_copy(update={"spec": spec}), "courier")
-    with pytest.raises(Refused, match=r"spec.exchange.signingSecret: got nothing"):
+    with pytest.raises(JobRefused, match=r"spec.exchange.signingSecret: got nothing"):
         build(request, ready, ADMIN)
 
 
@@ -162,7 +162,7 @@ def test_without_a_sealing_secret_no_job_is_made_where_updates_are_sealed() -> N
     unopened = SEALED.spec.storage.model_copy(update={"sealing_secret": None})
     spec = SEALED.spec.model_copy(update={"storage": unopened})
     ready, request = advance(SEALED.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(Refused, match=r"spec.storage.sealingSecret: got nothing"):
+    with pytest.raises(JobRefused, match=r"spec.storage.sealingSecret: got nothing"):
         build(request, ready, ADMIN)
 
 
@@ -198,7 +198,7 @@ def test_without_its_masking_secret_no_job_of_a_silo_is_made_where_updates_are_m
     own = MASKED.spec.environments[0].model_copy(update={"masking_secret": None})
     spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
     ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(Refused, match=r"spec.environments\[0\].maskingSecret: got nothing"):
+    with pytest.raises(JobRefused, match=r"spec.environments\[0\].maskingSecret: got nothing"):
         build(request, ready, ADMIN)
 
 
@@ -208,7 +208,7 @@ def test_no_pod_template_reads_another_silos_masking_key() -> None:
     own = MASKED.spec.environments[0].model_copy(update={"pod_template": template})
     spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
     ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(Refused, match=r"masks-of-b.*environment b"):
+    with pytest.raises(JobRefused, match=r"masks-of-b.*environment b"):
         build(request, ready, ADMIN)
 
 
@@ -242,7 +242,7 @@ def test_no_pod_template_reads_another_silos_experience_key() -> None:
     own = OWN_KEYS.spec.environments[0].model_copy(update={"pod_template": template})
     spec = OWN_KEYS.spec.model_copy(update={"environments": [own, OWN_KEYS.spec.environments[1]]})
     ready, request = advance(OWN_KEYS.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(Refused, match=r"key-of-b.*environment b"):
+    with pytest.raises(JobRefused, match=r"key-of-b.*environment b"):
         build(request, ready, ADMIN)
 
 
@@ -252,7 +252,7 @@ def test_an_environment_without_credentials_never_gets_the_aggregators() -> None
     ready, request = advance(federation, "client")
     assert _secrets(build(request, ready, Settings())) == {"own"}
     other = next(r for r in requests_of(federation) if r.environment == "wordle")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(JobRefused) as refused:
         build(other, ready, Settings())
     assert [r.sentence for r in refused.value.refusals] == [
         "spec.environments[1].credentialsSecret: got nothing, expected a Secret with keys of its "

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from hansa.assignment import decode_assignment
-from hansa.refusals import VARIABLE_LIMIT
-from hansa.spec import Participation
-from hansa_operator.jobs import Refused, build
+from hansa.api.assignment import decode_assignment
+from hansa.api.spec import Participation
+from hansa.kubernetes.pod_policy.refusals import VARIABLE_LIMIT
+from hansa_operator.jobs import JobRefused, build
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.jobcases import (
     ADMIN,
@@ -94,7 +94,7 @@ def _expanded(value: str, known: dict[str, str]) -> str:
 
 def test_an_assignment_that_no_process_could_start_with_is_refused() -> None:
     environment = {**MAZE, "options": {"text": "x" * VARIABLE_LIMIT}}
-    with pytest.raises(Refused, match=r"spec\.environments\[0\]\.options: got an assignment of"):
+    with pytest.raises(JobRefused, match=r"spec\.environments\[0\]\.options: got an assignment of"):
         build_job(make_federation(environment))
 
 
@@ -154,7 +154,7 @@ def test_a_refused_template_stops_its_environment_and_no_other() -> None:
     federation = make_federation({**MAZE, "podTemplate": bad}, wordle)
     ready, _ = advance(federation, "client")
     maze, other = requests_of(federation)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(JobRefused) as refused:
         build(maze, ready, Settings())
     assert [r.environment for r in refused.value.refusals] == ["maze"]
     assert "hostNetwork: got true" in refused.value.message

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import api, consent
-from hansa.assignment import ClientReport
-from hansa.endpoint import ENV_API_KEY
-from hansa.manifest import Counts
-from hansa.member.status import FederationMember
-from hansa.member.tasks import SiloTask, SiloWork
-from hansa.podshapes import Allowed
+from hansa.api import constants
+from hansa.api.assignment import ClientReport
+from hansa.api.bucket_documents import Counts
+from hansa.api.endpoint import ENV_API_KEY
+from hansa.api.member_status import FederationMember
+from hansa.api.silo_assignment import SiloTask, SiloWork
+from hansa.kubernetes.pod_policy import consent
+from hansa.kubernetes.pod_policy.shapes import PodAllowlist
 from hansa_operator import operate
 from hansa_operator.index import Index, Key
 from hansa_operator.kinds import KINDS
 from hansa_operator.settings import Settings
-from tests.unit.hansa.member.members import AGREED
+from tests.support.members import AGREED
 from tests.unit.hansa_operator.objects import container
 from tests.unit.hansa_operator.silos import KEY, Clinic, Died, make_silo
 
@@ -59,7 +60,11 @@ def test_a_new_member_gets_a_courier_once_its_status_is_stored() -> None:
     clinic = Clinic().turn()
     assert clinic.calls == ["status", f"make {COURIER}"]
     owner = clinic.jobs[COURIER]["metadata"]["ownerReferences"][0]
-    assert (owner["kind"], owner["name"], owner["controller"]) == (api.MEMBER_KIND, "five", True)
+    assert (owner["kind"], owner["name"], owner["controller"]) == (
+        constants.MEMBER_KIND,
+        "five",
+        True,
+    )
     assert clinic.condition("Accepted")["status"] == "True"
     task = SiloTask.model_validate_json(container(clinic.jobs[COURIER])["env"][0]["value"])
     assert [letter.kind for letter in task.post] == ["hello"]
@@ -107,8 +112,8 @@ def test_a_deleted_member_leaves_no_series_and_a_federation_of_its_name_keeps_it
         clinic.recorder.reconciled("clinic", "five", kind, 0.02)
     clinic.recorder.forget(*KEY)
     text = clinic.recorder.exposition().decode()
-    assert 'member="five"' not in text and f'kind="{api.MEMBER_KIND}"' not in text
-    assert f'kind="{api.KIND}"' in text
+    assert 'member="five"' not in text and f'kind="{constants.MEMBER_KIND}"' not in text
+    assert f'kind="{constants.KIND}"' in text
 
 
 def test_a_refused_order_makes_no_job_and_is_told_of_on_the_member() -> None:
@@ -117,7 +122,7 @@ def test_a_refused_order_makes_no_job_and_is_told_of_on_the_member() -> None:
     clinic = Clinic().turn().order(COURIER, veto="most", path=path, message=words).turn()
     assert all("-mail-" in name for name in clinic.made)
     (event,) = [e for e in clinic.events if e["reason"] == "OrderRefused"]
-    assert event["involvedObject"]["kind"] == api.MEMBER_KIND
+    assert event["involvedObject"]["kind"] == constants.MEMBER_KIND
     assert words in event["message"]
     assert words in clinic.condition("Allowed")["message"]
 
@@ -174,7 +179,7 @@ def test_a_member_that_could_carry_out_no_order_takes_none_and_says_why(
 def test_a_template_may_mount_no_signing_key() -> None:
     volume = {"name": "key", "secret": {"secretName": "hansa-signing"}}
     silo = make_silo(podTemplate={"spec": {"volumes": [volume]}})
-    (refusal,) = KINDS[api.MEMBER_KIND].refusals(silo, Allowed())
+    (refusal,) = KINDS[constants.MEMBER_KIND].refusals(silo, PodAllowlist())
     assert refusal.path == "spec.podTemplate.spec.volumes[0].secret.secretName"
 
 
@@ -259,7 +264,7 @@ def test_a_federation_and_a_member_of_one_name_do_not_see_each_others_jobs() -> 
     index, clinic = Index(), Clinic().turn()
     index.see("jobs", clinic.jobs[COURIER])
     assert list(index.get(KEY).jobs) == [COURIER]
-    assert index.get(Key("clinic", "five", api.KIND)).jobs == {}
+    assert index.get(Key("clinic", "five", constants.KIND)).jobs == {}
 
 
 def test_killed_at_any_moment_the_next_operator_makes_the_same_jobs_each_once() -> None:
@@ -296,8 +301,8 @@ def test_a_suspended_member_has_no_job_that_runs() -> None:
 @pytest.mark.parametrize(
     ("defined", "missing"),
     [
-        ([api.PLURAL, api.MEMBER_PLURAL, f"{api.PLURAL}/status"], ""),
-        ([api.PLURAL], "got no federationmembers, expected what `hansa crd` prints"),
+        ([constants.PLURAL, constants.MEMBER_PLURAL, f"{constants.PLURAL}/status"], ""),
+        ([constants.PLURAL], "got no federationmembers, expected what `hansa crd` prints"),
         ([], "got no federations and no federationmembers, expected"),
     ],
 )

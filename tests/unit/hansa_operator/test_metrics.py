@@ -5,20 +5,26 @@ from typing import Any, get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hansa import api
-from hansa.api import Phase
-from hansa.assignment import AggregatorReport, ClientReport
-from hansa.contributions import Measured, Worth
-from hansa.exchange.tasks import CourierReport, Faults
-from hansa.exits import Exit
-from hansa.jobs import ObservedJob, Plan
-from hansa.kinds import MOST_KINDS
-from hansa.plan import plan
+from hansa.api import constants
+from hansa.api.assignment import AggregatorReport, ClientReport
+from hansa.api.constants import Phase
+from hansa.api.courier_assignment import CourierReport, Faults
+from hansa.api.jobs import ObservedJob, Plan
+from hansa.api.task_kinds import MOST_KINDS
+from hansa.core.exits import Exit
+from hansa.plan.federation import plan
 from hansa_operator.metric_table import METRICS
-from hansa_operator.metrics import Recorder
-from tests.builders import later, make_federation, make_job, make_report, with_spec, with_status
-from tests.unit.hansa.letters import Letters
-from tests.unit.hansa.masked import dropped_out, masked
+from hansa_operator.metrics import MetricsRecorder
+from tests.support.builders import (
+    later,
+    make_federation,
+    make_job,
+    make_report,
+    with_spec,
+    with_status,
+)
+from tests.support.letters import Letters
+from tests.support.masked_updates import dropped_out, masked
 
 WHOSE = {"namespace": "default", "federation": "fed"}
 
@@ -28,7 +34,7 @@ class Run:
 
     def __init__(self, *environments: str, **fields: Any) -> None:
         self.federation = make_federation(*environments, **fields)
-        self.recorder = Recorder()
+        self.recorder = MetricsRecorder()
         self.jobs: dict[str, ObservedJob] = {}
         self.seconds = 0.0
 
@@ -66,8 +72,8 @@ def _timed(report: Any) -> Any:
 
 def test_every_metric_of_the_table_is_exposed_and_parses() -> None:
     run = Run("maze").passes()
-    run.recorder.reconciled("default", "fed", api.KIND, 0.02)
-    run.recorder.waiting("default", "fed", api.KIND, 1)
+    run.recorder.reconciled("default", "fed", constants.KIND, 0.02)
+    run.recorder.waiting("default", "fed", constants.KIND, 1)
     text = run.recorder.exposition().decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     for metric in METRICS:
@@ -201,20 +207,6 @@ def test_what_an_environment_would_have_had_alone_is_shown_where_it_was_measured
         assert run.value("hansa_alone_success_ratio", environment="maze") == expected
 
 
-def test_what_an_environment_brings_the_others_is_shown_and_its_limit_once_it_is_sure() -> None:
-    run = Run(rounds=1, evaluation={"contributions": {}}).passes()
-    assert run.value("hansa_contribution_ratio", environment="maze") is None
-    for rounds, upper in ((2, None), (3, pytest.approx(-0.0608, abs=1e-4))):
-        worth = {"maze": Worth(value=-0.1, error=0.02, rounds=rounds)}
-        said = {"wordle": Measured(round=1, worth=worth)}
-        status = run.federation.status.model_copy(update={"contributions": said})
-        run.federation = with_status(run.federation, status)
-        run.passes(1)
-        assert run.value("hansa_contribution_ratio", environment="maze") == -0.1
-        assert run.value("hansa_contribution_upper_ratio", environment="maze") == upper
-        assert run.value("hansa_contribution_ratio", environment="wordle") is None
-
-
 def test_with_privacy_epsilon_is_shown_and_what_is_not_told_is_not_zero() -> None:
     own = {"s3": {"bucket": "own"}}
     run = Run(
@@ -262,8 +254,8 @@ def test_an_environment_that_left_loses_its_gauges() -> None:
 
 def test_a_deleted_federation_leaves_no_series() -> None:
     run = Run("maze").passes()
-    run.recorder.reconciled("default", "fed", api.KIND, 0.02)
-    run.recorder.forget("default", "fed", api.KIND)
+    run.recorder.reconciled("default", "fed", constants.KIND, 0.02)
+    run.recorder.forget("default", "fed", constants.KIND)
     families = text_string_to_metric_families(run.recorder.exposition().decode())
     assert [sample for family in families for sample in family.samples] == []
 
@@ -281,7 +273,7 @@ class Elsewhere(Letters):
 
     def __init__(self, *clinics: str, **fields: Any) -> None:
         super().__init__(*clinics, **fields)
-        self.recorder = Recorder()
+        self.recorder = MetricsRecorder()
 
     def turn(self) -> "Elsewhere":
         """Plan until it rests; each pass is recorded."""

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from hansa.jobs import ObservedJob
-from hansa.plan import plan
-from hansa.reports import encode_report
+from hansa.api.jobs import ObservedJob
+from hansa.api.reports import encode_report
+from hansa.plan.federation import plan
 from hansa_operator.index import slim_pod
 from hansa_operator.observe import lingers, observe, observe_all
-from tests.builders import NOW, later, make_report, with_status
+from tests.support.builders import NOW, later, make_report, with_status
 from tests.unit.hansa_operator.objects import (
     LATER,
     STARTED,

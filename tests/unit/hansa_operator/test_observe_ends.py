@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa import logs
-from hansa.reports import encode_report
+from hansa.api.reports import encode_report
+from hansa.core import logs
 from hansa_operator.observe import lingers, observe
-from tests.builders import NOW, later, make_report
-from tests.terminal import is_tame
+from tests.support.builders import NOW, later, make_report
+from tests.support.terminal import is_tame
 from tests.unit.hansa_operator.objects import (
     DISRUPTED,
     LATER,

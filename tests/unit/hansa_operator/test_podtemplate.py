@@ -2,20 +2,19 @@
 
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import podrules
-from hansa.podshapes import Allowed, Permit
-from hansa.refusals import stops
-from hansa_operator.jobs import Refused
+from hansa.kubernetes.pod_policy import rules
+from hansa.kubernetes.pod_policy.refusals import stops
+from hansa.kubernetes.pod_policy.shapes import Permit, PodAllowlist
+from hansa_operator.jobs import JobRefused
 from hansa_operator.podtemplate import merge, refusals, settings_refusals
 from hansa_operator.settings import Settings, variable
+from tests.support.pod_templates import cases, two_silos
 from tests.unit.hansa_operator.objects import build_job, container, make_federation
 
 ADMIN = Settings(
@@ -38,33 +37,6 @@ def secured(**fields: Any) -> dict[str, Any]:
 
 def volume(**kind: Any) -> dict[str, Any]:
     return {"volumes": [{"name": "v", **kind}]}
-
-
-def two_silos(spec: Any, default: Any = None) -> Any:
-    """Environment maze with this Pod spec, and wordle with Secrets of its own."""
-    private = {"bucket": "private", "credentialsSecret": {"name": "hansa-wordle"}}
-    return make_federation(
-        {
-            "name": "maze",
-            "world": "maze",
-            "credentialsSecret": {"name": "hansa-maze"},
-            "podTemplate": {"spec": spec},
-        },
-        {
-            "name": "wordle",
-            "world": "wordle",
-            "credentialsSecret": {"name": "hansa-wordle"},
-            "experienceStorage": {"s3": private},
-        },
-        storage={"s3": {"bucket": "bucket", "credentialsSecret": {"name": "hansa-s3"}}},
-        podTemplate=default or {},
-    )
-
-
-def cases(file: str) -> list[Any]:
-    """Rows of a table, one mapping each."""
-    rows = yaml.safe_load((Path(__file__).parent / file).read_text())
-    return [pytest.param(row, id=row["case"]) for row in rows]
 
 
 @pytest.mark.parametrize("row", cases("refusals.yaml"))
@@ -99,16 +71,16 @@ def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) 
 )
 def test_metadata_that_others_own_is_refused(metadata: Any, path: str) -> None:
     template = {"metadata": metadata}
-    refused = podrules.check(template, Permit(container="client"), "spec.podTemplate")
+    refused = rules.check(template, Permit(container="client"), "spec.podTemplate")
     assert [refusal.path for refusal in refused] == [f"spec.podTemplate.metadata.{path}"]
 
 
 def test_a_domain_of_annotations_and_labels_is_taken_from_the_operators_list() -> None:
     template = {"metadata": {key: {"sidecar.istio.io/inject": "no"} for key in METADATA}}
-    permit = Permit(container="client", allowed=Allowed(annotation_domains=("*.istio.io",)))
-    assert podrules.check(template, permit, "spec.podTemplate") == []
+    permit = Permit(container="client", allowed=PodAllowlist(annotation_domains=("*.istio.io",)))
+    assert rules.check(template, permit, "spec.podTemplate") == []
     free = {key: {"team": "a", "app.kubernetes.io/part-of": "b"} for key in METADATA}
-    assert podrules.check({"metadata": free}, Permit(container="client"), "spec.podTemplate") == []
+    assert rules.check({"metadata": free}, Permit(container="client"), "spec.podTemplate") == []
 
 
 METADATA = ("annotations", "labels")
@@ -188,12 +160,12 @@ def test_the_federations_default_says_where_and_with_how_much_pods_run() -> None
 
 
 def test_the_rules_name_the_settings_of_the_operator() -> None:
-    lists = [each.name for each in fields(Allowed)]
+    lists = [each.name for each in fields(PodAllowlist)]
     assert [f.name for f in fields(Settings) if f.name.startswith("allowed_")] == sorted(
         (f"allowed_{name}" for name in lists), key=[f.name for f in fields(Settings)].index
     )
     for name in lists:
-        assert Allowed().setting(name) == f"{variable(f'allowed_{name}')}: none"
+        assert PodAllowlist().setting(name) == f"{variable(f'allowed_{name}')}: none"
 
 
 def test_all_refusals_are_told_at_once() -> None:
@@ -304,7 +276,7 @@ def test_any_template_is_refused_or_gives_a_job_and_never_crashes(template: Any)
     federation = make_federation({"name": "maze", "world": "maze", "podTemplate": template})
     try:
         job = build_job(federation)
-    except Refused as refused:
+    except JobRefused as refused:
         assert all(refusal.sentence for refusal in refused.refusals)
     else:
         assert container(job)["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from hansa import api
-from hansa.jobs import JobRequest
+from hansa.api import constants
+from hansa.api.jobs import JobRequest
 from hansa_operator.index import Index, Key
 from hansa_operator.publish import Publisher
 from hansa_operator.reconcile import _waits
-from tests.builders import NOW, later
-from tests.unit.hansa.test_plan import Cluster
+from tests.support.builders import NOW, later
+from tests.support.simulated_cluster import Cluster
 
 KEY = Key("here", "fed")
 
@@ -67,7 +67,7 @@ def thing(uid: str, version: str = "1") -> dict[str, Any]:
 )
 def test_a_look_finds_what_a_watch_has_missed(there: list[dict[str, Any]], uid: str | None) -> None:
     index = Index()
-    index.see_owner(api.KIND, thing("one"))
+    index.see_owner(constants.KIND, thing("one"))
     known = index.get(KEY).owner
     Publisher(Kube(*there), index, "operator").look(KEY, known)  # type: ignore[arg-type]
     kept = index.get(KEY).owner

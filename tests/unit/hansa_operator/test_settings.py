@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa_operator.settings import KINDS, Settings, flag, parse, variable
 
 

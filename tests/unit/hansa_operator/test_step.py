@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from hansa import api
-from hansa.errors import InputError
+from hansa.api import constants
+from hansa.core.errors import InputError
 from hansa_operator.kinds import KINDS
 from hansa_operator.reconcile import step
-from tests.builders import NOW, make_job, with_status
+from tests.support.builders import NOW, make_job, with_status
 from tests.unit.hansa_operator.objects import make_federation
 
 TWO = ({"name": "maze", "world": "maze"}, {"name": "wordle", "world": "wordle"})
@@ -68,7 +68,7 @@ def body(**spec: Any) -> dict[str, Any]:
 def test_an_object_of_the_api_is_read_with_whatever_else_its_metadata_has() -> None:
     thing = body()
     thing["metadata"] |= {"resourceVersion": "7", "managedFields": [], "creationTimestamp": "x"}
-    assert KINDS[api.KIND].read(thing).metadata.uid
+    assert KINDS[constants.KIND].read(thing).metadata.uid
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,5 @@ def test_an_object_that_cannot_be_read_is_told_by_its_field(
     thing: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InputError) as refused:
-        KINDS[api.KIND].read(thing)
+        KINDS[constants.KIND].read(thing)
     assert refused.value.message.startswith(field)

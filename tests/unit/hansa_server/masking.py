@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from hansa import adapter, claims, keys, manifest, masking, sealing
-from hansa.assignment import Assignment
-from hansa.claims import Claim
-from hansa.manifest import Counts, FileEntry, Member, UpdateManifest
-from hansa.secure import Masking
+from hansa.adapter import lora, masking
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import Counts, FileEntry, Member, UpdateManifest
+from hansa.api.secure_aggregation import Masking
+from hansa.crypto import sealing
+from hansa.store import claims
+from hansa.store.claims import Claim
 from tests.unit.hansa_server.rounds import BASE_MODEL, PREFIX, RANK, SHAPES, Round
 
 NAMES = ("babyai", "maze", "webshop", "wordle")
@@ -25,7 +28,7 @@ class MaskedRound(Round):
     peers: tuple[str, ...] = NAMES
     secure: dict[str, Any] = field(default_factory=dict)
     minimum: int = 3
-    plain: dict[str, adapter.Tensors] = field(default_factory=dict)
+    plain: dict[str, lora.Tensors] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -41,12 +44,12 @@ class MaskedRound(Round):
     def client(self, name: str) -> Assignment:
         return self.assignment(role="client", environment=name, world="maze", members=[])
 
-    def origin(self) -> adapter.Tensors:
+    def origin(self) -> lora.Tensors:
         """What all silos started from."""
         if not self.start.round:
-            return adapter.start(SHAPES, RANK, self.seed)
-        folder = keys.global_folder(PREFIX, self.start.round)
-        return adapter.decode(self.store.objects[folder + keys.ADAPTER])
+            return lora.start(SHAPES, RANK, self.seed)
+        folder = bucket_keys.global_folder(PREFIX, self.start.round)
+        return lora.decode(self.store.objects[folder + bucket_keys.ADAPTER])
 
     def play(self, *names: str, scale: float = 0.05) -> None:
         """Make the plain updates of some silos: each a small step from the start."""
@@ -55,7 +58,7 @@ class MaskedRound(Round):
             random = np.random.default_rng(NAMES.index(name) + 10 * self.number)
             self.plain[name] = {
                 key: array
-                if half not in ("both", adapter.side(key))
+                if half not in ("both", lora.side(key))
                 else array + (scale * random.standard_normal(array.shape)).astype(np.float32)
                 for key, array in self.origin().items()
             }
@@ -64,41 +67,41 @@ class MaskedRound(Round):
     def body(self, name: str) -> bytes:
         """What a silo sends of its plain update."""
         own, start = self.plain[name], self.origin()
-        norm = adapter.distance(own, start)
+        norm = lora.distance(own, start)
         told = self.client(name)
         return masking.masked(told, KEYS[name], own, start, norm, self.counts[name])
 
     def claim(self, name: str, body: bytes) -> Claim:
-        own = Claim(sha256=manifest.sha256(body))
+        own = Claim(sha256=bucket_documents.sha256(body))
         return claims.put(self.store, PREFIX, name, self.number, self.epoch, own)
 
     def offer(self, name: str, body: bytes | None = None, **changes: Any) -> None:
         """Claim, send and commit, and be a member."""
         body = self.body(name) if body is None else body
         self.claim(name, body)
-        self.store.objects[self.key(name, keys.masked_body(self.epoch))] = body
+        self.store.objects[self.key(name, bucket_keys.masked_body(self.epoch))] = body
         self.commit(name, body, **changes)
 
     def commit(self, name: str, body: bytes, **changes: Any) -> None:
         told, counts = self.client(name), self.counts[name]
         inputs = told.inputs()
-        entry = FileEntry(sha256=manifest.sha256(body), size=len(body))
+        entry = FileEntry(sha256=bucket_documents.sha256(body), size=len(body))
         document = UpdateManifest(
             program="0",
             environment=name,
             round=self.number,
-            fingerprint=manifest.fingerprint(inputs),
+            fingerprint=bucket_documents.fingerprint(inputs),
             inputs=inputs,
             base_model=BASE_MODEL,
             start=self.start,
             trained=True,
             masked=masking.described(told, counts),
-            files={keys.masked_body(self.epoch): entry},
+            files={bucket_keys.masked_body(self.epoch): entry},
             counts=counts,
         ).to_json()
-        data = manifest.canonical({**document, **changes})
-        self.store.objects[self.key(name, keys.masked_manifest(self.epoch))] = data
-        self.members[name] = Member(environment=name, manifest=manifest.sha256(data))
+        data = bucket_documents.canonical({**document, **changes})
+        self.store.objects[self.key(name, bucket_keys.masked_manifest(self.epoch))] = data
+        self.members[name] = Member(environment=name, manifest=bucket_documents.sha256(data))
 
     def next_epoch(self, *names: str) -> None:
         """Those who are left mask again."""
@@ -106,7 +109,7 @@ class MaskedRound(Round):
         for name in names:
             self.offer(name)
 
-    def expected(self, *names: str) -> adapter.Tensors:
+    def expected(self, *names: str) -> lora.Tensors:
         """The mean by plain whole numbers, clipped and weighed: no mask is made for it."""
         chosen, start, told = names or self.peers, self.origin(), self.assignment()
         secure, _ = masking.settings_of(told)
@@ -114,7 +117,7 @@ class MaskedRound(Round):
         weights = 0
         for silo in chosen:
             said = masking.described(told, self.counts[silo])
-            norm = adapter.distance(self.plain[silo], start)
+            norm = lora.distance(self.plain[silo], start)
             factor = min(1.0, secure.clip_norm / norm) * said.weight / masking.UNIT
             weights += said.weight
             for name, array in self.plain[silo].items():

@@ -7,20 +7,21 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from hansa import adapter, keys, manifest
-from hansa.assignment import AggregatorReport, Assignment
-from hansa.logs import Log
-from hansa.manifest import Counts, FileEntry, Member, StartAdapter, UpdateManifest
-from hansa.moments import encode
-from hansa.spec import S3, Adapter, Aggregation, ModelSource
-from hansa.status import RoundSettings
+from hansa.adapter import lora
+from hansa.adapter.second_moments import encode
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import AggregatorReport, Assignment
+from hansa.api.bucket_documents import Counts, FileEntry, Member, StartAdapter, UpdateManifest
+from hansa.api.spec import S3, Adapter, Aggregation, ModelSource
+from hansa.api.status import RoundSettings
+from hansa.core.logs import Log
 from hansa_server.round import aggregate
-from tests.memory_store import MemoryStore
-from tests.merging import draw_moments
+from tests.support.memory_store import MemoryStore
+from tests.support.merging import draw_moments
 
 RANK = 2
 MODULES = ("model.layers.0.mlp.up_proj", "model.layers.0.self_attn.q_proj")
-SHAPES: adapter.Shapes = {
+SHAPES: lora.Shapes = {
     f"base_model.model.{module}.lora_{side}.weight": shape
     for module in MODULES
     for side, shape in (("A", (RANK, 6)), ("B", (5, RANK)))
@@ -31,16 +32,16 @@ PREFIX = "demo"
 ENVIRONMENTS = ("babyai", "maze", "wordle")
 
 
-def tensors(seed: int, scale: float = 1.0) -> adapter.Tensors:
+def tensors(seed: int, scale: float = 1.0) -> lora.Tensors:
     """An adapter of the round's shapes as training might make it: any B, and an A that is longer.
 
     Training moves A and does not turn it; the gate refuses what is turned.
     """
     random = np.random.default_rng(seed)
     made = {}
-    for name, start in adapter.start(SHAPES, RANK, SEED).items():
+    for name, start in lora.start(SHAPES, RANK, SEED).items():
         values = random.standard_normal(start.shape) * scale
-        made[name] = values if adapter.side(name) == "B" else start * (1 + np.abs(values))
+        made[name] = values if lora.side(name) == "B" else start * (1 + np.abs(values))
     return {name: made[name].astype(np.float32) for name in SHAPES}
 
 
@@ -88,31 +89,33 @@ class Round:
     def send(
         self,
         environment: str,
-        data: bytes | adapter.Tensors,
+        data: bytes | lora.Tensors,
         /,
         moments: bytes | None = None,
         **changes: Any,
     ) -> None:
         """Commit an update and make it a member; changes go into its manifest as they are."""
-        content = data if isinstance(data, bytes) else adapter.encode(data)
-        self.store.objects[self.key(environment, keys.ADAPTER)] = content
-        files = {keys.ADAPTER: content}
+        content = data if isinstance(data, bytes) else lora.encode(data)
+        self.store.objects[self.key(environment, bucket_keys.ADAPTER)] = content
+        files = {bucket_keys.ADAPTER: content}
         if Aggregation(**self.aggregation).needs_moments:
             seed = sorted(self.environments).index(environment)
-            files[keys.MOMENTS] = moments or encode(draw_moments(seed, SHAPES))
-            self.store.objects[self.key(environment, keys.MOMENTS)] = files[keys.MOMENTS]
+            files[bucket_keys.MOMENTS] = moments or encode(draw_moments(seed, SHAPES))
+            self.store.objects[self.key(environment, bucket_keys.MOMENTS)] = files[
+                bucket_keys.MOMENTS
+            ]
         inputs = changes.get("inputs", self.client_inputs(environment))
         document = UpdateManifest(
             program="0",
             environment=environment,
             round=self.number,
-            fingerprint=manifest.fingerprint(inputs),
+            fingerprint=bucket_documents.fingerprint(inputs),
             inputs=inputs,
             base_model=BASE_MODEL,
             start=self.start,
             trained=True,
             files={
-                name: FileEntry(sha256=manifest.sha256(stored), size=len(stored))
+                name: FileEntry(sha256=bucket_documents.sha256(stored), size=len(stored))
                 for name, stored in files.items()
             },
             counts=Counts(explored=4, succeeded=3),
@@ -120,40 +123,40 @@ class Round:
             loss=1.5,
             seconds={"train": 2.0},
         ).to_json()
-        self.send_manifest(environment, manifest.canonical({**document, **changes}))
+        self.send_manifest(environment, bucket_documents.canonical({**document, **changes}))
 
-    def trained(self, seed: int) -> adapter.Tensors:
+    def trained(self, seed: int) -> lora.Tensors:
         """What an honest client might send: of the half that is not trained, the start's."""
         half, made = Aggregation(**self.aggregation).half(self.number), tensors(seed)
         if half == "both":
             return made
-        start = adapter.start(SHAPES, RANK, self.seed)
+        start = lora.start(SHAPES, RANK, self.seed)
         if self.start.round:
-            folder = keys.global_folder(PREFIX, self.start.round)
-            start = adapter.decode(self.store.objects[folder + keys.ADAPTER])
-        return {name: made[name] if adapter.side(name) == half else start[name] for name in made}
+            folder = bucket_keys.global_folder(PREFIX, self.start.round)
+            start = lora.decode(self.store.objects[folder + bucket_keys.ADAPTER])
+        return {name: made[name] if lora.side(name) == half else start[name] for name in made}
 
     def send_manifest(self, environment: str, data: bytes) -> None:
         """Store a manifest of any bytes and name it as a member's."""
-        self.store.objects[self.key(environment, keys.MANIFEST)] = data
-        digest = manifest.sha256(data)
+        self.store.objects[self.key(environment, bucket_keys.MANIFEST)] = data
+        digest = bucket_documents.sha256(data)
         self.members[environment] = Member(environment=environment, manifest=digest)
 
     def key(self, environment: str, name: str) -> str:
         """Key of a file of an update."""
-        return keys.update_folder(PREFIX, environment, self.number) + name
+        return bucket_keys.update_folder(PREFIX, environment, self.number) + name
 
     def global_key(self, name: str) -> str:
         """Key of a file of the round's result."""
-        return keys.global_folder(PREFIX, self.number) + name
+        return bucket_keys.global_folder(PREFIX, self.number) + name
 
     def aggregate(self, **changes: Any) -> AggregatorReport:
         """Run the server's round."""
         return aggregate(self.assignment(**changes), self.store, Log("server"), lambda: 0.0)
 
-    def result(self) -> adapter.Tensors:
+    def result(self) -> lora.Tensors:
         """The global adapter that the round stored."""
-        return adapter.decode(self.store.objects[self.global_key(keys.ADAPTER)])
+        return lora.decode(self.store.objects[self.global_key(bucket_keys.ADAPTER)])
 
 
 def full_round(**changes: Any) -> Round:
@@ -190,7 +193,7 @@ def refusal_of_maze(round_: Round) -> str:
     return reason
 
 
-def reshaped(**shapes: tuple[int, ...]) -> adapter.Tensors:
+def reshaped(**shapes: tuple[int, ...]) -> lora.Tensors:
     ends = {f".lora_{side}.weight": shape for side, shape in shapes.items()}
     return {
         name: np.zeros(next((s for e, s in ends.items() if name.endswith(e)), shape), np.float32)
@@ -199,8 +202,8 @@ def reshaped(**shapes: tuple[int, ...]) -> adapter.Tensors:
 
 
 def later_round() -> Round:
-    before = adapter.encode(tensors(77))
-    start = StartAdapter(round=2, sha256=manifest.sha256(before))
+    before = lora.encode(tensors(77))
+    start = StartAdapter(round=2, sha256=bucket_documents.sha256(before))
     round_ = full_round(number=3, start=start)
-    round_.store.objects[keys.global_folder("demo", 2) + keys.ADAPTER] = before
+    round_.store.objects[bucket_keys.global_folder("demo", 2) + bucket_keys.ADAPTER] = before
     return round_

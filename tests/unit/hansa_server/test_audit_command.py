@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import AuditHead
+from hansa.api.spec import FederationSpec
 from hansa.cli.main import main as hansa
-from hansa.errors import Denied
-from hansa.manifest import AuditHead, Refusal
-from hansa.spec import FederationSpec
+from hansa.core.errors import Denied
 from hansa_server.commands import audit
-from hansa_server.findings import Findings
-from tests.builders import make_federation
-from tests.memory_store import MemoryStore
+from tests.support.builders import make_federation
+from tests.support.lettered_runs import lettered, spec
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_server.audited import flipped, forge_merge, make_run
 from tests.unit.hansa_server.rounds import PREFIX, Round
-from tests.unit.hansa_server.test_vouched import lettered, spec
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_what_differs_ends_with_1(audited):
 
 def test_what_cannot_be_checked_ends_with_3(audited):
     store = make_run(2)
-    del store.objects[f"{PREFIX}/updates/maze/00002/{keys.ADAPTER}"]
+    del store.objects[f"{PREFIX}/updates/maze/00002/{bucket_keys.ADAPTER}"]
     code, lines, _ = audited(store)
     assert code == 3
     assert lines[1].startswith("round 2: cannot be: demo/updates/maze/00002/adapter_model")
@@ -80,7 +79,7 @@ def test_what_cannot_be_checked_ends_with_3(audited):
 def test_all_that_was_found_of_a_round_is_told(audited):
     store = make_run(1)
     for name in ("maze", "wordle"):
-        key = f"{PREFIX}/updates/{name}/00001/{keys.ADAPTER}"
+        key = f"{PREFIX}/updates/{name}/00001/{bucket_keys.ADAPTER}"
         store.objects[key] = flipped(store.objects[key], -1 % len(store.objects[key]))
     _, lines, _ = audited(store)
     assert len(lines) == 2
@@ -107,7 +106,7 @@ def test_a_program_reads_it_as_json(audited):
 
 def test_letters_of_silos_elsewhere_are_counted(audited):
     store = lettered(2)
-    garbage = keys.answer(PREFIX, "maze", 3)
+    garbage = bucket_keys.answer(PREFIX, "maze", 3)
     store.objects[garbage] = b"garbage"
     code, lines, said = audited(store, spec=spec())
     assert (code, said) == (0, "2 equal\n")
@@ -143,21 +142,8 @@ def test_who_may_not_read_the_log_is_told(audited, monkeypatch):
     assert "audit/: access denied" in said
 
 
-def test_a_silo_that_is_none_is_told(audited):
-    code, _, said = audited(make_run(1), "--silo", "moon")
-    assert code == 2
-    assert "--silo: got 'moon', expected " in said
-
-
-@pytest.mark.parametrize(
-    "arguments, key",
-    [
-        pytest.param([], "reader", id="a reader's of the file"),
-        pytest.param(["--silo", "maze"], "own", id="the silo's own"),
-    ],
-)
-def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
-    arguments, key, monkeypatch, tmp_path, capsys
+def test_a_federation_on_a_cluster_is_audited_with_a_readers_credentials(
+    monkeypatch, tmp_path, capsys
 ):
     storage = Round().assignment().storage.model_copy(update={"endpoint": "http://127.0.0.1:1"})
     document = make_federation(storage={"s3": storage.to_json()}).model_dump(
@@ -176,15 +162,14 @@ def test_a_federation_on_a_cluster_is_audited_with_ones_own_credentials(
 
     monkeypatch.setattr("hansa.cli.target.open_federations", lambda *_: Federations())
     monkeypatch.setattr("hansa.local.loop.own_store", own_store)
-    monkeypatch.setattr(audit, "_retraining", lambda *_: lambda entry, made: None)
     given = {"default": {"AWS_ACCESS_KEY_ID": "reader"}, "maze": {"AWS_ACCESS_KEY_ID": "own"}}
     path = tmp_path / "credentials.json"
     path.write_text(json.dumps(given))
     place = ["--endpoint", "http://127.0.0.1:9", "--credentials", str(path)]
     with pytest.raises(SystemExit) as ended:
-        hansa(["audit", "fed", *place, *arguments])
+        hansa(["audit", "fed", *place])
     assert ended.value.code == 0, capsys.readouterr()
-    assert used == [("http://127.0.0.1:9", key)]
+    assert used == [("http://127.0.0.1:9", "reader")]
     assert "round 1: equal: " in capsys.readouterr().out
 
 
@@ -203,17 +188,6 @@ def test_one_place_is_named(capsys):
         hansa(["audit"])
     assert ended.value.code == 2
     assert "expected one of them" in capsys.readouterr().err
-
-
-def test_a_silo_is_found_among_those_refused_by_its_name_and_not_by_a_text(audited, monkeypatch):
-    store = make_run(2, refused=True)
-    monkeypatch.setattr(audit, "_retraining", lambda *_: lambda entry, made: None)
-    _, lines, _ = audited(store, "--silo", "maze")
-    assert lines[1] == "round 2: equal: the update of maze, trained again"
-    stranger = [Refusal(environment="maze (2", reason="norm")]
-    found = Findings(round=1, merged=["babyai"], refused=stranger)
-    assert audit._in_words(found, "maze") == "no update of maze"
-    assert audit._in_words(found, "") == "1 update merged, refused: maze (2 (norm)"
 
 
 def test_rounds_that_a_rollback_has_undone_say_so(audited):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from hansa import keys, manifest
-from hansa.audit import AuditEntry
-from hansa.errors import Corrupt, Denied
-from hansa.manifest import GlobalManifest, StartAdapter
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.bucket_documents import GlobalManifest, StartAdapter
+from hansa.core.errors import Corrupt, Denied
+from hansa.store.audit_log import AuditEntry
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
@@ -20,7 +20,7 @@ from tests.unit.hansa_server.rounds import (
 
 def entry(round_: Round) -> AuditEntry:
     return AuditEntry.model_validate_json(
-        round_.store.objects[keys.audit_entry(PREFIX, round_.number)]
+        round_.store.objects[bucket_keys.audit_entry(PREFIX, round_.number)]
     )
 
 
@@ -37,16 +37,16 @@ def test_an_entry_names_all_that_a_round_was_made_of_and_what_came_of_it():
     bad[min(bad)][0, 0] = np.nan
     round_.send("maze", bad)
     round_.aggregate()
-    made, raw = entry(round_), round_.store.objects[round_.global_key(keys.MANIFEST)]
+    made, raw = entry(round_), round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
     stored = GlobalManifest.model_validate_json(raw)
-    assert made.result == manifest.sha256(raw)
+    assert made.result == bucket_documents.sha256(raw)
     assert made.previous is None
     assert (made.fingerprint, made.inputs) == (stored.fingerprint, stored.inputs)
     assert [m.environment for m in made.members] == sorted(ENVIRONMENTS)
     assert made.members == sorted(round_.members.values(), key=lambda m: m.environment)
     assert [(r.environment, r.reason) for r in made.refused] == [("maze", "not-finite")]
-    owner = round_.store.objects[keys.federation(PREFIX)]
-    assert made.owner == manifest.sha256(owner)
+    owner = round_.store.objects[bucket_keys.federation(PREFIX)]
+    assert made.owner == bucket_documents.sha256(owner)
     assert made.made_with == stored.made_with
     assert set(made.made_with) >= {"python", "numpy", "machine"}
     assert (made.sha256, made.signature) == (made.digest(), "")
@@ -58,15 +58,15 @@ def test_each_entry_has_the_digest_of_the_one_before():
     second.aggregate()
     before = entry(second).previous
     assert before is not None
-    raw = second.store.objects[keys.audit_entry(PREFIX, 1)]
-    assert (before.round, before.sha256) == (1, manifest.sha256(raw))
+    raw = second.store.objects[bucket_keys.audit_entry(PREFIX, 1)]
+    assert (before.round, before.sha256) == (1, bucket_documents.sha256(raw))
 
 
 def test_killed_before_its_entry_an_aggregator_writes_the_same_one_when_it_runs_again():
     undisturbed, round_ = full_round(), full_round()
     undisturbed.aggregate()
     kill_before_write(round_, 4)
-    key = keys.audit_entry(PREFIX, 1)
+    key = bucket_keys.audit_entry(PREFIX, 1)
     assert key not in round_.store.objects
     round_.aggregate()
     assert round_.store.objects[key] == undisturbed.store.objects[key]
@@ -86,7 +86,7 @@ def test_who_finds_a_committed_round_and_its_entry_tries_to_write_nothing():
 def test_a_round_of_before_the_log_gets_no_entry_in_front_of_later_ones():
     first = full_round()
     second = after(first)
-    del first.store.objects[keys.audit_entry(PREFIX, 1)]
+    del first.store.objects[bucket_keys.audit_entry(PREFIX, 1)]
     second.aggregate()
     before = dict(first.store.objects)
     first.aggregate()
@@ -118,9 +118,9 @@ def test_a_round_that_too_few_updates_passed_has_an_entry_without_a_result():
 def test_an_entry_of_another_result_is_never_taken_for_this_rounds():
     round_ = full_round()
     round_.aggregate()
-    key = keys.audit_entry(PREFIX, 1)
+    key = bucket_keys.audit_entry(PREFIX, 1)
     other = entry(round_).model_copy(update={"result": "0" * 64})
-    round_.store.objects[key] = manifest.canonical(other.to_json())
+    round_.store.objects[key] = bucket_documents.canonical(other.to_json())
     with pytest.raises(Corrupt, match=key):
         round_.aggregate()
 

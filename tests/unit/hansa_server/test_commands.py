@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys, moments
+from hansa.adapter import lora, second_moments
+from hansa.api import bucket_keys
+from hansa.api.spec import Adapter
 from hansa.cli.main import main as hansa
-from hansa.spec import Adapter
 from hansa_server.offline import OFFLINE
-from tests import dense
-from tests.merging import draw, draw_moments, read, shapes_of
+from tests.support import dense
+from tests.support.merging import draw, draw_moments, read, shapes_of
 
 SIZES = (30, 40), (64, 20)
 
@@ -27,9 +28,9 @@ def main(*arguments: object) -> int:
 def folder(path: Path, rank: int, seed: int, alpha: int = 16, **config: Any) -> Path:
     path.mkdir()
     tensors = draw(seed, shapes_of(rank, *SIZES))
-    (path / keys.ADAPTER).write_bytes(adapter.encode(tensors))
-    made = adapter.config(Adapter(rank=rank, alpha=alpha), "hf:a/b", adapter.target_names(tensors))
-    (path / keys.CONFIG).write_text(json.dumps({**json.loads(made), **config}))
+    (path / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
+    made = lora.config(Adapter(rank=rank, alpha=alpha), "hf:a/b", lora.target_names(tensors))
+    (path / bucket_keys.CONFIG).write_text(json.dumps({**json.loads(made), **config}))
     return path
 
 
@@ -38,15 +39,15 @@ def five(tmp_path: Path) -> list[Path]:
     made = [folder(tmp_path / f"adapter-{seed}", 4, seed) for seed in range(5)]
     for seed, path in enumerate(made):
         own = draw_moments(seed, shapes_of(4, *SIZES))
-        (path / keys.MOMENTS).write_bytes(moments.encode(own))
+        (path / bucket_keys.MOMENTS).write_bytes(second_moments.encode(own))
     return made
 
 
 def weights_of(path: Path) -> dict[str, Any]:
     """What the adapter adds to each layer's weights."""
-    config = json.loads((path / keys.CONFIG).read_text())
+    config = json.loads((path / bucket_keys.CONFIG).read_text())
     root = np.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
-    tensors = read(path / keys.ADAPTER)
+    tensors = read(path / bucket_keys.ADAPTER)
     scale = config["lora_alpha"] / root
     return {module: scale * dense.product(tensors, module) for module in dense.modules(tensors)}
 
@@ -59,7 +60,7 @@ def test_every_strategy_merges_folders_in_any_order(five, tmp_path, strategy, ca
     assert "adapter-3" in said.out
     shuffled = [five[i] for i in (3, 1, 0, 4, 2)]
     assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "again", *shuffled) == 0
-    for name in (keys.ADAPTER, keys.CONFIG):
+    for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
@@ -91,7 +92,7 @@ def test_unequal_ranks_and_scales_are_merged_with_weights_in_the_order_given(
 def test_a_rank_is_kept(five, tmp_path, strategy, rank):
     out = tmp_path / "out"
     assert main("aggregate", "--strategy", strategy, "--rank", rank, "--out", out, *five) == 0
-    assert json.loads((out / keys.CONFIG).read_text())["r"] == rank
+    assert json.loads((out / bucket_keys.CONFIG).read_text())["r"] == rank
     for module, got in weights_of(out).items():
         exact = np.mean([weights_of(path)[module] for path in five], axis=0)
         expected = dense.best(exact, rank)
@@ -105,11 +106,13 @@ def test_adapters_of_half_floats_are_merged_in_fp32(tmp_path, dtype):
 
     given = [folder(tmp_path / name, 4, seed) for seed, name in enumerate("ab")]
     for path in given:
-        tensors = load_file(path / keys.ADAPTER)
-        save_file({n: t.to(getattr(torch, dtype)) for n, t in tensors.items()}, path / keys.ADAPTER)
+        tensors = load_file(path / bucket_keys.ADAPTER)
+        save_file(
+            {n: t.to(getattr(torch, dtype)) for n, t in tensors.items()}, path / bucket_keys.ADAPTER
+        )
     assert main("aggregate", "--no-diagnostics", "--out", tmp_path / "out", *given) == 0
-    loaded = [load_file(path / keys.ADAPTER) for path in given]
-    for name, array in read(tmp_path / "out" / keys.ADAPTER).items():
+    loaded = [load_file(path / bucket_keys.ADAPTER) for path in given]
+    for name, array in read(tmp_path / "out" / bucket_keys.ADAPTER).items():
         expected = (loaded[0][name].float() + loaded[1][name].float()) / 2
         np.testing.assert_allclose(array, expected.numpy(), rtol=1e-6)
 
@@ -141,16 +144,16 @@ def test_adapters_that_do_not_fit_are_named(five, tmp_path, capsys):
     assert "DoRA" in capsys.readouterr().err
     assert main("aggregate", "--out", five[0], *five) == 2
     assert "--out: got" in capsys.readouterr().err
-    (five[1] / keys.ADAPTER).write_bytes(b"PK\x03\x04 what torch.save writes")
+    (five[1] / bucket_keys.ADAPTER).write_bytes(b"PK\x03\x04 what torch.save writes")
     assert main("aggregate", "--out", tmp_path / "out", *five) == 2
     assert "adapter-1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("strategy", ["mean", "svd", "median"])
 def test_an_adapter_with_a_nan_is_named(five, tmp_path, capsys, strategy):
-    tensors = read(five[2] / keys.ADAPTER)
+    tensors = read(five[2] / bucket_keys.ADAPTER)
     tensors[min(tensors)][0, 0] = np.nan
-    (five[2] / keys.ADAPTER).write_bytes(adapter.encode(tensors))
+    (five[2] / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
     assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 2
     assert "adapter-2: got values that are infinite" in capsys.readouterr().err
     assert main("inspect", five[2], "-o", "json") == 0
@@ -173,16 +176,16 @@ def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
     given = [folder(tmp_path / "a", 4, 1), folder(tmp_path / "b", 8, 2)]
     own = []
     for seed, path in enumerate(given):
-        shapes = adapter.shapes(read(path / keys.ADAPTER))
+        shapes = lora.shapes(read(path / bucket_keys.ADAPTER))
         own.append(draw_moments(seed, shapes, 16))
-        (path / keys.MOMENTS).write_bytes(moments.encode(own[-1]))
+        (path / bucket_keys.MOMENTS).write_bytes(second_moments.encode(own[-1]))
     out = tmp_path / "out"
     arguments = ["aggregate", "--strategy", "regmean", "-o", "json", *given]
     assert main(*arguments, "--out", out) == 0
     assert json.loads(capsys.readouterr().out)["rank"] == 12
-    tensors = [read(path / keys.ADAPTER) for path in given]
+    tensors = [read(path / bucket_keys.ADAPTER) for path in given]
     halved = {n: a * (0.5 if "lora_B" in n else 1.0) for n, a in tensors[1].items()}  # 16 / 8
-    merged = read(out / keys.ADAPTER)
+    merged = read(out / bucket_keys.ADAPTER)
     for module in dense.modules(merged):
         expected = dense.regmean([tensors[0], halved], own, module)
         got = dense.product(merged, module)
@@ -190,9 +193,9 @@ def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
 
 
 def test_regmean_without_moments_says_which_are_missing(five, tmp_path, capsys):
-    (five[0] / keys.MOMENTS).unlink()
+    (five[0] / bucket_keys.MOMENTS).unlink()
     assert main("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
     assert "moments.safetensors" in capsys.readouterr().err
-    (five[0] / keys.MOMENTS).write_bytes(b"broken")
+    (five[0] / bucket_keys.MOMENTS).write_bytes(b"broken")
     assert main("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
-    assert str(five[0] / keys.MOMENTS) in capsys.readouterr().err
+    assert str(five[0] / bucket_keys.MOMENTS) in capsys.readouterr().err

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa.adapter import Tensors
-from hansa.manifest import Diagnostics
-from hansa.spec import Aggregation
-from hansa.tensorfile import TensorFile
+from hansa.adapter.lora import Tensors
+from hansa.adapter.tensor_file import TensorFile
+from hansa.api.bucket_documents import Diagnostics
+from hansa.api.spec import Aggregation
 from hansa_server import diagnostics, sketch
 from hansa_server.diagnostics import diagnose, is_exact
 from hansa_server.merge import merge, split
-from hansa_server.task import Task, Update
-from tests.merging import draw, shapes_of, write
+from hansa_server.merge_input import MergeInput, Update
+from tests.support.merging import draw, shapes_of, write
 
 RANK, MEMBERS = 4, 12
 SHAPES = shapes_of(RANK, *[(256, 328)] * 64, *[(400, 256)] * 64)
@@ -63,7 +63,7 @@ class Round:
             write(folder / name, tensors)
             return files.enter_context(TensorFile(folder / name))
 
-        self.task = Task(
+        self.task = MergeInput(
             start=put("start", start),
             frozen=put("frozen", frozen) if frozen else None,
             updates=[
@@ -185,13 +185,13 @@ def test_figures_are_exact_where_that_is_cheap(
     shapes = shapes_of(rank, *[size] * layers)
     file = files.enter_context(_hole(tmp_path / "file", shapes))
     updates = [Update(environment=f"{i:03d}", file=file) for i in range(members)]
-    task = Task(start=file, updates=updates, settings=Aggregation(), round=1, seed=0)
+    task = MergeInput(start=file, updates=updates, settings=Aggregation(), round=1, seed=0)
     assert is_exact(task, (file, None)) is expected
 
 
 def _hole(path: Path, shapes: dict[str, tuple[int, ...]]) -> TensorFile:
     """Zeros that take no disk."""
-    from hansa.tensorfile import TensorWriter
+    from hansa.adapter.tensor_file import TensorWriter
 
     TensorWriter(path, shapes).close()
     return TensorFile(path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hansa_server.factors import compress, largest, of_pair, root, singular_values
-from hansa_server.task import Pair
+from hansa_server.merge_input import Pair
 
 
 def drawn(seed: int, rank: int, out: int = 60, width: int = 70) -> Pair:

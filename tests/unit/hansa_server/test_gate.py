@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter, keys, tensorfile
-from hansa.manifest import StartAdapter
+from hansa.adapter import lora, tensor_file
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import StartAdapter
 from hansa_server import gate
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import (
@@ -27,22 +28,22 @@ from tests.unit.hansa_server.rounds import (
 FIRST = min(SHAPES)
 
 
-def renamed(name: str, new: str) -> adapter.Tensors:
+def renamed(name: str, new: str) -> lora.Tensors:
     return {new if key == name else key: value for key, value in tensors(1).items()}
 
 
 def with_dtype(dtype: str) -> bytes:
-    return adapter.encode(tensors(1)).replace(b'"F32"', b'"%s"' % dtype.encode())
+    return lora.encode(tensors(1)).replace(b'"F32"', b'"%s"' % dtype.encode())
 
 
-def with_value(value: float) -> adapter.Tensors:
+def with_value(value: float) -> lora.Tensors:
     spoiled = tensors(1)
     spoiled[FIRST][1, 2] = value
     return spoiled
 
 
-def without_last_module() -> adapter.Tensors:
-    last = adapter.target_names(SHAPES)[-1]
+def without_last_module() -> lora.Tensors:
+    last = lora.target_names(SHAPES)[-1]
     return {name: array for name, array in tensors(1).items() if last not in name}
 
 
@@ -51,8 +52,8 @@ def without_last_module() -> adapter.Tensors:
     [
         pytest.param(b"", "unreadable", id="no bytes"),
         pytest.param(b"PK\x03\x04 a pickle, perhaps", "unreadable", id="another format"),
-        pytest.param(adapter.encode(tensors(1))[:-4], "unreadable", id="cut off"),
-        pytest.param(adapter.encode(tensors(1)) + b"x", "unreadable", id="bytes behind the end"),
+        pytest.param(lora.encode(tensors(1))[:-4], "unreadable", id="cut off"),
+        pytest.param(lora.encode(tensors(1)) + b"x", "unreadable", id="bytes behind the end"),
         pytest.param(with_dtype("I32"), "dtype", id="whole numbers"),
         pytest.param(with_dtype("F16"), "dtype", id="half floats"),
         pytest.param(with_value(np.nan), "not-finite", id="NaN"),
@@ -60,7 +61,7 @@ def without_last_module() -> adapter.Tensors:
         pytest.param(reshaped(A=(RANK + 1, 6), B=(5, RANK + 1)), "rank", id="another rank"),
         pytest.param(reshaped(A=(RANK, 7)), "shape", id="another width"),
         pytest.param(without_last_module(), "targets", id="a layer missing"),
-        pytest.param(adapter.encode(tensors(1)) * 9, "unreadable", id="nine files in one"),
+        pytest.param(lora.encode(tensors(1)) * 9, "unreadable", id="nine files in one"),
     ],
 )
 @pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
@@ -83,7 +84,7 @@ def test_an_update_that_changed_the_half_that_is_not_trained_is_refused(strategy
             round_.send(environment, round_.trained(10 + position))
     sent = round_.trained(1)
     kept = "B" if (strategy, number) == ("rolora", 2) else "A"
-    name = next(name for name in sent if adapter.side(name) == kept)
+    name = next(name for name in sent if lora.side(name) == kept)
     sent[name] = sent[name].copy()
     sent[name][0, 0] = np.nextafter(sent[name][0, 0], np.float32(9))
     round_.send("maze", sent)
@@ -139,20 +140,20 @@ def test_an_update_of_other_inputs_is_refused(path, value, reason):
 
 def test_a_manifest_that_is_not_there_is_missing():
     round_ = full_round()
-    del round_.store.objects[round_.key("maze", keys.MANIFEST)]
+    del round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)]
     assert refusal_of_maze(round_) == "manifest-missing"
 
 
 def test_a_manifest_that_was_replaced_after_the_freeze_is_refused():
     round_ = full_round()
-    round_.store.objects[round_.key("maze", keys.MANIFEST)] += b" "
+    round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)] += b" "
     assert refusal_of_maze(round_) == "manifest-hash"
 
 
 def test_a_manifest_is_read_by_one_request():
     round_ = full_round()
     round_.aggregate()
-    manifests = {round_.key(name, keys.MANIFEST) for name in round_.environments}
+    manifests = {round_.key(name, bucket_keys.MANIFEST) for name in round_.environments}
     asked = [key for key, *_ in round_.store.ranges if key in manifests]
     assert sorted(asked) == sorted(manifests)
     assert not manifests & set(round_.store.read)
@@ -160,7 +161,7 @@ def test_a_manifest_is_read_by_one_request():
 
 def test_a_manifest_with_a_bit_flipped_on_the_way_is_read_again(monkeypatch):
     round_ = full_round()
-    key, whole = round_.key("maze", keys.MANIFEST), round_.store.get_range
+    key, whole = round_.key("maze", bucket_keys.MANIFEST), round_.store.get_range
 
     def flipped(asked: str, start: int, length: int) -> bytes:
         data = bytearray(whole(asked, start, length))
@@ -174,7 +175,7 @@ def test_a_manifest_with_a_bit_flipped_on_the_way_is_read_again(monkeypatch):
 
 def test_of_an_oversized_manifest_no_more_than_the_bound_is_read():
     round_ = full_round()
-    key = round_.key("maze", keys.MANIFEST)
+    key = round_.key("maze", bucket_keys.MANIFEST)
     round_.send_manifest("maze", b" " * (3 * gate.MAX_MANIFEST))
     assert refusal_of_maze(round_) == "manifest-malformed"
     assert [asked for asked in round_.store.ranges if asked[0] == key] == [
@@ -185,7 +186,7 @@ def test_of_an_oversized_manifest_no_more_than_the_bound_is_read():
 
 def test_a_manifest_of_the_most_bytes_is_read():
     round_ = full_round()
-    data = round_.store.objects[round_.key("maze", keys.MANIFEST)]
+    data = round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)]
     round_.send_manifest("maze", data.ljust(gate.MAX_MANIFEST))
     assert round_.aggregate().members == [0, 1, 2]
 
@@ -193,20 +194,20 @@ def test_a_manifest_of_the_most_bytes_is_read():
 @pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
 def test_an_adapter_that_is_not_there_is_missing(first_round):
     round_ = full_round() if first_round else later_round()
-    del round_.store.objects[round_.key("maze", keys.ADAPTER)]
+    del round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)]
     assert refusal_of_maze(round_) == "file-missing"
 
 
 def test_an_adapter_of_another_length_is_refused_unread():
     round_ = full_round()
-    round_.store.objects[round_.key("maze", keys.ADAPTER)] += b"more"
+    round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)] += b"more"
     assert refusal_of_maze(round_) == "size"
-    assert round_.key("maze", keys.ADAPTER) not in round_.store.read
+    assert round_.key("maze", bucket_keys.ADAPTER) not in round_.store.read
 
 
 def test_an_adapter_of_other_bytes_is_refused():
     round_ = full_round()
-    key = round_.key("maze", keys.ADAPTER)
+    key = round_.key("maze", bucket_keys.ADAPTER)
     data = bytearray(round_.store.objects[key])
     data[-1] ^= 1
     round_.store.objects[key] = bytes(data)
@@ -216,9 +217,9 @@ def test_an_adapter_of_other_bytes_is_refused():
 def test_a_file_far_larger_than_the_adapter_is_refused_unread():
     round_ = later_round()
     payload = sum(array.nbytes for array in tensors(1).values())
-    round_.send("maze", bytes(payload + adapter.MAX_HEADER + 1))
+    round_.send("maze", bytes(payload + lora.MAX_HEADER + 1))
     assert refusal_of_maze(round_) == "size"
-    assert round_.key("maze", keys.ADAPTER) not in round_.store.read
+    assert round_.key("maze", bucket_keys.ADAPTER) not in round_.store.read
 
 
 def test_a_frozen_part_leaves_no_room_for_larger_updates():
@@ -227,9 +228,9 @@ def test_a_frozen_part_leaves_no_room_for_larger_updates():
     round_ = full_round(number=2, start=start, store=before.store, aggregation=before.aggregation)
     trained = sum(array.nbytes for array in tensors(1).values())
     assert sum(array.nbytes for array in before.result().values()) == 4 * trained
-    round_.send("maze", bytes(trained + adapter.MAX_HEADER + 1))
+    round_.send("maze", bytes(trained + lora.MAX_HEADER + 1))
     assert refusal_of_maze(round_) == "size"
-    assert round_.key("maze", keys.ADAPTER) not in round_.store.read
+    assert round_.key("maze", bucket_keys.ADAPTER) not in round_.store.read
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,7 @@ def test_an_environment_with_its_own_number_of_demonstrations_is_a_member():
 
 def test_a_number_of_thousands_of_digits_in_the_inputs_is_malformed():
     round_ = full_round()
-    key = round_.key("maze", keys.MANIFEST)
+    key = round_.key("maze", bucket_keys.MANIFEST)
     huge = round_.store.objects[key].replace(b'"seed":7', b'"seed":' + b"7" * 6000)
     round_.send_manifest("maze", huge)
     assert refusal_of_maze(round_) == "manifest-malformed"
@@ -292,12 +293,12 @@ def test_a_number_of_thousands_of_digits_in_the_inputs_is_malformed():
 @given(at=st.integers(0, 2000), flip=st.integers(1, 255), honest=st.booleans())
 def test_one_changed_byte_never_ends_in_anything_but_a_refusal_or_a_result(at, flip, honest):
     round_ = full_round()
-    data = bytearray(adapter.encode(tensors(1)))
+    data = bytearray(lora.encode(tensors(1)))
     data[at % len(data)] ^= flip
     if honest:
         round_.send("maze", bytes(data))
     else:
-        round_.store.objects[round_.key("maze", keys.ADAPTER)] = bytes(data)
+        round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)] = bytes(data)
     report = round_.aggregate()
     assert {reason for _, reason in report.refused} <= gate.HELP.keys()
     assert honest or report.members == [0, 2]
@@ -350,7 +351,7 @@ def test_a_header_far_longer_than_the_adapters_is_never_read(kind, first_round, 
 
 def test_headers_are_read_one_at_a_time(monkeypatch):
     inside, most = [], []
-    parse = tensorfile._parse
+    parse = tensor_file._parse
 
     def counted(*given):
         inside.append(1)
@@ -359,6 +360,6 @@ def test_headers_are_read_one_at_a_time(monkeypatch):
         inside.pop()
         return parse(*given)
 
-    monkeypatch.setattr(tensorfile, "_parse_once", counted)
+    monkeypatch.setattr(tensor_file, "_parse_once", counted)
     assert full_round(environments=[f"e{i}" for i in range(8)]).aggregate().refused == []
     assert max(most) == 1

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from hansa import adapter, keys, manifest
-from hansa.audit import AuditEntry
-from hansa.manifest import GlobalManifest, StartAdapter
-from hansa.spec import S3, Adapter, ModelSource
+from hansa.adapter import lora
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.bucket_documents import GlobalManifest, StartAdapter
+from hansa.api.spec import S3, Adapter, ModelSource
+from hansa.store.audit_log import AuditEntry
 from hansa.store.documents import parse
 from hansa_server import gate
 from hansa_server.recompute import merge_again
@@ -35,7 +36,7 @@ def test_the_base_model_of_the_majority_is_the_federations():
 def test_the_known_base_model_counts_more_than_a_majority():
     first = full_round()
     first.aggregate()
-    digest = manifest.sha256(first.store.objects[first.global_key(keys.ADAPTER)])
+    digest = bucket_documents.sha256(first.store.objects[first.global_key(bucket_keys.ADAPTER)])
     later = Round(number=2, start=StartAdapter(round=1, sha256=digest), store=first.store)
     later.send("babyai", tensors(0), baseModel="a" * 64)
     later.send("maze", tensors(1))
@@ -58,7 +59,7 @@ def test_of_two_base_models_neither_is_the_federations_and_both_are_named():
     for named in (f"babyai has {'a' * 64}", f"maze has {'b' * 64}", "spec.model.sha256"):
         assert named in refused.value.message
     assert refused.value.report.refused == []
-    assert round_.store.written == [keys.audit_entry(PREFIX, 1)]
+    assert round_.store.written == [bucket_keys.audit_entry(PREFIX, 1)]
 
 
 def test_a_digest_in_the_spec_ends_a_tie_and_keeps_what_was_computed_before_it():
@@ -84,9 +85,9 @@ def test_a_base_model_that_the_spec_names_counts_more_than_a_majority():
     assert (report.members, report.refused) == ([0], [(1, "base-model"), (2, "base-model")])
 
 
-def pinned(shapes: adapter.Shapes = SHAPES) -> dict[str, Any]:
+def pinned(shapes: lora.Shapes = SHAPES) -> dict[str, Any]:
     """A spec that names both digests."""
-    digest = adapter.shapes_digest(shapes)
+    digest = lora.shapes_digest(shapes)
     return {
         "model": ModelSource(sha256=BASE_MODEL),
         "adapter": Adapter(rank=RANK, shapes=digest),
@@ -128,7 +129,7 @@ def test_digests_in_the_spec_change_neither_what_is_computed_nor_what_it_says_of
     free, named = full_round(), full_round()
     free.aggregate()
     named.aggregate(**pinned())
-    for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST):
+    for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG, bucket_keys.MANIFEST):
         assert (
             named.store.objects[named.global_key(name)] == free.store.objects[free.global_key(name)]
         )
@@ -154,9 +155,9 @@ def test_a_round_that_failed_by_the_specs_base_model_audits_equal():
 
 def audit(round_: Round) -> None:
     """Merge the first round again, as `hansa audit` does."""
-    key = keys.audit_entry(PREFIX, 1)
+    key = bucket_keys.audit_entry(PREFIX, 1)
     entry = parse(AuditEntry, key, round_.store.objects[key])
-    made = round_.store.objects.get(round_.global_key(keys.MANIFEST))
+    made = round_.store.objects.get(round_.global_key(bucket_keys.MANIFEST))
     stored = parse(GlobalManifest, key, made) if made else None
     merge_again(round_.store, S3(bucket="hansa", prefix=PREFIX), entry, stored)
 

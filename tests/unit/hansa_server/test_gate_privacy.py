@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from hansa.manifest import UpdateManifest
-from hansa.privacy.settings import Statement
-from hansa.spec import Privacy, Training
-from hansa.status import RoundSettings
+from hansa.api.bucket_documents import UpdateManifest
+from hansa.api.privacy import Statement
+from hansa.api.spec import Privacy, Training
+from hansa.api.status import RoundSettings
 from hansa_server import gate
 from tests.unit.hansa_server.rounds import Round
 
@@ -51,6 +51,6 @@ def test_an_update_that_says_what_was_asked_passes_and_without_privacy_none_need
     ],
 )
 def test_any_other_is_refused(said: dict[str, Any] | None) -> None:
-    with pytest.raises(gate.Refused, match="privacy") as refused:
+    with pytest.raises(gate.UpdateRefused, match="privacy") as refused:
         check(said)
     assert refused.value.reason == "privacy"

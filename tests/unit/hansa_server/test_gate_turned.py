@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter
+from hansa.adapter import lora
 from hansa_server import measure
 from tests.unit.hansa_server.rounds import (
     RANK,
@@ -20,12 +20,12 @@ from tests.unit.hansa_server.rounds import (
 )
 
 
-def turn(tensors_: adapter.Tensors, rotation: Any) -> adapter.Tensors:
+def turn(tensors_: lora.Tensors, rotation: Any) -> lora.Tensors:
     """The same product B·A by other factors: R·A, and B times R's inverse."""
     inverse = np.linalg.inv(rotation)
     return {
         name: np.asarray(
-            rotation @ array if adapter.side(name) == "A" else array @ inverse, np.float32
+            rotation @ array if lora.side(name) == "A" else array @ inverse, np.float32
         )
         for name, array in tensors_.items()
     }
@@ -45,8 +45,8 @@ FACTORS = ["mean", "weighted-mean", "fedex", "fedavgm", "fedadam", "trimmed-mean
 def test_an_update_with_turned_factors_is_refused(how, first_round):
     round_ = full_round() if first_round else later_round()
     sent = turn(tensors(1), TURNS[how])
-    for module in adapter.target_names(SHAPES):
-        a, b = adapter.names(module)
+    for module in lora.target_names(SHAPES):
+        a, b = lora.names(module)
         np.testing.assert_allclose(sent[b] @ sent[a], tensors(1)[b] @ tensors(1)[a], atol=1e-5)
     round_.send("maze", sent)
     assert refusal_of_maze(round_) == "turned"
@@ -64,8 +64,8 @@ def test_who_merges_products_takes_any_factors_of_them(strategy):
     honest, other = (full_round(aggregation={"strategy": strategy}) for _ in range(2))
     other.send("maze", turn(tensors(1), -np.eye(RANK)))
     assert honest.aggregate().refused == other.aggregate().refused == []
-    for module in adapter.target_names(SHAPES):
-        a, b = adapter.names(module)
+    for module in lora.target_names(SHAPES):
+        a, b = lora.names(module)
         expected = honest.result()[b] @ honest.result()[a]
         np.testing.assert_allclose(other.result()[b] @ other.result()[a], expected, atol=1e-4)
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from hansa.assignment import ENV_ASSIGNMENT, ENV_REPORT
-from hansa.spec import S3
+from hansa.api.assignment import ENV_ASSIGNMENT, ENV_REPORT
+from hansa.api.spec import S3
 from tests.unit.hansa_server.rounds import full_round
 
 

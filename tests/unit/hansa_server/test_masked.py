@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys
-from hansa.claims import TOMBSTONE, Claim
-from hansa.errors import BodyAway
-from hansa.exits import Exit
-from hansa.manifest import GlobalManifest, StartAdapter
-from hansa.secure import STRATEGIES
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import GlobalManifest, StartAdapter
+from hansa.api.secure_aggregation import STRATEGIES
+from hansa.core.errors import MaskedUpdateMissing
+from hansa.core.exits import Exit
+from hansa.store.claims import TOMBSTONE, Claim
 from hansa_server import masked, scratch
 from hansa_server import round as round_
 from hansa_server.masked import Left
@@ -27,7 +28,7 @@ def claims_of(made: MaskedRound) -> dict[str, bool]:
     """Who has a claim in the round's epoch, and whether it is a tombstone."""
     stored = {}
     for name in NAMES:
-        data = made.store.objects.get(keys.claim(PREFIX, name, made.number, made.epoch))
+        data = made.store.objects.get(bucket_keys.claim(PREFIX, name, made.number, made.epoch))
         if data:
             stored[name] = bool(Claim.model_validate_json(data).tombstone)
     return stored
@@ -48,7 +49,7 @@ def test_every_strategy_makes_of_the_sum_what_it_makes_of_one_update(strategy: s
     made.aggregate()
     moved = {name for name, array in made.result().items() if not same(array, made.origin()[name])}
     half = made.assignment().settings.aggregation.half(number)
-    assert {adapter.side(name) for name in moved} == ({half} if half != "both" else {"A", "B"})
+    assert {lora.side(name) for name in moved} == ({half} if half != "both" else {"A", "B"})
     if "fed" not in strategy:
         assert all(same(made.result()[n], a) for n, a in made.expected().items())
 
@@ -69,8 +70,8 @@ def test_weights_are_counted_where_the_strategy_weighs() -> None:
 def test_a_long_change_is_clipped() -> None:
     made = masked_round(secure={"clipNorm": 0.25})
     made.aggregate()
-    assert adapter.distance(made.result(), made.origin()) <= 0.25
-    assert all(adapter.distance(own, made.origin()) > 0.25 for own in made.plain.values())
+    assert lora.distance(made.result(), made.origin()) <= 0.25
+    assert all(lora.distance(own, made.origin()) > 0.25 for own in made.plain.values())
 
 
 def test_a_later_round_goes_on_from_the_sum_of_the_one_before() -> None:
@@ -84,7 +85,9 @@ def test_a_later_round_goes_on_from_the_sum_of_the_one_before() -> None:
 def test_nothing_that_the_aggregator_tells_is_of_one_update() -> None:
     made = masked_round()
     report = made.aggregate()
-    stored = GlobalManifest.model_validate_json(made.store.objects[made.global_key(keys.MANIFEST)])
+    stored = GlobalManifest.model_validate_json(
+        made.store.objects[made.global_key(bucket_keys.MANIFEST)]
+    )
     assert stored.diagnostics and stored.diagnostics.norm > 0 and stored.diagnostics.effective_rank
     assert not (stored.diagnostics.norms or stored.diagnostics.cosine or stored.diagnostics.share)
     assert not (report.cosine or report.share or stored.diagnostics.factor_norms)
@@ -122,7 +125,7 @@ def test_no_bytes_of_a_plain_update_are_ever_on_the_aggregators_disk(
     for name in ("merge", "write_folder", "describe"):
         monkeypatch.setattr(round_, name, looked(getattr(round_, name), look))
     made.aggregate()
-    bodies = {made.store.objects[made.key(name, keys.masked_body(0))] for name in NAMES}
+    bodies = {made.store.objects[made.key(name, bucket_keys.masked_body(0))] for name in NAMES}
     assert bodies < set(seen)
     assert any(array.tobytes() in data for data in seen for array in made.result().values())
     assert len(own) == 16 and not any(part in data for part in own for data in seen)
@@ -166,17 +169,19 @@ def test_one_that_committed_after_the_members_were_frozen_is_in_the_sum() -> Non
     report = made.aggregate()
     assert report.members == [0, 1, 2, 3]
     assert all(same(made.result()[n], a) for n, a in made.expected().items())
-    stored = GlobalManifest.model_validate_json(made.store.objects[made.global_key(keys.MANIFEST)])
+    stored = GlobalManifest.model_validate_json(
+        made.store.objects[made.global_key(bucket_keys.MANIFEST)]
+    )
     assert late in stored.members
 
 
 def test_one_that_claimed_and_sent_nothing_yet_is_waited_for() -> None:
     made = masked_round()
     del made.members["webshop"]
-    manifest_ = made.store.objects.pop(made.key("webshop", keys.MANIFEST))
-    with pytest.raises(BodyAway, match="webshop has claimed its place"):
+    manifest_ = made.store.objects.pop(made.key("webshop", bucket_keys.MANIFEST))
+    with pytest.raises(MaskedUpdateMissing, match="webshop has claimed its place"):
         made.aggregate()
-    made.store.objects[made.key("webshop", keys.MANIFEST)] = manifest_
+    made.store.objects[made.key("webshop", bucket_keys.MANIFEST)] = manifest_
     assert made.aggregate().members == [0, 1, 2, 3]
 
 
@@ -210,7 +215,7 @@ def test_where_the_others_cannot_mask_again_the_round_fails_and_is_logged(
         made.offer(name)
     with pytest.raises(TooFewMembers, match=f"{out}: not in the sum, and .*{why}"):
         made.aggregate()
-    assert keys.audit_entry(PREFIX, 1) in made.store.objects
+    assert bucket_keys.audit_entry(PREFIX, 1) in made.store.objects
     assert audited.check(made.store, tmp_path)[1].verdict == "equal"
 
 
@@ -221,7 +226,7 @@ def test_a_silo_that_left_the_federation_masks_no_more_and_is_in_no_report() -> 
     assert made.aggregate(environments=list(here)).members == [0, 1, 2]
     assert all(same(made.result()[n], a) for n, a in made.expected().items())
     again = masked_round()
-    del again.store.objects[keys.claim(PREFIX, "maze", 1, 0)]
+    del again.store.objects[bucket_keys.claim(PREFIX, "maze", 1, 0)]
     members = [again.members[name] for name in here]
     with pytest.raises(TooFewMembers, match="maze, webshop: not in the sum, and 2 are left"):
         again.aggregate(environments=list(here), members=members)
@@ -237,7 +242,7 @@ def test_an_aggregator_that_is_killed_goes_on_to_the_same_bytes(writes: int) -> 
     made.aggregate()
     assert made.result().keys() == whole.result().keys()
     assert all(same(made.result()[n], a) for n, a in whole.result().items())
-    entry = keys.audit_entry(PREFIX, 1)
+    entry = bucket_keys.audit_entry(PREFIX, 1)
     assert made.store.objects[entry] == whole.store.objects[entry]
 
 
@@ -264,7 +269,7 @@ def test_one_that_is_killed_among_its_tombstones_shuts_out_the_same_silos(writes
 
 def test_a_claim_that_comes_first_wins_over_the_tombstone() -> None:
     made = masked_round()
-    key = keys.claim(PREFIX, "webshop", 1, 0)
+    key = bucket_keys.claim(PREFIX, "webshop", 1, 0)
     claimed = made.store.objects.pop(key)
     del made.members["webshop"]
 
@@ -295,7 +300,7 @@ def test_an_audit_adds_the_bodies_up_again(tmp_path: Path) -> None:
     audited.forge_merge(made.store, 1)
     assert audited.check(made.store, tmp_path / "two")[1].verdict == "differs"
     made.store.objects = dict(before)
-    key = made.key("maze", keys.masked_body(1))
+    key = made.key("maze", bucket_keys.masked_body(1))
     made.store.objects[key] = audited.flipped(before[key], 600)
     assert audited.check(made.store, tmp_path / "three")[1].verdict == "differs"
 
@@ -306,7 +311,7 @@ def test_a_late_member_is_in_the_log_also_when_the_aggregator_was_killed_before_
     made = masked_round()
     del made.members["webshop"]
     made.aggregate()
-    entry = made.store.objects.pop(keys.audit_entry(PREFIX, 1))
+    entry = made.store.objects.pop(bucket_keys.audit_entry(PREFIX, 1))
     made.aggregate()
-    assert made.store.objects[keys.audit_entry(PREFIX, 1)] == entry
+    assert made.store.objects[bucket_keys.audit_entry(PREFIX, 1)] == entry
     assert audited.check(made.store, tmp_path)[1].verdict == "equal"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hansa import keys
-from hansa.errors import PermanentError
-from hansa.manifest import StartAdapter
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import StartAdapter
+from hansa.core.errors import PermanentError
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server import audited
 from tests.unit.hansa_server.masking import KEYS, NAMES, MaskedRound, masked_round
@@ -60,7 +60,7 @@ def test_another_weight_than_its_counts_give_is_refused() -> None:
 
 
 def manifest_of(made: MaskedRound, name: str) -> Any:
-    return json.loads(made.store.objects[made.key(name, keys.MANIFEST)])
+    return json.loads(made.store.objects[made.key(name, bucket_keys.MANIFEST)])
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_body_that_is_not_of_the_adapters_shapes_is_refused(spoil: Any, reason
 )
 def test_a_body_that_is_gone_or_changed_ends_the_round(lose: Any, reason: str) -> None:
     made = masked_round()
-    lose(made.store.objects, made.key("maze", keys.masked_body(0)))
+    lose(made.store.objects, made.key("maze", bucket_keys.masked_body(0)))
     assert refused(made) == [(1, reason)]
 
 
@@ -107,7 +107,7 @@ def test_a_sum_that_moved_too_far_ends_the_round_and_names_nobody() -> None:
     body = bytearray(made.body("maze"))
     body[-1] ^= 0x40
     made.offer("maze", bytes(body))
-    made.store.objects[keys.claim(PREFIX, "maze", 1, 0)] = b"{}"
+    made.store.objects[bucket_keys.claim(PREFIX, "maze", 1, 0)] = b"{}"
     with pytest.raises(TooFewMembers, match="masked sum: its mean has a norm of") as caught:
         made.aggregate()
     assert caught.value.report.refused == []

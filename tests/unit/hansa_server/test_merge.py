@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hansa_server import elementwise
-from tests.merging import draw, run, shapes_of
+from tests.support.merging import draw, run, shapes_of
 
 SHAPES = shapes_of(3, (50, elementwise.BLOCK // 2), (7, 5))  # one tensor is longer than a block
 

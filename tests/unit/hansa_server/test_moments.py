@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter, keys, moments
-from hansa.adapter import Tensors
-from hansa.errors import TooFewUpdates
-from hansa.moments import encode
-from tests.merging import draw_moments
+from hansa.adapter import lora, second_moments
+from hansa.adapter.lora import Tensors
+from hansa.adapter.second_moments import encode
+from hansa.api import bucket_keys
+from hansa.core.errors import TooFewUpdates
+from tests.support.merging import draw_moments
 from tests.unit.hansa_server.rounds import MODULES, SHAPES, Round, full_round, tensors
 
 REGMEAN = {"strategy": "regmean"}
-FIRST = moments.names([MODULES[0]])
+FIRST = second_moments.names([MODULES[0]])
 
 
 def with_tensor(name: str, change: Callable[[Any], Any]) -> Tensors:
@@ -34,7 +35,7 @@ def turned(vectors: Any) -> Any:
 def shared() -> Tensors:
     """Both layers as readers of one input, which most members say they are not."""
     own = draw_moments(1, SHAPES)
-    named = zip(FIRST, moments.names(MODULES), strict=True)
+    named = zip(FIRST, second_moments.names(MODULES), strict=True)
     return {new: own[old] for old, new in named}
 
 
@@ -85,23 +86,23 @@ def test_a_file_of_no_moments_is_refused(data: bytes) -> None:
 def test_an_update_without_moments_is_refused_and_named() -> None:
     round_ = full_round(aggregation=REGMEAN)
     adapter_alone = full_round()
-    document = adapter_alone.store.objects[adapter_alone.key("maze", keys.MANIFEST)]
-    assert keys.MOMENTS not in document.decode()
+    document = adapter_alone.store.objects[adapter_alone.key("maze", bucket_keys.MANIFEST)]
+    assert bucket_keys.MOMENTS not in document.decode()
     without = {**_manifest(round_, "maze")}
-    del without["files"][keys.MOMENTS]
+    del without["files"][bucket_keys.MOMENTS]
     round_.send("maze", round_.trained(1), files=without["files"])
     assert round_.aggregate().refused == [(1, "moments")]
 
 
 def test_moments_that_are_not_there_are_refused() -> None:
     round_ = full_round(aggregation=REGMEAN)
-    del round_.store.objects[round_.key("maze", keys.MOMENTS)]
+    del round_.store.objects[round_.key("maze", bucket_keys.MOMENTS)]
     assert round_.aggregate().refused == [(1, "file-missing")]
 
 
 def test_too_large_a_file_is_not_copied() -> None:
     round_ = full_round(aggregation=REGMEAN)
-    large = b"\0" * (adapter.MAX_HEADER + 10_000)
+    large = b"\0" * (lora.MAX_HEADER + 10_000)
     round_.send("maze", round_.trained(1), moments=large)
     assert round_.aggregate().refused == [(1, "size")]
 
@@ -109,7 +110,7 @@ def test_too_large_a_file_is_not_copied() -> None:
 def test_other_strategies_ask_for_no_moments() -> None:
     round_ = full_round()
     round_.aggregate()
-    assert not any(key.endswith(keys.MOMENTS) for key in round_.store.objects)
+    assert not any(key.endswith(bucket_keys.MOMENTS) for key in round_.store.objects)
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,7 +122,7 @@ def test_one_changed_byte_ends_in_a_refusal_or_a_result_of_numbers(place: int, v
     round_.send("maze", round_.trained(1), moments=bytes(data))
     report = round_.aggregate()
     assert report.refused in ([], [(1, "moments")])
-    assert adapter.is_finite(round_.result())
+    assert lora.is_finite(round_.result())
 
 
 def test_a_round_whose_moments_are_all_broken_ends_with_each_named() -> None:
@@ -133,4 +134,4 @@ def test_a_round_whose_moments_are_all_broken_ends_with_each_named() -> None:
 
 
 def _manifest(round_: Round, environment: str) -> dict[str, Any]:
-    return dict(json.loads(round_.store.objects[round_.key(environment, keys.MANIFEST)]))
+    return dict(json.loads(round_.store.objects[round_.key(environment, bucket_keys.MANIFEST)]))

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys
-from hansa.spec import Adapter
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.spec import Adapter
 from hansa_server.strategies import STRATEGIES
-from tests import dense
-from tests.merging import draw, run
+from tests.support import dense
+from tests.support.merging import draw, run
 
 pytestmark = pytest.mark.slow
 RANK, ALPHA = 4, 6
@@ -32,13 +33,13 @@ def base() -> Any:
     return LlamaForCausalLM(config).eval()
 
 
-def shapes(model: Any) -> adapter.Shapes:
+def shapes(model: Any) -> lora.Shapes:
     from torch import nn
 
-    shapes: adapter.Shapes = {}
+    shapes: lora.Shapes = {}
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and name != "lm_head":
-            names = adapter.names(name)
+            names = lora.names(name)
             shapes[names.a] = (RANK, layer.in_features)
             shapes[names.b] = (layer.out_features, RANK)
     return shapes
@@ -51,7 +52,7 @@ def logits(model: Any) -> Any:
         return model(input_ids=torch.arange(12)[None]).logits.numpy()
 
 
-def dense_logits(tensors: adapter.Tensors) -> Any:
+def dense_logits(tensors: lora.Tensors) -> Any:
     import torch
 
     model = base()
@@ -72,14 +73,14 @@ def test_peft_computes_what_the_full_matrices_do(strategy: str, tmp_path: Path) 
     updates = [{n: a + draw(i, sizes, 0.1)[n] for n, a in start.items()} for i in range(5)]
     frozen = draw(8, {n: _of_rank(n, s, 3) for n, s in sizes.items()}, 0.1)
     made = run(start, updates, strategy=strategy, frozen=frozen, max_rank=20, server_step=1.5)
-    (tmp_path / keys.ADAPTER).write_bytes(made.data)
-    config = adapter.config(
+    (tmp_path / bucket_keys.ADAPTER).write_bytes(made.data)
+    config = lora.config(
         Adapter(rank=RANK, alpha=ALPHA),
         "builtin:tiny",
-        adapter.target_names(made.tensors),
+        lora.target_names(made.tensors),
         made.result.frozen_rank,
     )
-    (tmp_path / keys.CONFIG).write_bytes(config)
+    (tmp_path / bucket_keys.CONFIG).write_bytes(config)
     loaded = PeftModel.from_pretrained(base(), str(tmp_path))
     got = logits(loaded.eval())
     np.testing.assert_allclose(got, dense_logits(made.tensors), rtol=1e-4, atol=1e-5)
@@ -87,4 +88,4 @@ def test_peft_computes_what_the_full_matrices_do(strategy: str, tmp_path: Path) 
 
 
 def _of_rank(name: str, shape: tuple[int, ...], rank: int) -> tuple[int, int]:
-    return (rank, shape[1]) if adapter.side(name) == "A" else (shape[0], rank)
+    return (rank, shape[1]) if lora.side(name) == "A" else (shape[0], rank)

@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
-from hansa.aggregation import Aggregation
-from hansa.errors import HansaError, InputError, PermanentError, PluginMissing
+from hansa.api import bucket_keys
+from hansa.api.aggregation import Aggregation
+from hansa.core.errors import HansaError, InputError, PermanentError, PluginMissing
 from hansa_server import contract, strategies
-from hansa_server.contract import BrokenContract
-from tests import packages
-from tests.merging import run
+from hansa_server.contract import StrategyContractError
+from tests.support import packages
+from tests.support.merging import run
 from tests.unit.hansa_server.rounds import Round, full_round
 
 CODE = """
 import itertools, random
 import numpy as np
 from dataclasses import replace
-from hansa import plugins
+from hansa.manifests import plugins
 from hansa_server.elementwise import by_element, weighted
 from hansa_server.plugin import StrategyPlugin
 from hansa_server.strategies.optimizers import fedavgm
-from hansa_server.task import Merged, Pair
+from hansa_server.merge_input import Merged, Pair
 
 class Mean(StrategyPlugin):
     is_mean = True
@@ -126,7 +126,7 @@ def test_a_plug_in_that_is_the_mean_makes_the_bytes_of_mean_in_a_whole_round() -
     for strategy in ("mean", "my-mean"):
         round_ = full_round(aggregation={"strategy": strategy}, server_step="auto")
         report = round_.aggregate()
-        adapter = round_.store.objects[round_.global_key(keys.ADAPTER)]
+        adapter = round_.store.objects[round_.global_key(bucket_keys.ADAPTER)]
         results.append((adapter, report.server_step, report.cosine, report.share))
     assert results[0] == results[1]
 
@@ -153,7 +153,7 @@ def test_what_a_plug_in_remembers_is_kept_beside_the_adapter() -> None:
     ours = full_round(aggregation={"strategy": "remembering"})
     theirs.aggregate()
     ours.aggregate()
-    for name in (keys.ADAPTER, keys.STATE):
+    for name in (bucket_keys.ADAPTER, bucket_keys.STATE):
         key = ours.global_key(name)
         assert ours.store.objects[key] == theirs.store.objects[key]
 
@@ -161,7 +161,7 @@ def test_what_a_plug_in_remembers_is_kept_beside_the_adapter() -> None:
 @pytest.mark.parametrize(
     "strategy, sentence",
     [
-        ("no-merge", "no-merge made dict of a task, expected hansa_server.task.Merge"),
+        ("no-merge", "no-merge made dict of a task, expected hansa_server.merge_input.Merge"),
         ("no-layer", "no-layer made NoneType of layer"),
         ("small", r"got \(1, 1\), expected"),
         ("forgetful", r"forgetful remembers \[\] of layer .*, expected \['m'\]"),
@@ -192,7 +192,7 @@ def test_good_plug_ins_keep_the_contract(strategy: str, check) -> None:
     ],
 )
 def test_the_contract_finds_a_broken_plug_in(strategy: str, check: str) -> None:
-    with pytest.raises((BrokenContract, PermanentError, IndexError)):
+    with pytest.raises((StrategyContractError, PermanentError, IndexError)):
         contract.CHECKS[check](contract.prepared(strategy, None))
 
 
@@ -201,5 +201,5 @@ def test_the_contract_finds_memories_and_options_that_are_broken(
 ) -> None:
     """What the guards of Hansa keep from happening, were they gone."""
     monkeypatch.setattr("hansa_server.plugin.get", lambda settings: strategies.STRATEGIES["mean"])
-    with pytest.raises(BrokenContract, match="noSuchOption was taken"):
+    with pytest.raises(StrategyContractError, match="noSuchOption was taken"):
         contract.unknown_options_are_refused(Aggregation(strategy="my-mean"))

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter, keys, manifest
-from hansa.assignment import REPORT_LIMIT
-from hansa.errors import AnotherRun, Corrupt, PermanentError
-from hansa.exits import Exit
-from hansa.manifest import FederationDocument, GlobalManifest, Member, StartAdapter
-from hansa.reports import encode_report
+from hansa.adapter import lora
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import REPORT_LIMIT
+from hansa.api.bucket_documents import FederationDocument, GlobalManifest, Member, StartAdapter
+from hansa.api.reports import encode_report
+from hansa.core.errors import AnotherRun, Corrupt, PermanentError
+from hansa.core.exits import Exit
 from hansa_server.gate import HELP
 from hansa_server.stream import TooFewMembers
 from tests.unit.hansa_server.rounds import (
@@ -31,7 +32,7 @@ from tests.unit.hansa_server.rounds import (
 
 def committed(round_: Round) -> GlobalManifest:
     return GlobalManifest.model_validate_json(
-        round_.store.objects[round_.global_key(keys.MANIFEST)]
+        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
     )
 
 
@@ -41,15 +42,15 @@ def test_a_round_becomes_a_folder_that_its_manifest_describes():
     stored = committed(round_)
     for name, entry in stored.files.items():
         data = round_.store.objects[round_.global_key(name)]
-        assert (entry.sha256, entry.size) == (manifest.sha256(data), len(data))
-    assert set(stored.files) == {keys.ADAPTER, keys.CONFIG}
+        assert (entry.sha256, entry.size) == (bucket_documents.sha256(data), len(data))
+    assert set(stored.files) == {bucket_keys.ADAPTER, bucket_keys.CONFIG}
     assert stored.base_model == BASE_MODEL
     assert [member.environment for member in stored.members] == list(ENVIRONMENTS)
     assert stored.updates["maze"]["counts"]["explored"] == 4
     assert stored.updates["maze"]["loss"] == 1.5
-    assert report.adapter == stored.files[keys.ADAPTER].sha256
-    assert report.manifest == manifest.sha256(
-        round_.store.objects[round_.global_key(keys.MANIFEST)]
+    assert report.adapter == stored.files[bucket_keys.ADAPTER].sha256
+    assert report.manifest == bucket_documents.sha256(
+        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
     )
     assert (report.members, report.refused) == ([0, 1, 2], [])
 
@@ -79,12 +80,12 @@ def test_the_mean_of_the_first_round_is_that_of_the_members():
 def test_the_server_steps_from_the_start_towards_the_mean(step):
     round_ = full_round(server_step=step)
     round_.aggregate()
-    start = adapter.start(SHAPES, RANK, round_.seed)
+    start = lora.start(SHAPES, RANK, round_.seed)
     for name, array in round_.result().items():
         mean = np.mean([tensors(i)[name].astype(np.float64) for i in range(3)], axis=0)
         expected = start[name] + step * (mean - start[name])
         np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7)
-    assert committed(round_).norm == pytest.approx(adapter.distance(round_.result(), start))
+    assert committed(round_).norm == pytest.approx(lora.distance(round_.result(), start))
 
 
 @settings(max_examples=25, deadline=None)
@@ -97,11 +98,13 @@ def test_members_in_any_order_give_equal_bytes(order, step):
 
 
 def test_a_later_round_starts_from_the_global_adapter_it_names():
-    before = adapter.encode(tensors(99))
+    before = lora.encode(tensors(99))
     round_ = Round(
-        number=4, start=StartAdapter(round=2, sha256=manifest.sha256(before)), server_step=2.0
+        number=4,
+        start=StartAdapter(round=2, sha256=bucket_documents.sha256(before)),
+        server_step=2.0,
     )
-    round_.store.objects[keys.global_folder(PREFIX, 2) + keys.ADAPTER] = before
+    round_.store.objects[bucket_keys.global_folder(PREFIX, 2) + bucket_keys.ADAPTER] = before
     round_.send("maze", tensors(1))
     round_.aggregate()
     name = min(SHAPES)
@@ -114,7 +117,7 @@ def test_a_start_adapter_of_other_bytes_is_refused():
     round_.send("maze", tensors(1))
     with pytest.raises(Corrupt, match="expected the adapter the round starts from"):
         round_.aggregate()
-    round_.store.objects[keys.global_folder(PREFIX, 1) + keys.ADAPTER] = b"other"
+    round_.store.objects[bucket_keys.global_folder(PREFIX, 1) + bucket_keys.ADAPTER] = b"other"
     with pytest.raises(Corrupt, match="sha256"):
         round_.aggregate()
 
@@ -122,7 +125,7 @@ def test_a_start_adapter_of_other_bytes_is_refused():
 def test_the_config_names_the_modules_and_the_source():
     round_ = full_round()
     round_.aggregate()
-    config = json.loads(round_.store.objects[round_.global_key(keys.CONFIG)])
+    config = json.loads(round_.store.objects[round_.global_key(bucket_keys.CONFIG)])
     assert config["target_modules"] == list(MODULES)
     assert config["base_model_name_or_path"] == "builtin:tiny"
 
@@ -150,14 +153,16 @@ def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(step):
 
 def test_a_twin_that_wrote_another_adapter_first_is_the_one_that_counts():
     round_ = full_round()
-    other = adapter.encode(tensors(1234))
-    round_.store.objects[round_.global_key(keys.ADAPTER)] = other
+    other = lora.encode(tensors(1234))
+    round_.store.objects[round_.global_key(bucket_keys.ADAPTER)] = other
     report = round_.aggregate()
     stored = committed(round_)
-    assert round_.store.objects[round_.global_key(keys.ADAPTER)] == other
-    assert stored.files[keys.ADAPTER].sha256 == manifest.sha256(other) == report.adapter
-    start = adapter.start(SHAPES, RANK, round_.seed)
-    assert stored.norm == pytest.approx(adapter.distance(tensors(1234), start))
+    assert round_.store.objects[round_.global_key(bucket_keys.ADAPTER)] == other
+    assert (
+        stored.files[bucket_keys.ADAPTER].sha256 == bucket_documents.sha256(other) == report.adapter
+    )
+    start = lora.start(SHAPES, RANK, round_.seed)
+    assert stored.norm == pytest.approx(lora.distance(tensors(1234), start))
 
 
 def test_a_slow_twin_of_other_bytes_leaves_the_committed_folder_as_it_is():
@@ -168,7 +173,7 @@ def test_a_slow_twin_of_other_bytes_leaves_the_committed_folder_as_it_is():
     report = first.aggregate()
 
     def commit_first(key: str) -> None:
-        if key.endswith(keys.ADAPTER):
+        if key.endswith(bucket_keys.ADAPTER):
             slow_objects.update(
                 {k: v for k, v in first.store.objects.items() if f"{PREFIX}/global/" in k}
             )
@@ -176,7 +181,7 @@ def test_a_slow_twin_of_other_bytes_leaves_the_committed_folder_as_it_is():
     slow.store.before_put = commit_first
     twin = slow.aggregate()
     assert twin == report.model_copy(update={"audit": twin.audit})  # its members are others here
-    for name in (keys.ADAPTER, keys.CONFIG, keys.MANIFEST):
+    for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG, bucket_keys.MANIFEST):
         assert slow_objects[slow.global_key(name)] == first.store.objects[first.global_key(name)]
 
 
@@ -184,15 +189,15 @@ def test_a_slow_twin_of_other_bytes_leaves_the_committed_folder_as_it_is():
     "data",
     [
         pytest.param(b"half", id="truncated"),
-        pytest.param(adapter.encode(tensors(1, scale=np.inf)), id="not finite"),
+        pytest.param(lora.encode(tensors(1, scale=np.inf)), id="not finite"),
     ],
 )
 def test_a_broken_adapter_of_a_twin_is_no_result(data):
     round_ = full_round()
-    round_.store.objects[round_.global_key(keys.ADAPTER)] = data
-    with pytest.raises(Corrupt, match=keys.ADAPTER):
+    round_.store.objects[round_.global_key(bucket_keys.ADAPTER)] = data
+    with pytest.raises(Corrupt, match=bucket_keys.ADAPTER):
         round_.aggregate()
-    assert round_.global_key(keys.MANIFEST) not in round_.store.objects
+    assert round_.global_key(bucket_keys.MANIFEST) not in round_.store.objects
 
 
 def test_a_committed_result_of_other_settings_is_another_run():
@@ -214,7 +219,7 @@ def test_a_prefix_of_another_seed_is_refused_by_field():
 def test_the_owner_is_written_with_the_first_round_only():
     round_ = full_round()
     round_.aggregate()
-    data = round_.store.objects[keys.federation(PREFIX)]
+    data = round_.store.objects[bucket_keys.federation(PREFIX)]
     owner = FederationDocument.model_validate_json(data)
     assert owner.identity == round_.assignment().identity()
     assert owner.base_model == BASE_MODEL
@@ -224,18 +229,18 @@ def test_an_owner_with_another_base_model_written_meanwhile_is_another_run():
     round_ = full_round()
 
     def other_owner(key: str) -> None:
-        if key == keys.federation(PREFIX):
+        if key == bucket_keys.federation(PREFIX):
             document = FederationDocument(
                 program="0", identity=round_.assignment().identity(), base_model="c" * 64
             )
-            round_.store.objects[key] = manifest.canonical(document.to_json())
+            round_.store.objects[key] = bucket_documents.canonical(document.to_json())
 
     round_.store.before_put = other_owner
     with pytest.raises(AnotherRun, match=r"model\.sha256"):
         round_.aggregate()
 
 
-@pytest.mark.parametrize("name", [keys.ADAPTER, keys.CONFIG])
+@pytest.mark.parametrize("name", [bucket_keys.ADAPTER, bucket_keys.CONFIG])
 def test_a_committed_folder_that_lost_a_file_or_its_end_is_corrupt(name):
     round_ = full_round()
     round_.aggregate()
@@ -282,7 +287,7 @@ def test_too_few_updates_name_each_refusal_and_write_nothing_but_the_audit_entry
     ) as e:
         round_.aggregate()
     assert e.value.exit is Exit.TOO_FEW_UPDATES
-    assert round_.store.written == [keys.audit_entry(PREFIX, 1)]
+    assert round_.store.written == [bucket_keys.audit_entry(PREFIX, 1)]
     assert (2, "untrained") in e.value.report.refused
 
 
@@ -309,10 +314,10 @@ def test_an_impossible_assignment_is_permanent(changes, sentence):
 
 
 def test_a_step_that_leaves_the_range_of_fp32_is_permanent_and_writes_nothing():
-    huge = adapter.encode({n: np.full(s, 3e38, np.float32) for n, s in SHAPES.items()})
-    round_ = Round(number=2, start=StartAdapter(round=1, sha256=manifest.sha256(huge)))
+    huge = lora.encode({n: np.full(s, 3e38, np.float32) for n, s in SHAPES.items()})
+    round_ = Round(number=2, start=StartAdapter(round=1, sha256=bucket_documents.sha256(huge)))
     round_.server_step = 100.0
-    round_.store.objects[keys.global_folder(PREFIX, 1) + keys.ADAPTER] = huge
+    round_.store.objects[bucket_keys.global_folder(PREFIX, 1) + bucket_keys.ADAPTER] = huge
     for environment in ENVIRONMENTS:
         round_.send(environment, {n: np.full(s, 1e3, np.float32) for n, s in SHAPES.items()})
     with pytest.raises(PermanentError, match=r"aggregation\.serverStep: got 100\.0"):
@@ -335,9 +340,9 @@ def test_the_largest_report_of_a_hundred_members_fits():
 
 def test_the_report_names_the_entry_of_the_audit_log_each_time():
     round_ = full_round()
-    key = keys.audit_entry(PREFIX, round_.number)
+    key = bucket_keys.audit_entry(PREFIX, round_.number)
     first, again = round_.aggregate(), round_.aggregate()
-    assert first.audit == again.audit == manifest.sha256(round_.store.objects[key])
+    assert first.audit == again.audit == bucket_documents.sha256(round_.store.objects[key])
 
 
 def test_the_report_of_a_hundred_refusals_fits():

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys, manifest
-from hansa.aggregation import Aggregation
-from hansa.manifest import Counts, GlobalManifest, StartAdapter
+from hansa.adapter import lora
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.aggregation import Aggregation
+from hansa.api.bucket_documents import Counts, GlobalManifest, StartAdapter
 from hansa_server.strategies import STRATEGIES
 from hansa_server.stream import _weights
-from tests import dense
+from tests.support import dense
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
     PREFIX,
@@ -30,14 +31,14 @@ FIVE = ("a", "b", "c", "d", "e")
 
 def described(round_: Round) -> GlobalManifest:
     return GlobalManifest.model_validate_json(
-        round_.store.objects[round_.global_key(keys.MANIFEST)]
+        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
     )
 
 
 def next_round(before: Round, **changes: Any) -> Round:
     """The round that starts from what another one made."""
     made = described(before)
-    start = StartAdapter(round=before.number, sha256=made.files[keys.ADAPTER].sha256)
+    start = StartAdapter(round=before.number, sha256=made.files[bucket_keys.ADAPTER].sha256)
     return Round(
         number=before.number + 1,
         start=start,
@@ -63,12 +64,14 @@ def test_three_rounds_run_on_and_are_described(strategy):
     for number in range(3):
         report = round_.aggregate()
         said = described(round_)
-        config = json.loads(round_.store.objects[round_.global_key(keys.CONFIG)])
+        config = json.loads(round_.store.objects[round_.global_key(bucket_keys.CONFIG)])
         for name, array in round_.result().items():
             rank = array.shape[0] if "lora_A" in name else array.shape[1]
             assert rank == RANK + said.frozen_rank == config["r"]
         assert config["lora_alpha"] / config["r"] == 16 / RANK
-        assert (keys.STATE in said.files) is strategy.startswith("fed") & (strategy != "fedex")
+        assert (bucket_keys.STATE in said.files) is strategy.startswith("fed") & (
+            strategy != "fedex"
+        )
         assert len(report.cosine) == len(report.share) == 5
         assert sum(said.diagnostics.share.values()) == pytest.approx(1.0)
         round_ = next_round(round_)
@@ -93,7 +96,7 @@ def test_a_state_is_used_by_the_same_strategy_only():
     first = full_round(aggregation={"strategy": "fedavgm"})
     first.aggregate()
 
-    def after(strategy: str) -> adapter.Tensors:
+    def after(strategy: str) -> lora.Tensors:
         later = next_round(first, aggregation={"strategy": strategy})
         later.store = type(first.store)()
         later.store.objects.update(first.store.objects)
@@ -105,7 +108,7 @@ def test_a_state_is_used_by_the_same_strategy_only():
     updates = [tensors(50 + position) for position in range(3)]
     mean = dense.mean(first.result(), updates, [1, 1, 1])
     np.testing.assert_allclose(dense.vector(after("mean")), mean, rtol=1e-5, atol=1e-6)
-    origin = dense.vector(adapter.start(SHAPES, RANK, 7))
+    origin = dense.vector(lora.start(SHAPES, RANK, 7))
     momentum = 0.9 * (dense.vector(first.result()) - origin)
     expected = dense.vector(first.result()) + momentum + (mean - dense.vector(first.result()))
     np.testing.assert_allclose(dense.vector(after("fedavgm")), expected, rtol=1e-5, atol=1e-6)
@@ -212,7 +215,7 @@ def test_who_counts_less_than_it_says_is_named_in_the_log(capsys, monkeypatch):
 def test_who_did_not_move_makes_nobodys_step_too_long():
     round_ = full_round(aggregation={"max_norm_ratio": 3.0})
     for environment in ENVIRONMENTS[1:]:
-        round_.send(environment, adapter.start(SHAPES, RANK, 7))
+        round_.send(environment, lora.start(SHAPES, RANK, 7))
     assert round_.aggregate().refused == []
 
 
@@ -220,11 +223,11 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     round_ = full_round()
     round_.aggregate()
     said = described(round_).diagnostics
-    start, new = adapter.start(SHAPES, RANK, 7), round_.result()
+    start, new = lora.start(SHAPES, RANK, 7), round_.result()
     updates = {name: tensors(index) for index, name in enumerate(ENVIRONMENTS)}
     scale = 16 / RANK
 
-    def change(of: adapter.Tensors) -> Any:
+    def change(of: lora.Tensors) -> Any:
         parts = [dense.product(of, m) - dense.product(start, m) for m in dense.modules(start)]
         return scale * np.concatenate([part.ravel() for part in parts])
 
@@ -238,7 +241,7 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
         assert said.norms[name] == pytest.approx(norm, rel=1e-6)
         cosine = change(update) @ moved / norm / np.linalg.norm(moved)
         assert said.cosine[name] == pytest.approx(cosine, rel=1e-6)
-        moved_by = adapter.distance(update, start)
+        moved_by = lora.distance(update, start)
         assert said.factor_norms[name] == pytest.approx(moved_by, rel=1e-6)
     assert 1.0 <= said.effective_rank <= RANK
     silent = full_round(aggregation={"diagnostics": False})
@@ -271,17 +274,17 @@ def test_thirty_six_members_are_merged():
 def test_a_damaged_state_is_no_state():
     first = full_round(aggregation={"strategy": "fedadam"})
     first.aggregate()
-    first.store.objects[first.global_key(keys.STATE)] = b"x" * 10
+    first.store.objects[first.global_key(bucket_keys.STATE)] = b"x" * 10
     later = next_round(first)
     for position, environment in enumerate(ENVIRONMENTS):
         later.send(environment, tensors(50 + position))
-    with pytest.raises(Exception, match=keys.STATE):
+    with pytest.raises(Exception, match=bucket_keys.STATE):
         later.aggregate()
 
 
 def test_a_bit_that_flipped_on_the_way_does_not_refuse_an_honest_member(monkeypatch):
     round_ = full_round()
-    key = round_.key("maze", keys.ADAPTER)
+    key = round_.key("maze", bucket_keys.ADAPTER)
     download, flipped = round_.store.download, []
 
     def once(name: str, path: Any, size: int, watch: Any = None) -> str:
@@ -289,7 +292,7 @@ def test_a_bit_that_flipped_on_the_way_does_not_refuse_an_honest_member(monkeypa
         if name == key and not flipped:
             flipped.append(name)
             path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-            return manifest.sha256(path.read_bytes())
+            return bucket_documents.sha256(path.read_bytes())
         return digest
 
     monkeypatch.setattr(round_.store, "download", once)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hansa import adapter
+from hansa.adapter import lora
 from hansa_server.scratch import Glance
-from tests.merging import draw, reversed_file, shapes_of
+from tests.support.merging import draw, reversed_file, shapes_of
 
 SHAPES = shapes_of(3, (5, 7), (4, 2))
 
@@ -14,7 +14,7 @@ def with_value(value: float, place: int) -> bytes:
     """An adapter's file with that value in one place of its data."""
     tensors = draw(1, SHAPES)
     flat = np.concatenate([array.ravel() for array in tensors.values()])
-    data = bytearray(adapter.encode(tensors))
+    data = bytearray(lora.encode(tensors))
     begin = len(data) - flat.nbytes + 4 * place
     data[begin : begin + 4] = np.float32(value).tobytes()
     return bytes(data)

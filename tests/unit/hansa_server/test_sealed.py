@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, sealing
-from hansa.errors import PermanentError
-from hansa.logs import Log
+from hansa.api import bucket_keys
+from hansa.core.errors import PermanentError
+from hansa.core.logs import Log
+from hansa.crypto import sealing
 from hansa.store.sealed import OpenedStore, keys_at_hand, opened_store
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import merge_again
@@ -19,7 +20,7 @@ from tests.unit.hansa_server.audited import flipped
 from tests.unit.hansa_server.rounds import ENVIRONMENTS, PREFIX, Round, full_round, tensors
 
 KEY, OTHER = sealing.new_key(), sealing.new_key()
-FILES = (keys.ADAPTER, keys.MOMENTS)
+FILES = (bucket_keys.ADAPTER, bucket_keys.MOMENTS)
 
 
 def seal(round_: Round, *environments: str, to: str = KEY.public) -> None:
@@ -58,7 +59,7 @@ def test_every_strategy_makes_the_same_of_sealed_updates(strategy: str) -> None:
 )
 def test_an_update_that_was_changed_is_refused_and_the_others_count(at: int) -> None:
     made = sealed_round()
-    key = made.key("maze", keys.ADAPTER)
+    key = made.key("maze", bucket_keys.ADAPTER)
     data = made.store.objects[key]
     made.store.objects[key] = flipped(data, at % len(data))
     report = merged(made)
@@ -90,15 +91,15 @@ def test_one_that_lay_open_is_refused_where_others_are_sealed_and_the_other_way_
 
 def test_another_silos_sealed_update_under_ones_own_name_is_refused() -> None:
     made = sealed_round()
-    taken = made.store.objects[made.key("wordle", keys.ADAPTER)]
+    taken = made.store.objects[made.key("wordle", bucket_keys.ADAPTER)]
     made.send("maze", tensors(2), sealedTo=KEY.public)
-    made.store.objects[made.key("maze", keys.ADAPTER)] = taken
+    made.store.objects[made.key("maze", bucket_keys.ADAPTER)] = taken
     assert merged(made).refused == [(1, "sealed")]
 
 
 def test_moments_that_were_changed_are_refused() -> None:
     made = sealed_round(strategy="regmean")
-    key = made.key("maze", keys.MOMENTS)
+    key = made.key("maze", bucket_keys.MOMENTS)
     made.store.objects[key] = flipped(made.store.objects[key], sealing.HEAD + 100)
     assert merged(made).refused == [(1, "sealed")]
 
@@ -135,7 +136,7 @@ def test_an_audit_merges_a_sealed_round_again_where_it_has_the_key(tmp_path: Pat
     without = audited(made, tmp_path)
     assert without.verdict == "cannot be"
     assert "which is not at hand" in without.unknown[0]
-    key = made.key("maze", keys.ADAPTER)
+    key = made.key("maze", bucket_keys.ADAPTER)
     made.store.objects[key] = flipped(made.store.objects[key], 200)
     assert audited(made, tmp_path, KEY).verdict == "differs"
 

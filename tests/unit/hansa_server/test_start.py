@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hansa import adapter, keys, manifest
-from hansa.errors import Corrupt
-from hansa.manifest import StartAdapter
+from hansa.adapter import lora
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.bucket_documents import StartAdapter
+from hansa.core.errors import Corrupt
 from hansa.store.base import Watch
 from hansa_server import folder
 from tests.unit.hansa_server.rounds import ENVIRONMENTS, PREFIX, RANK, Round, full_round, tensors
 
-START = keys.global_folder(PREFIX, 1) + keys.ADAPTER
+START = bucket_keys.global_folder(PREFIX, 1) + bucket_keys.ADAPTER
 
 
 def later(strategy: str = "mean") -> Round:
@@ -97,7 +98,7 @@ def test_a_start_that_cannot_be_made_ends_the_round_with_its_own_error(monkeypat
     [
         pytest.param(None, "expected the adapter the round starts from", id="none"),
         pytest.param(b"", "got sha256", id="no bytes"),
-        pytest.param(adapter.encode(tensors(5)), "got sha256", id="another adapter"),
+        pytest.param(lora.encode(tensors(5)), "got sha256", id="another adapter"),
     ],
 )
 @pytest.mark.parametrize("refused", [False, True], ids=["sound updates", "no updates"])
@@ -109,15 +110,17 @@ def test_a_start_that_is_not_the_one_named_ends_the_round_whatever_the_updates_a
     if data is not None:
         round_.store.objects[START] = data
     for name in ENVIRONMENTS if refused else ():
-        del round_.store.objects[round_.key(name, keys.ADAPTER)]
+        del round_.store.objects[round_.key(name, bucket_keys.ADAPTER)]
     with pytest.raises(Corrupt, match=sentence):
         round_.aggregate()
-    assert round_.global_key(keys.MANIFEST) not in round_.store.objects
+    assert round_.global_key(bucket_keys.MANIFEST) not in round_.store.objects
 
 
 def test_a_start_that_is_no_adapter_ends_the_round_as_such():
-    round_ = Round(number=2, start=StartAdapter(round=1, sha256=manifest.sha256(b"no adapter")))
+    round_ = Round(
+        number=2, start=StartAdapter(round=1, sha256=bucket_documents.sha256(b"no adapter"))
+    )
     round_.store.objects[START] = b"no adapter"
     round_.send("maze", tensors(1))
-    with pytest.raises(adapter.AdapterError):
+    with pytest.raises(lora.AdapterError):
         round_.aggregate()

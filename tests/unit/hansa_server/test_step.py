@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hansa import keys
-from hansa.adapter import Tensors
-from hansa.aggregation import FITTED
-from hansa.manifest import GlobalManifest
-from tests.merging import Outcome, draw, run, shapes_of
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_keys
+from hansa.api.aggregation import FITTED
+from hansa.api.bucket_documents import GlobalManifest
+from tests.support.merging import ContractMerge, draw, run, shapes_of
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
     Round,
@@ -39,7 +39,7 @@ def _away(change: np.ndarray) -> Tensors:
     return made
 
 
-def auto(updates: Sequence[Tensors], **settings: object) -> Outcome:
+def auto(updates: Sequence[Tensors], **settings: object) -> ContractMerge:
     return run(START, updates, server_step="auto", **settings)
 
 
@@ -133,7 +133,7 @@ def test_balanced_changes_are_measured_as_they_are_merged() -> None:
 
 def committed(round_: Round) -> GlobalManifest:
     return GlobalManifest.model_validate_json(
-        round_.store.objects[round_.global_key(keys.MANIFEST)]
+        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
     )
 
 

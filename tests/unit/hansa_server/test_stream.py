@@ -2,7 +2,7 @@
 
 import pytest
 
-from hansa.spec import S3
+from hansa.api.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 from hansa_server.stream import parallel

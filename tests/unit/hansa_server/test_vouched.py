@@ -1,89 +1,24 @@
 """An audit by letters: signed orders vouch for the log, signed answers for a silo's updates."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hansa import audit, keys, manifest
-from hansa.assignment import ClientReport
-from hansa.audit import AuditEntry
-from hansa.errors import Denied
-from hansa.exchange.correspondence import Correspondence, correspondence
-from hansa.exchange.envelope import SigningKey
-from hansa.exchange.letters import ANSWERS, ORDERS, Answer, Reference, Rest, run_of
-from hansa.manifest import AuditHead, Counts
-from hansa.members import Head
-from hansa.spec import FederationSpec
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.exchange import Cursor
+from hansa.api.letters import ORDERS, Rest
+from hansa.api.spec import FederationSpec
+from hansa.core.errors import Denied
+from hansa.members.correspondence import Correspondence, correspondence
+from hansa.store import audit_log
+from hansa.store.audit_log import AuditEntry
 from hansa_server.findings import Findings
-from tests import mail
-from tests.builders import make_spec
-from tests.mail import COORDINATOR, SILO, THIEF
-from tests.memory_store import MemoryStore
+from tests.support import mail
+from tests.support.lettered_runs import RUN, Post, lettered, spec
+from tests.support.mail import COORDINATOR, THIEF
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_server.audited import check, make_run, rewrite
-from tests.unit.hansa_server.rounds import ENVIRONMENTS, PREFIX, Round
-
-STORAGE = Round().assignment().storage
-
-
-def spec() -> FederationSpec:
-    """The run's spec, in which maze runs elsewhere."""
-    remote = {"name": "maze", "member": {"publicKeys": [SILO.public]}}
-    own = [{"name": name, "world": name} for name in ENVIRONMENTS if name != "maze"]
-    return make_spec(
-        environments=[*own, remote],
-        exchange={"publicKeys": [COORDINATOR.public]},
-        storage={"s3": STORAGE.to_json()},
-        model={"sha256": "b" * 64},
-        adapter={"shapes": "d" * 64},
-    )
-
-
-RUN = run_of(STORAGE, spec().identity())
-
-
-class Post:
-    """Writes the letters of a run that was made already."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.store = store
-        self.heads = {ORDERS: Head(), ANSWERS: Head()}
-
-    def send(self, log: Any, letter: Any, key: SigningKey) -> Reference:
-        box = mail.box(log, self.store, prefix=PREFIX, run=RUN, trusted=(key.public,))
-        cursor = box.post(letter.model_copy(update={"run": RUN}), self.heads[log], key).cursor
-        self.heads[log] = cursor
-        return Reference(serial=cursor.serial, digest=cursor.digest)
-
-    def order(self, round_: int, head: AuditHead | None, key: SigningKey = COORDINATOR) -> None:
-        """An order of a round, and the silo's answer to it with the update that is stored."""
-        work = mail.work(round=round_).model_copy(update={"audit": head})
-        about = self.send(ORDERS, work, key)
-        stored = self.store.objects[keys.update_folder(PREFIX, "maze", round_) + keys.MANIFEST]
-        report = ClientReport(
-            environment=0,
-            round=round_,
-            trained=True,
-            manifest=manifest.sha256(stored),
-            adapter="c" * 64,
-            counts=Counts(explored=4, succeeded=3),
-        )
-        self.send(ANSWERS, Answer(order=about, report=report, **mail.FIELDS), SILO)
-
-    def finish(self, head: AuditHead | None) -> None:
-        """The order to rest, for all is done."""
-        self.send(ORDERS, Rest(why="finished", audit=head, **mail.FIELDS), COORDINATOR)
-
-
-def lettered(rounds: int, *, finished: bool = True) -> MemoryStore:
-    """A run whose orders name the log as it was then."""
-    store = make_run(rounds)
-    post = Post(store)
-    for round_ in range(1, rounds + 1):
-        post.order(round_, audit.find_head(store, PREFIX, round_))
-    if finished:
-        post.finish(audit.find_head(store, PREFIX, rounds + 1))
-    return store
+from tests.unit.hansa_server.rounds import PREFIX
 
 
 def read(store: MemoryStore) -> Correspondence:
@@ -124,7 +59,7 @@ def test_a_log_that_was_rewritten_with_all_that_follows_is_found(tmp_path):
 
 def test_an_entry_that_was_taken_away_is_found(tmp_path):
     store = lettered(2)
-    del store.objects[keys.audit_entry(PREFIX, 2)]
+    del store.objects[bucket_keys.audit_entry(PREFIX, 2)]
     findings = found(store, tmp_path)
     assert findings[2].verdict == "differs"
     assert "is missing: it is what order 3 to maze names" in sentences(findings, 2)
@@ -133,13 +68,13 @@ def test_an_entry_that_was_taken_away_is_found(tmp_path):
 def test_an_entry_that_was_added_after_the_last_order_is_found(tmp_path):
     """It fits the chain; the order that ends the federation does not vouch for it."""
     store = lettered(2)
-    newest = audit.find_head(store, PREFIX, 3)
-    key = keys.audit_entry(PREFIX, 2)
+    newest = audit_log.find_head(store, PREFIX, 3)
+    key = bucket_keys.audit_entry(PREFIX, 2)
     entry = AuditEntry.model_validate_json(store.objects[key]).model_copy(
         update={"round": 3, "previous": newest, "result": None, "members": []}
     )
     whole = entry.model_copy(update={"sha256": entry.digest()})
-    store.objects[keys.audit_entry(PREFIX, 3)] = manifest.canonical(whole.to_json())
+    store.objects[bucket_keys.audit_entry(PREFIX, 3)] = bucket_documents.canonical(whole.to_json())
     findings = found(store, tmp_path)
     assert findings[3].verdict == "cannot be"
     assert "order 3 to maze is newer, and does not vouch for it" in sentences(findings, 3)
@@ -149,7 +84,7 @@ def test_an_order_that_another_key_signed_vouches_for_nothing(tmp_path):
     store = make_run(2)
     post = Post(store)
     post.order(1, None)
-    post.order(2, audit.find_head(store, PREFIX, 2), THIEF)
+    post.order(2, audit_log.find_head(store, PREFIX, 2), THIEF)
     findings = found(store, tmp_path)
     assert [f.signed for f in findings.values()] == [False, False]
     letters = read(store)
@@ -192,7 +127,7 @@ def _denied(key: str, start: int, length: int) -> bytes:
 
 def test_the_federations_status_knows_the_newest_entry_without_any_key(tmp_path):
     store = make_run(2)
-    head = audit.find_head(store, PREFIX, 3)
+    head = audit_log.find_head(store, PREFIX, 3)
     assert check(store, tmp_path / "before", head=head)[2].verdict == "equal"
     rewrite(store, 2, minimum=2)
     [why] = check(store, tmp_path / "after", head=head)[2].wrong
@@ -203,8 +138,8 @@ def test_the_federations_status_knows_the_newest_entry_without_any_key(tmp_path)
 def test_who_rests_in_the_middle_of_a_round_says_nothing_of_its_entry(why, tmp_path):
     store = lettered(2, finished=False)
     post = Post(store)
-    post.heads[ORDERS] = Head(serial=2, digest=read_digest(store))
-    rest = Rest(why=why, audit=audit.find_head(store, PREFIX, 2), **mail.FIELDS)
+    post.heads[ORDERS] = Cursor(serial=2, digest=read_digest(store))
+    rest = Rest(why=why, audit=audit_log.find_head(store, PREFIX, 2), **mail.FIELDS)
     post.send(ORDERS, rest, COORDINATOR)
     assert found(store, tmp_path)[2].verdict == "equal"
 

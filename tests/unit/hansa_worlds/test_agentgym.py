@@ -8,8 +8,8 @@ import pytest
 from hansa_worlds import NoPlayer, OptionError, make
 from hansa_worlds.agentgym import DIALECTS
 from hansa_worlds.base import SPLITS
-from tests.agentgym_games import Game
-from tests.agentgym_server import serving
+from tests.support.agentgym_games import Game
+from tests.support.agentgym_server import serving
 
 
 def world_at(server, **options):

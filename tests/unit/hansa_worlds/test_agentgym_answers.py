@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from hansa.core.http import HttpError
 from hansa_worlds.agentgym import DIALECTS
 from hansa_worlds.agentgym.answers import (
     error_in,
@@ -16,7 +17,6 @@ from hansa_worlds.agentgym.answers import (
     words_in,
 )
 from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, clean
-from hansa_worlds.remote.wire import Fault
 
 FIELDS = ["observation", "state", "reward", "score", "done", "terminated", "truncated", "error"]
 FIELDS += ["id", "env_idx", "available_actions", "task_description", ""]
@@ -41,7 +41,7 @@ def test_a_turn_is_read_or_refused(environment, answer):
     for read in (turn_in, first_in):
         try:
             seen = read(answer, DIALECTS[environment])
-        except Fault:
+        except HttpError:
             continue
         seen.text.encode()
         assert "\x1b" not in seen.text + "".join(seen.moves)
@@ -54,10 +54,10 @@ def test_a_turn_is_read_or_refused(environment, answer):
 @settings(max_examples=60, deadline=None)
 @given(answer=ANSWERS)
 def test_a_session_and_words_are_read_or_refused(answer):
-    with suppress(Fault):
+    with suppress(HttpError):
         found = session_in(answer, DIALECTS["webshop"])
         assert isinstance(found, int | str) and not isinstance(found, bool)
-    with suppress(Fault):
+    with suppress(HttpError):
         assert all(words_in(answer))
     error = error_in(answer)
     assert error is None or (len(error) <= LONGEST_ERROR and "\n" not in error)

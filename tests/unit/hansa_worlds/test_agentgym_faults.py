@@ -10,7 +10,7 @@ import pytest
 from hansa_worlds import WorldDown, make
 from hansa_worlds.agentgym import server as sessions
 from hansa_worlds.remote import patience
-from tests.agentgym_server import serving
+from tests.support.agentgym_server import serving
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,9 @@ def test_a_sidecar_that_starts_late_is_waited_for():
 def test_after_a_vain_wait_the_next_episodes_do_not_wait_as_long(monkeypatch):
     looks = []
     monkeypatch.setattr(
-        sessions.Wire, "answers", lambda *_: looks.append(1) or sessions.Fault("refused", "no")
+        sessions.RemoteConnections,
+        "answers",
+        lambda *_: looks.append(1) or sessions.HttpError("refused", "no"),
     )
     world = world_at("http://127.0.0.1:9", start_timeout_seconds=0.2)
     for _ in range(5):
@@ -121,7 +123,7 @@ def test_setting_up_is_not_tried_for_ever():
     [
         ("drop", "the connection broke off"),
         ("half", "the answer broke off"),
-        ("slow 2", "no answer within 1 seconds"),
+        ("slow 2", "no answer within 1 s"),
         ("drip 4", "no whole answer in time"),
         ("status 502", "HTTP 502"),
         ("huge", "more than 1048576 bytes"),

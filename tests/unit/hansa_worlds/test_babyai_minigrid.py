@@ -11,7 +11,7 @@ from hansa_worlds.babyai import LEVELS, levels, obstacles
 from hansa_worlds.babyai.capture import capture, quiet
 from hansa_worlds.babyai.goals import build
 from hansa_worlds.babyai.grid import DROP, NOBODY, PAD, Grid
-from hansa_worlds.babyai.view import HALF, SIZE, View
+from hansa_worlds.babyai.view import HALF, SIZE, FieldOfView
 
 STEPS = 80
 KEY_OUTSIDE = (7, 24)
@@ -98,7 +98,7 @@ def assert_equal(env, grid):
         if seen.get(i, j) is not None and seen.get(i, j).type != "wall"
     }
     shown.pop((0, 0), None)  # what is carried
-    told = {(s.ahead, s.right): s.name.rpartition(" ")[0] for s in View(grid).seen}
+    told = {(s.ahead, s.right): s.name.rpartition(" ")[0] for s in FieldOfView(grid).seen}
     assert told == shown
 
 

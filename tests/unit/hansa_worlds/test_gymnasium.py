@@ -7,15 +7,19 @@ import pytest
 
 from hansa_worlds import NoPlayer, OptionError, WorldError, make
 from hansa_worlds.contract import CHECKS
-from tests.gym_envs import Needy, Numbered
+from tests.support.gym_envs import Needy, Numbered
 
 SMALL = {"train": [20, 60], "validation": [10, 20], "test": [0, 10], "max_turns": 5}
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 VARIANTS = {
-    "text": {"env": "tests.gym_envs:Higher"},
-    "numbered": {"env": "tests.gym_envs:Numbered", "text_field": "text", "actions": NUMBERS},
-    "no copies": {"env": "tests.gym_envs:Uncopyable", "kwargs": {"tries": 3}},
+    "text": {"env": "tests.support.gym_envs:Higher"},
+    "numbered": {
+        "env": "tests.support.gym_envs:Numbered",
+        "text_field": "text",
+        "actions": NUMBERS,
+    },
+    "no copies": {"env": "tests.support.gym_envs:Uncopyable", "kwargs": {"tries": 3}},
 }
 
 
@@ -25,12 +29,12 @@ def allowed(monkeypatch):
     monkeypatch.setenv("HANSA_WORLD_MODULES", "tests")
 
 
-def world_of(env="tests.gym_envs:Higher", **options):
+def world_of(env="tests.support.gym_envs:Higher", **options):
     return make("gymnasium", {"env": env, "prompt": "none", **SMALL, **options})
 
 
 def raw(step):
-    return world_of("tests.gym_envs:Wrong", kwargs={"step": step})
+    return world_of("tests.support.gym_envs:Wrong", kwargs={"step": step})
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
@@ -124,7 +128,7 @@ def test_an_action_outside_the_text_space_is_a_wasted_turn():
 
 
 def test_unknown_names_are_answered_with_the_known_ones():
-    world = world_of("tests.gym_envs:Numbered", text_field="text", actions=NUMBERS)
+    world = world_of("tests.support.gym_envs:Numbered", text_field="text", actions=NUMBERS)
     world.start(world.tasks("train")[0])
     assert world.step("zero").text == f"That is no action here. Actions: {', '.join(NUMBERS)}."
     assert world.legal() == NUMBERS
@@ -137,18 +141,19 @@ def test_unknown_names_are_answered_with_the_known_ones():
     [
         ({"env": ""}, "options.env: got nothing, expected module:Class or an id"),
         ({"env": "tests.nothing:Env"}, "options.env: got 'tests.nothing:Env', but No module"),
-        ({"env": "tests.gym_envs:names"}, "which is no class with reset and step"),
-        ({"env": "tests.gym_envs:Nothing-v0"}, "which neither a module nor Gymnasium has"),
+        ({"env": "tests.support.gym_envs:names"}, "which is no class with reset and step"),
+        ({"env": "tests.support.gym_envs:Nothing-v0"}, "which neither a module nor Gymnasium has"),
         ({"env": "NoSuch-v0"}, "which neither a module nor Gymnasium has"),
         ({"env": 3}, "options.env: got 3, expected text"),
         ({"kwargs": [1]}, "options.kwargs: got [1], expected a mapping"),
         (
             {"kwargs": {"trys": 3, "tries": 2}},
-            "options.kwargs: got trys, expected tries (what tests.gym_envs:Higher takes)",
+            "options.kwargs: got trys, expected tries (what tests.support.gym_envs:Higher takes)",
         ),
         (
-            {"env": "tests.gym_envs:Needy", "kwargs": {"tries": 2}},
-            "options.kwargs: got no path, expected path, tries (what tests.gym_envs:Needy takes)",
+            {"env": "tests.support.gym_envs:Needy", "kwargs": {"tries": 2}},
+            "options.kwargs: got no path, expected path, tries "
+            "(what tests.support.gym_envs:Needy takes)",
         ),
         (
             {"test": [5], "actions": "left", "acts": []},
@@ -166,19 +171,19 @@ def test_unknown_names_are_answered_with_the_known_ones():
 )
 def test_an_option_that_does_not_fit_is_one_sentence(options, sentence):
     with pytest.raises(OptionError) as refused:
-        make("gymnasium", {"env": "tests.gym_envs:Higher", **SMALL, **options})
+        make("gymnasium", {"env": "tests.support.gym_envs:Higher", **SMALL, **options})
     assert sentence in str(refused.value)
 
 
 def test_observations_that_are_no_text_name_the_option():
-    world = world_of("tests.gym_envs:Numbered", actions=NUMBERS)
+    world = world_of("tests.support.gym_envs:Numbered", actions=NUMBERS)
     with pytest.raises(OptionError, match=r"whose observation is a dict, .* options\.text_field"):
         world.start(world.tasks("train")[0])
 
 
 @pytest.mark.parametrize("answer", ["text", ("text",), ("text", 1, 2)])
 def test_a_reset_of_another_shape_is_refused(answer):
-    world = world_of("tests.gym_envs:Wrong", kwargs={"reset": answer})
+    world = world_of("tests.support.gym_envs:Wrong", kwargs={"reset": answer})
     with pytest.raises(WorldError, match="reset gives no pair"):
         world.start(world.tasks("train")[0])
 
@@ -201,7 +206,7 @@ def test_a_step_of_another_shape_is_refused(step, reason):
 
 
 def test_rules_can_be_given():
-    world = make("gymnasium", {"env": "tests.gym_envs:Higher", "rules": "Guess.", **SMALL})
+    world = make("gymnasium", {"env": "tests.support.gym_envs:Higher", "rules": "Guess.", **SMALL})
     assert world.start(world.tasks("test")[0]).text.startswith("Guess.\nGuess a number")
 
 
@@ -244,7 +249,7 @@ def test_without_a_list_no_module_is_allowed(monkeypatch):
 
 
 def test_a_function_of_an_allowed_module_is_not_called(monkeypatch):
-    monkeypatch.setenv("HANSA_WORLD_MODULES", "subprocess, tests.gym_envs")
+    monkeypatch.setenv("HANSA_WORLD_MODULES", "subprocess, tests.support.gym_envs")
     for name in ("subprocess:run", "subprocess:Popen"):
         with pytest.raises(OptionError, match="which is no class with reset and step"):
             world_of(name)
@@ -254,10 +259,10 @@ def test_a_function_of_an_allowed_module_is_not_called(monkeypatch):
 @pytest.mark.parametrize(
     ("value", "fits"),
     [
-        ("tests.gym_envs:Higher", True),
-        ("tests.gym_envs", True),
-        ("tests.gym_envs:Numbered", False),
-        ("tests.gym_envs.more", False),
+        ("tests.support.gym_envs:Higher", True),
+        ("tests.support.gym_envs", True),
+        ("tests.support.gym_envs:Numbered", False),
+        ("tests.support.gym_envs.more", False),
     ],
 )
 def test_a_package_offers_classes_and_modules_by_entry_point(value, fits, monkeypatch):
@@ -276,14 +281,14 @@ def test_a_package_offers_classes_and_modules_by_entry_point(value, fits, monkey
 
 def test_an_id_is_allowed_where_the_module_of_its_class_is(monkeypatch):
     name = registered()
-    monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.gym_envs")
-    for spelled in (name, f"tests.gym_envs:{name}"):  # its class is one of this file's
+    monkeypatch.setenv("HANSA_WORLD_MODULES", "tests.support.gym_envs")
+    for spelled in (name, f"tests.support.gym_envs:{name}"):  # its class is one of this file's
         with pytest.raises(OptionError, match="expected a class or id of a module"):
             world_of(spelled, text_field="text", actions=NUMBERS)
     with pytest.raises(OptionError, match="expected a class or id of a module"):
         world_of("CartPole-v1", actions=["left", "right"])
-    monkeypatch.setenv("HANSA_WORLD_MODULES", f"tests.gym_envs,{__name__}")
-    for spelled in (name, f"tests.gym_envs:{name}"):
+    monkeypatch.setenv("HANSA_WORLD_MODULES", f"tests.support.gym_envs,{__name__}")
+    for spelled in (name, f"tests.support.gym_envs:{name}"):
         world = world_of(spelled, text_field="text", actions=NUMBERS)
         assert world.start(world.tasks("train")[0]).text == "Guess a number from 1 to 9."
 
@@ -291,6 +296,6 @@ def test_an_id_is_allowed_where_the_module_of_its_class_is(monkeypatch):
 def test_an_id_that_a_function_makes_is_refused():
     gymnasium = pytest.importorskip("gymnasium")
     if "HansaMade-v0" not in gymnasium.registry:
-        gymnasium.register("HansaMade-v0", "tests.gym_envs:made")
+        gymnasium.register("HansaMade-v0", "tests.support.gym_envs:made")
     with pytest.raises(OptionError, match="which is no class with reset and step"):
         world_of("HansaMade-v0")

@@ -9,10 +9,7 @@ from hansa_worlds import listing, players, registry
 from hansa_worlds.players import PLAYERS
 
 RECORD = json.loads(Path(registry.__file__).with_name("scores.json").read_text())
-DOORS = {
-    *("agentgym", "gymnasium", "mixed", "openenv", "proxy"),
-    *("reasoning-gym", "scienceworld", "textworld"),
-}
+DOORS = {"agentgym", "gymnasium", "mixed", "openenv", "proxy"}
 """Worlds of others, played through one of ours: nobody can know their scores beforehand."""
 
 

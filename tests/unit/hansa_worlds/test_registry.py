@@ -1,9 +1,5 @@
 """Options, action parsing and finding worlds by name: what all worlds share."""
 
-import importlib
-import os
-import subprocess
-import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -145,23 +141,3 @@ def test_seeds_are_text_and_stay_what_they_are():
 
 def test_a_step_before_the_start_is_an_ended_episode():
     assert make("maze").step("move up").done
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_the_old_name_of_the_package_gives_the_same_classes_for_one_more_release():
-    old = importlib.import_module("hansa_client.worlds")
-    assert old is importlib.import_module("hansa_worlds")
-    inner = importlib.import_module("hansa_client.worlds.maze.maps")
-    assert inner is importlib.import_module("hansa_worlds.maze.maps")
-    assert inner.__spec__ is not None and inner.__spec__.name == "hansa_worlds.maze.maps"
-
-
-def test_the_old_name_of_the_package_says_that_it_goes(tmp_path):
-    """Under Python's usual filters, and to a package that imports it, as worlds of others are."""
-    (tmp_path / "mine.py").write_text("import hansa_client.worlds\n")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mine"
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environ
-    )
-    assert "hansa_client.worlds is hansa_worlds now" in ended.stderr

@@ -6,12 +6,12 @@ import re
 import pytest
 
 from hansa_worlds.webshop import WebShop, words
-from hansa_worlds.webshop.catalogue import Shape, grow
+from hansa_worlds.webshop.catalogue import CatalogueSize, grow
 from hansa_worlds.webshop.reward import alike, could_meet, has_attribute, type_score
-from hansa_worlds.webshop.search import MOST_RESULTS, MOST_WORDS, Index, stem, terms
+from hansa_worlds.webshop.search import MOST_RESULTS, MOST_WORDS, SearchIndex, stem, terms
 
-SHOP = grow("0", Shape())
-SMALL = Shape(products=60, attributes=2, choices=1)
+SHOP = grow("0", CatalogueSize())
+SMALL = CatalogueSize(products=60, attributes=2, choices=1)
 
 
 class TestCatalogue:
@@ -43,7 +43,7 @@ class TestCatalogue:
         assert hashlib.sha256("\n".join(told).encode()).hexdigest()[:16] == "b634e6e04788aaf7"
 
     def test_another_seed_sells_other_things(self):
-        other = grow("1", Shape())
+        other = grow("1", CatalogueSize())
         assert {one.summary for one in other.products.values()} != {
             one.summary for one in SHOP.products.values()
         }
@@ -124,7 +124,7 @@ class TestWishes:
     @pytest.mark.parametrize("attributes", [1, 2, 3, 6])
     @pytest.mark.parametrize("choices", [0, 1, 2])
     def test_every_shape_has_wishes_for_every_product(self, attributes, choices):
-        shop = grow("0", Shape(products=24, attributes=attributes, choices=choices))
+        shop = grow("0", CatalogueSize(products=24, attributes=attributes, choices=choices))
         for key, product in shop.products.items():
             assert len(shop.goals(key)) >= 3
             assert len(product.attributes) == attributes
@@ -137,12 +137,12 @@ class TestWishes:
 
 class TestSearch:
     def test_rare_words_count_more_than_common_ones(self):
-        index = Index(["soft mug", "soft rug", "soft hat", "hard hat"])
+        index = SearchIndex(["soft mug", "soft rug", "soft hat", "hard hat"])
         assert index.find(terms("soft rug"))[0] == 1
         assert index.find(terms("hard")) == [3]
 
     def test_ties_keep_the_order_of_the_catalogue(self):
-        assert Index(["red mug", "red mug", "red mug"]).find(terms("mug red")) == [0, 1, 2]
+        assert SearchIndex(["red mug", "red mug", "red mug"]).find(terms("mug red")) == [0, 1, 2]
 
     def test_repetition_order_and_plurals_do_not_matter(self):
         assert terms("Mugs red red MUG") == terms("red mug")
@@ -163,8 +163,8 @@ class TestSearch:
         assert terms("a" * 1_000) == ("a" * 40,)
 
     def test_an_empty_catalogue_and_an_empty_query_find_nothing(self):
-        assert Index([]).find(terms("mug")) == []
-        assert Index(["mug"]).find(terms("[] !")) == []
+        assert SearchIndex([]).find(terms("mug")) == []
+        assert SearchIndex(["mug"]).find(terms("[] !")) == []
 
     def test_the_wish_finds_its_product_early(self):
         ranks = []

@@ -11,7 +11,7 @@ import pytest
 from hansa_worlds import OptionError
 from hansa_worlds.contract import CHECKS
 from hansa_worlds.webshop import WebShop
-from hansa_worlds.webshop.catalogue import Shape, grow
+from hansa_worlds.webshop.catalogue import CatalogueSize, grow
 from hansa_worlds.webshop.entries import clean
 
 
@@ -37,7 +37,7 @@ def entry(product, asin):
 @pytest.fixture(scope="module")
 def shelf():
     """The three files' content: 40 products, each with both kinds of instructions."""
-    shop = grow("files", Shape(products=40))
+    shop = grow("files", CatalogueSize(products=40))
     products, attributes, instructions = [], {}, {}
     for number, product in enumerate(shop.products.values()):
         asin = f"B0{number:08d}"

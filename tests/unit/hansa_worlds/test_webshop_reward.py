@@ -2,7 +2,7 @@
 
 import pytest
 
-from hansa_worlds.webshop.goals import Goal
+from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.reward import (
     could_meet,
@@ -40,7 +40,7 @@ def goal(**changes):
         "options": ("red", "large"),
         "most_cents": 3_000,
     }
-    return Goal(**{**fields, **changes})
+    return ShoppingGoal(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(

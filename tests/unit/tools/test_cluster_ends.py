@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import until
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]

@@ -1,10 +1,8 @@
 """Debian's packages: locks are waited for, and a failure stops with apt's own words."""
 
-import fcntl
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,25 +97,6 @@ def test_the_set_up_for_tests_stops_with_apts_words_when_a_package_cannot_be_ins
 
 
 @as_root_on_debian
-def test_the_set_up_for_tests_looks_for_programs_before_it_installs_python_packages(
-    machine: Path,
-) -> None:
-    (machine / "install").write_text("always E: no")
-    done = run("tools/setup", "--test", HANSA_PYTHON="/no/such/python")
-    assert "apt-get install" in done.stderr
-    assert "HANSA_PYTHON" not in done.stderr
-
-
-@as_root_on_debian
-def test_the_set_up_for_tests_installs_all_that_tests_of_a_cluster_need(machine: Path) -> None:
-    done = run("tools/setup", "--test")
-    assert done.returncode == 0, done.stderr
-    (installed,) = [line.split()[1:] for line in calls(machine) if line.startswith("install")]
-    wanted = {"prometheus" if name == "promtool" else name for name in TEST_PROGRAMS}
-    assert wanted <= set(installed)
-
-
-@as_root_on_debian
 @pytest.mark.parametrize("call, lock", [("update", LISTS), ("install", FRONTEND)])
 def test_another_who_installs_is_waited_for(machine: Path, call: str, lock: str) -> None:
     (machine / call).write_text(f"{BUSY.format(lock)}\n" * 2)
@@ -135,30 +114,6 @@ def test_one_who_installs_for_ever_is_not(machine: Path) -> None:
     assert done.returncode == 2
     assert BUSY.format(FRONTEND) in done.stderr
     assert "error: apt-get install: another program was still installing after 2 s" in done.stderr
-
-
-@as_root_on_debian
-def test_a_source_that_cannot_be_read_is_shown_and_stops_nothing_that_works(machine: Path) -> None:
-    (machine / "update").write_text("always E: The repository has no Release file")
-    done = run("tools/debian", "install", "buildah")
-    assert done.returncode == 0
-    assert "E: The repository has no Release file" in done.stderr
-
-
-@as_root_on_debian
-def test_a_package_without_its_program_is_an_error_now(machine: Path) -> None:
-    done = run("tools/debian", "install", "hollow")
-    assert done.returncode == 2
-    assert "programs: got none of hollow after apt-get install" in done.stderr
-
-
-@as_root_on_debian
-def test_images_install_a_missing_buildah(machine: Path) -> None:
-    (machine / "install").write_text("always E: no buildah today")
-    done = run("tools/images", "--from-environment")
-    assert done.returncode == 2
-    assert "E: no buildah today" in done.stderr
-    assert "install buildah debootstrap" in calls(machine)
 
 
 def test_images_without_a_builder_say_so(machine: Path) -> None:
@@ -199,31 +154,3 @@ def test_where_nothing_can_be_installed_the_set_up_names_what_is_missing_and_goe
     refused = run("tools/debian", "have", "buildah", "bash")
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"error: {reason}; missing: buildah")
-
-
-@as_root_on_debian
-@pytest.mark.slow
-def test_the_real_apt_get_is_waited_for_while_its_lock_is_held(tmp_path: Path) -> None:
-    with Path(FRONTEND).open("a") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            pytest.skip("another program installs packages just now")
-        begun = time.monotonic()
-        waiting = subprocess.Popen(
-            [ROOT / "tools/debian", "install", "no-such-program"],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "HANSA_APT_SECONDS": "60"},
-        )
-        assert waiting.stderr
-        said = ""
-        while "waiting for another" not in said:
-            line = waiting.stderr.readline()
-            assert line, said
-            said += line
-        fcntl.lockf(lock, fcntl.LOCK_UN)
-    said += waiting.communicate(timeout=120)[1]
-    assert waiting.returncode == 2
-    assert "E: Unable to locate package no-such-program" in said
-    assert time.monotonic() - begun < 120

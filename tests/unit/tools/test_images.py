@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hansa import __version__
+from hansa.version import __version__
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,7 +49,8 @@ def test_stores_are_named_alone_or_beside_the_three() -> None:
         (["--from-environment", "--base", "x"], "--base: got 'x' beside --from-environment"),
         (["--from-environment", "--push"], "whose packages and base nobody checks by hash"),
         (["--push", "--base", "a:1"], "--push: got the base 'a:1', expected one by digest"),
-        (["--attest"], "--attest: got nothing, expected a value"),
+        (["--sbom"], "--sbom: got nothing, expected a value"),
+        (["--from-environment", "--sbom", "x"], "packages are not those of requirements/"),
     ],
 )
 def test_a_wrong_option_is_refused_with_a_sentence(args: list[str], sentence: str) -> None:
@@ -95,10 +96,9 @@ def test_torch_is_in_the_clients_image_only_and_below_the_code() -> None:
 def test_images_that_were_built_a_moment_ago_are_only_loaded(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("images", "images_supply_chain"):
-        shutil.copy(ROOT / "tools" / name, tools)
+    shutil.copy(ROOT / "tools/images", tools)
     (tmp_path / "hansa").mkdir()
-    (tmp_path / "hansa" / "__init__.py").write_text('__version__ = "7"\n')
+    (tmp_path / "hansa/version.py").write_text('__version__ = "7"\n')
     for name in ("cluster", "python", "debian", "fetch"):
         (tools / name).write_text(f'#!/bin/sh\necho {name} "$*" >>calls\n')
         (tools / name).chmod(0o755)

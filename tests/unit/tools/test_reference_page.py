@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from hansa import reference
-from hansa.crd import FEDERATION, MEMBER, Kind
+from hansa.manifests import reference
+from hansa.manifests.crd import FEDERATION, MEMBER, CrdDefinition
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +52,7 @@ def test_a_stale_page_is_named_and_written(
     ids=["federation", "member"],
 )
 def test_every_field_of_the_spec_has_a_row_and_every_link_a_heading(
-    tool: ModuleType, kind: Kind, some: set[str]
+    tool: ModuleType, kind: CrdDefinition, some: set[str]
 ) -> None:
     page = tool.page(kind)
     sections = {part.partition("\n")[0].lstrip("# "): part for part in page.split("\n#")}

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hansa.core.http import HttpError
+from hansa.core.text import shorten
 from hansa_worlds.agentgym.dialects import Dialect
 from hansa_worlds.remote.text import LARGEST_REWARD, clean, error_line
-from hansa_worlds.remote.wire import Fault
 
 MOST_MOVES = 1_000
 MOST_WORDS = 1_000
@@ -21,7 +22,7 @@ SessionId = int | str
 
 
 @dataclass(frozen=True)
-class Answer:
+class StepResult:
     """What a turn brought."""
 
     text: str
@@ -45,60 +46,60 @@ def session_in(answer: object, dialect: Dialect) -> SessionId:
         return found
     if isinstance(found, str) and re.fullmatch(r"[\w.-]{1,100}", found):
         return found
-    raise Fault("answer", f"no session in {dialect.session!r}")
+    raise HttpError("answer", f"no session in {dialect.session!r}")
 
 
-def first_in(answer: object, dialect: Dialect) -> Answer:
+def first_in(answer: object, dialect: Dialect) -> StepResult:
     """The first observation, wherever the answer to /reset or /observation has it."""
     if isinstance(answer, list) and answer:
         answer = answer[0]
     if isinstance(answer, str):
-        return Answer(clean(answer), moves=_moves_in(answer, {}, dialect))
+        return StepResult(clean(answer), moves=_moves_in(answer, {}, dialect))
     if not isinstance(answer, Mapping):
-        raise Fault("answer", "no observation")
+        raise HttpError("answer", "no observation")
     text = _text(answer, dialect.text)
     if dialect.failed and text == dialect.failed:
-        raise Fault("answer", "an error")
+        raise HttpError("answer", "an error")
     seen = f"{_text(answer, dialect.opening)}\n{text}" if dialect.opening in answer else text
-    return Answer(clean(seen), moves=_moves_in(text, answer, dialect))
+    return StepResult(clean(seen), moves=_moves_in(text, answer, dialect))
 
 
-def turn_in(answer: object, dialect: Dialect) -> Answer:
+def turn_in(answer: object, dialect: Dialect) -> StepResult:
     """The observation, reward and end of a turn."""
     if not isinstance(answer, Mapping):
-        raise Fault("answer", "no turn")
+        raise HttpError("answer", "no turn")
     text = _text(answer, dialect.text)
     reward = _number(answer, dialect.reward) / dialect.full_reward
     done = True in {_flag(answer, name) for name in dialect.done}
-    return Answer(clean(text), reward, done, _moves_in(text, answer, dialect))
+    return StepResult(clean(text), reward, done, _moves_in(text, answer, dialect))
 
 
 def words_in(answer: object) -> tuple[str, ...]:
     """The words to guess from."""
     if not isinstance(answer, list) or not all(isinstance(word, str) for word in answer):
-        raise Fault("answer", "no list of words")
-    words = (" ".join(clean(word).split())[:100] for word in answer[:MOST_WORDS])
+        raise HttpError("answer", "no list of words")
+    words = (shorten(clean(word), 100) for word in answer[:MOST_WORDS])
     return tuple(dict.fromkeys(word for word in words if word))
 
 
 def _text(answer: Mapping[object, object], name: str) -> str:
     found = answer.get(name)
     if not isinstance(found, str):
-        raise Fault("answer", f"no text in {name!r}")
+        raise HttpError("answer", f"no text in {name!r}")
     return found
 
 
 def _number(answer: Mapping[object, object], name: str) -> float:
     found = answer.get(name)
     if not isinstance(found, int | float) or abs(found) > LARGEST_REWARD or math.isnan(found):
-        raise Fault("answer", f"no number in {name!r}")
+        raise HttpError("answer", f"no number in {name!r}")
     return float(found)
 
 
 def _flag(answer: Mapping[object, object], name: str) -> bool:
     found = answer.get(name)
     if not isinstance(found, bool):
-        raise Fault("answer", f"no true or false in {name!r}")
+        raise HttpError("answer", f"no true or false in {name!r}")
     return found
 
 
@@ -109,6 +110,6 @@ def _moves_in(text: str, answer: Mapping[object, object], dialect: Dialect) -> l
     else:
         found = answer.get(dialect.moves_field) if dialect.moves_field else []
     if not isinstance(found, list):
-        raise Fault("answer", f"no list in {dialect.moves_field!r}")
+        raise HttpError("answer", f"no list in {dialect.moves_field!r}")
     moves = (" ".join(clean(move).split()) for move in found[:MOST_MOVES] if isinstance(move, str))
     return list(dict.fromkeys(move for move in moves if move))

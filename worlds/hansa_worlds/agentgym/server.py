@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlencode
 
+from hansa.core.http import HttpError
 from hansa_worlds.agentgym.answers import (
-    Answer,
     SessionId,
+    StepResult,
     error_in,
     first_in,
     session_in,
@@ -30,7 +31,7 @@ from hansa_worlds.agentgym.answers import (
 from hansa_worlds.agentgym.dialects import DIALECTS, foreign_field
 from hansa_worlds.errors import OptionError, WorldDown
 from hansa_worlds.remote.patience import PAUSES, Patience
-from hansa_worlds.remote.wire import Fault, Wire
+from hansa_worlds.remote.wire import RemoteConnections
 
 PROBE_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
@@ -39,7 +40,7 @@ WASTED = "The action could not be carried out."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Address:
+class AgentGymAddress:
     """Where a server is and how patient to be with it; equal ones share their sessions."""
 
     url: str
@@ -65,13 +66,13 @@ class SessionHolder:
     session: Session | None = None
 
 
-class Server:
+class AgentGymServer:
     """Sessions are opened when all known ones play; one that nobody closed plays again."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: AgentGymAddress) -> None:
         self.address = address
         self.dialect = DIALECTS[address.environment]
-        self._wire = Wire(address.url, address.timeout_seconds)
+        self._wire = RemoteConnections(address.url, address.timeout_seconds)
         self._opened: dict[SessionId, Session] = {}
         self._idle: deque[Session] = deque()  # no lock: a world may be collected at any moment
         self._opening = threading.Lock()
@@ -82,25 +83,25 @@ class Server:
 
     # -- an episode -------------------------------------------------------------------------------
 
-    def begin(self, holder: SessionHolder, task: int) -> Answer:
+    def begin(self, holder: SessionHolder, task: int) -> StepResult:
         """Set a task up in the holder's session, or in a new one if the server has lost that."""
         known = holder.session or self._take()
         if known is not None:
             holder.session = known
             try:
                 return self._reset(known, task)
-            except Fault as fault:
+            except HttpError as fault:
                 self._drop(holder, fault)
                 if fault.kind not in ("status", "answer"):
                     raise WorldDown(f"agentgym: /reset brings {fault}") from None
         holder.session = self._open()
         try:
             return self._reset(holder.session, task)
-        except Fault as fault:
+        except HttpError as fault:
             self._drop(holder, fault)
             raise WorldDown(f"agentgym: /reset of task {task} brings {fault}") from None
 
-    def act(self, holder: SessionHolder, action: str) -> Answer:
+    def act(self, holder: SessionHolder, action: str) -> StepResult:
         """Carry out one action, once; an error over the action itself is only a wasted turn."""
         session = holder.session
         if session is None:
@@ -112,10 +113,10 @@ class Server:
             error = error_in(answer)
             if error is None:
                 return turn_in(answer, self.dialect)
-            wasted = Answer(f"Error: {error}")
-            fault = Fault("answer", "an error, and the session is lost")
-        except Fault as raised:
-            wasted, fault = Answer(WASTED), raised
+            wasted = StepResult(f"Error: {error}")
+            fault = HttpError("answer", "an error, and the session is lost")
+        except HttpError as raised:
+            wasted, fault = StepResult(WASTED), raised
             error = str(raised) if raised.kind == "status" else None
         if error is not None and self._lives(session):
             return wasted
@@ -130,7 +131,7 @@ class Server:
             return
         holder.session = None
         self._opened.pop(session.id, None)
-        with suppress(Fault):
+        with suppress(HttpError):
             self._close(session)
 
     def release(self, holder: SessionHolder) -> None:
@@ -139,14 +140,14 @@ class Server:
         if session is not None:
             self._idle.append(session)
 
-    def _drop(self, holder: SessionHolder, fault: Fault) -> None:
+    def _drop(self, holder: SessionHolder, fault: HttpError) -> None:
         """Forget a session that cannot be relied on; closed where the server still answers."""
         session, holder.session = holder.session, None
         if session is None:
             return
         self._opened.pop(session.id, None)
         if fault.kind in ("status", "answer"):
-            with suppress(Fault):
+            with suppress(HttpError):
                 self._close(session)
 
     # -- requests ---------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class Server:
             self._pending += 1
         try:
             session = self._create()
-        except Fault as fault:
+        except HttpError as fault:
             raise self._down(f"POST /create brings {fault}") from None
         finally:
             with self._opening:
@@ -194,7 +195,7 @@ class Server:
             return session
         return Session(session.id, words_in(self._ask(session, self.dialect.words)))
 
-    def _reset(self, session: Session, task: int) -> Answer:
+    def _reset(self, session: Session, task: int) -> StepResult:
         body = {
             self.dialect.session: session.id,
             self.dialect.task: task,
@@ -207,7 +208,7 @@ class Server:
         """The answer to /create or /reset; one of another dialect's server is refused."""
         try:
             answer = self._patiently("POST", path, body)
-        except Fault as fault:
+        except HttpError as fault:
             if fault.status == 422:  # it wants other fields, and always will
                 others = " or ".join(sorted(DIALECTS.keys() - {self.address.environment}))
                 raise self._foreign(path, str(fault), others) from None
@@ -232,7 +233,7 @@ class Server:
         for pause in (*PAUSES[: self.address.retries], None):
             try:
                 return self._wire.call("POST", f"{self.dialect.prefix}/step", body)
-            except Fault as fault:
+            except HttpError as fault:
                 if fault.kind == "refused":
                     self._patience.is_up = False
                 if fault.kind != "busy" or pause is None:
@@ -244,7 +245,7 @@ class Server:
         """Whether the server still knows the session: then it was the action that was wrong."""
         try:
             return error_in(self._ask(session, "/observation")) is None
-        except (Fault, WorldDown):
+        except (HttpError, WorldDown):
             return False
 
     def _ask(self, session: Session, path: str) -> object:
@@ -258,7 +259,7 @@ class Server:
             self.wait()
             try:
                 return self._wire.call(method, self.dialect.prefix + path, body)
-            except Fault as fault:
+            except HttpError as fault:
                 if fault.kind == "refused":
                     self._patience.is_up = False
                 if fault.kind in ("status", "answer") or pause is None:
@@ -277,7 +278,7 @@ class Server:
         opened, self._opened = self._opened, {}
         self._idle.clear()
         if self._patience.is_up:
-            with suppress(Fault):
+            with suppress(HttpError):
                 for session in opened.values():
                     self._close(session)
 
@@ -297,13 +298,13 @@ class Server:
 def _refuse_error(answer: object) -> None:
     """Its words are not kept: what a server says may be what an agent said to it."""
     if error_in(answer) is not None:
-        raise Fault("answer", "an error")
+        raise HttpError("answer", "an error")
 
 
 @lru_cache(maxsize=64)
-def server_at(address: Address) -> Server:
+def server_at(address: AgentGymAddress) -> AgentGymServer:
     """The one server object of an address: the worlds of a process share its sessions."""
-    server = Server(address)
+    server = AgentGymServer(address)
     atexit.register(server.close)
     return server
 

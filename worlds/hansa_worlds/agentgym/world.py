@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from hansa.kinds import LEAST_TASKS
-from hansa_worlds.agentgym.answers import Answer
+from hansa.api.task_kinds import LEAST_TASKS
+from hansa_worlds.agentgym.answers import StepResult
 from hansa_worlds.agentgym.dialects import DIALECTS, Dialect
 from hansa_worlds.agentgym.rules import BRIEFS, RULES
-from hansa_worlds.agentgym.server import Address, SessionHolder, server_at
+from hansa_worlds.agentgym.server import AgentGymAddress, SessionHolder, server_at
 from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World, share
 from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
 from hansa_worlds.options import Options
@@ -93,7 +93,7 @@ class AgentGym(World):
         self._keep_moves(answer)
         return Observation(answer.text, answer.reward, answer.done)
 
-    def _keep_moves(self, answer: Answer) -> None:
+    def _keep_moves(self, answer: StepResult) -> None:
         """Keep the listed actions; an answer that lists none changes nothing."""
         self._moves = answer.moves or self._moves
 
@@ -122,8 +122,8 @@ class AgentGym(World):
         self._server.leave(self._holder)
 
 
-def _read_address(read: Options, environment: str) -> Address:
-    return Address(
+def _read_address(read: Options, environment: str) -> AgentGymAddress:
+    return AgentGymAddress(
         url=read.text("url", "http://127.0.0.1:36001"),
         environment=environment,
         timeout_seconds=read.number("timeout_seconds", 60.0, 0.05, 3600.0),

@@ -15,7 +15,7 @@ from hansa_worlds.babyai.grid import NOBODY, Grid
 from hansa_worlds.babyai.obstacles import Way, cheapest, reachable
 from hansa_worlds.babyai.search import Finish, search
 from hansa_worlds.babyai.thoughts import Purpose, think
-from hansa_worlds.babyai.view import View
+from hansa_worlds.babyai.view import FieldOfView
 from hansa_worlds.base import Move
 
 _DEEPEST = 6
@@ -33,7 +33,7 @@ class BotPlan(NamedTuple):
     """What it is about."""
 
 
-def advise(grid: Grid, goal: Goal, view: View) -> Move:
+def advise(grid: Grid, goal: Goal, view: FieldOfView) -> Move:
     """The next move."""
     plan = min(map(_Planner, repeat(grid), active(goal)), key=_Planner.length).plan
     action, is_last = plan.actions[0], len(plan.actions) == 1

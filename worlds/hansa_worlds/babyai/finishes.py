@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hansa_worlds.babyai.grid import NOBODY
 from hansa_worlds.babyai.obstacles import is_harmless_drop, keeps_way
 from hansa_worlds.babyai.search import Finish
-from hansa_worlds.babyai.view import View
+from hansa_worlds.babyai.view import FieldOfView
 
 
 def facing(cells: Collection[int]) -> Finish:
@@ -18,7 +18,7 @@ def facing(cells: Collection[int]) -> Finish:
 def taking(things: Collection[int]) -> Finish:
     """One of the things is in view and can be walked to."""
 
-    def finish(view: View) -> list[str] | None:
+    def finish(view: FieldOfView) -> list[str] | None:
         for seen in view.seen:
             if seen.thing in things and view.can_face(seen.cell):
                 return [f"pickup {seen.name}"]
@@ -30,7 +30,7 @@ def taking(things: Collection[int]) -> Finish:
 def opening(doors: Collection[int]) -> Finish:
     """One of the doors can be opened; an open one is closed first, since opening is what counts."""
 
-    def finish(view: View) -> list[str] | None:
+    def finish(view: FieldOfView) -> list[str] | None:
         grid = view.grid
         front = grid.things.get(grid.front, NOBODY)
         if front in doors:
@@ -54,7 +54,7 @@ def unpacking(boxes: Collection[int]) -> Finish:
 def dropping(spots: Collection[int]) -> Finish:
     """One of the cells is faced and empty."""
 
-    def finish(view: View) -> list[str] | None:
+    def finish(view: FieldOfView) -> list[str] | None:
         front = view.grid.front
         return ["drop"] if front in spots and view.grid.is_empty(front) else None
 
@@ -64,7 +64,7 @@ def dropping(spots: Collection[int]) -> Finish:
 def dropping_harmlessly(spots: Collection[int]) -> Finish:
     """What is dropped here is in nobody's way, and not where something else is to be put."""
 
-    def finish(view: View) -> list[str] | None:
+    def finish(view: FieldOfView) -> list[str] | None:
         return ["drop"] if view.grid.front not in spots and is_harmless_drop(view.grid) else None
 
     return finish
@@ -75,6 +75,6 @@ def dropping_beside_way(cells: Collection[int], most: int) -> Finish:
     return lambda view: ["drop"] if keeps_way(view.grid, cells, most) else None
 
 
-def dropping_anywhere(view: View) -> list[str] | None:
+def dropping_anywhere(view: FieldOfView) -> list[str] | None:
     """There is room for it."""
     return ["drop"] if view.grid.is_empty(view.grid.front) else None

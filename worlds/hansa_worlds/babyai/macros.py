@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hansa_worlds.babyai import view as views
 from hansa_worlds.babyai.grid import DROP, FORWARD, LEFT, NOBODY, PICKUP, RIGHT, TOGGLE, Grid
-from hansa_worlds.babyai.view import View
+from hansa_worlds.babyai.view import FieldOfView
 
 CHECK = "check available actions"
 """Costs a turn and answers with the list of actions, as in AgentGym."""
@@ -21,7 +21,7 @@ class Macro(NamedTuple):
     """Whether the walk ends in the cell or before it."""
     last: tuple[int, ...]
 
-    def steps(self, view: View) -> list[int]:
+    def steps(self, view: FieldOfView) -> list[int]:
         """MiniGrid's actions, by the shortest walk over what is seen to be free."""
         if self.cell < 0:
             return list(self.last)
@@ -37,7 +37,7 @@ _DROP = Macro(-1, False, (DROP,))
 _TOGGLE = Macro(-1, False, (TOGGLE,))
 
 
-def offers(view: View) -> dict[str, Macro]:
+def offers(view: FieldOfView) -> dict[str, Macro]:
     """Everything that can be done here and changes something, in AgentGym's order."""
     grid = view.grid
     found = {"turn left": _TURN_LEFT, "turn right": _TURN_RIGHT}
@@ -64,7 +64,7 @@ _BEFORE = views.HERE + views.SIZE
 """The cell before the agent: one is there already."""
 
 
-def _offer_door(found: dict[str, Macro], view: View, seen: views.Seen) -> None:
+def _offer_door(found: dict[str, Macro], view: FieldOfView, seen: views.Seen) -> None:
     state = view.grid.doors[seen.thing]
     if state == "open":
         if view.can_enter(seen.cell):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from hansa_worlds.babyai import view as views
 from hansa_worlds.babyai.grid import Grid
-from hansa_worlds.babyai.view import View
+from hansa_worlds.babyai.view import FieldOfView
 
-Finish = Callable[[View], list[str] | None]
+Finish = Callable[[FieldOfView], list[str] | None]
 """The actions that end the way from a place, or None where it must go on."""
 
 STRIDE = 6.0
@@ -51,7 +51,7 @@ def search(
         _, _, turns, node = heapq.heappop(heap)
         room = rooms[node[2]]
         room.at, room.face = node[0], node[1]
-        view = View(room)
+        view = FieldOfView(room)
         if (last := finish(view)) is not None:
             return [*_trace(came, node), *last]
         for action, there in _follow(view, rooms, node, may_open):
@@ -71,7 +71,10 @@ def _trace(came: dict[_Node, tuple[_Node, str] | None], node: _Node) -> list[str
 
 
 def _follow(
-    view: View, rooms: dict[frozenset[int], Grid], node: _Node, may_open: Callable[[int], bool]
+    view: FieldOfView,
+    rooms: dict[frozenset[int], Grid],
+    node: _Node,
+    may_open: Callable[[int], bool],
 ) -> Iterator[tuple[str, _Node]]:
     """The places that one turn leads to."""
     room, (at, face, opened) = view.grid, node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hansa_worlds.babyai.grid import NOBODY, Grid
-from hansa_worlds.babyai.view import SIZE, Seen, View
+from hansa_worlds.babyai.view import SIZE, FieldOfView, Seen
 
 RULES = """\
 You explore rooms and want to reach the goal that you are given. Every turn I tell you what you \
@@ -35,7 +35,7 @@ COMPLETED = "The task is completed."
 FAILED = "The task has failed."
 
 
-def describe(view: View) -> str:
+def describe(view: FieldOfView) -> str:
     """What AgentGym says about a view."""
     grid = view.grid
     if view.seen:
@@ -85,7 +85,7 @@ def available(actions: Sequence[str]) -> str:
     return f"Available actions: [{quoted}]"
 
 
-def shorten(view: View) -> str:
+def shorten(view: FieldOfView) -> str:
     """The same view in few words."""
     grid = view.grid
     parts = [f"{seen.name} {_shortly(seen)}" for seen in view.seen]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from hansa_worlds.babyai.grid import NOBODY, Grid
-from hansa_worlds.babyai.view import View
+from hansa_worlds.babyai.view import FieldOfView
 
 Purpose = Literal["go", "get", "open", "put", "unlock", "unpack", "clear", "empty", "free", "look"]
 """What a plan is for: the four goals, then the help: to have a key, to open its box, to take
@@ -26,7 +26,9 @@ _LAST: dict[Purpose, str] = {
 }
 
 
-def think(purpose: Purpose, things: Collection[int], action: str, is_last: bool, view: View) -> str:
+def think(
+    purpose: Purpose, things: Collection[int], action: str, is_last: bool, view: FieldOfView
+) -> str:
     """Why the action is taken: what the plan is for, and whether that is in view."""
     grid = view.grid
     in_view = [seen.thing for seen in view.seen if seen.thing in things]
@@ -42,7 +44,7 @@ def think(purpose: Purpose, things: Collection[int], action: str, is_last: bool,
     return f"I do not see the {_name(grid, thing)}, so I {_explore(action)}."
 
 
-def _named(action: str, view: View, things: Collection[int]) -> int:
+def _named(action: str, view: FieldOfView, things: Collection[int]) -> int:
     """The wanted thing that the action names."""
     for seen in view.seen:
         if seen.thing in things and action.endswith(seen.name):

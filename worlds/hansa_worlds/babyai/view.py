@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     """Negative: to the left."""
 
 
-class View:
+class FieldOfView:
     """One look; the grid must not change while it is used."""
 
     __slots__ = ("grid", "reach", "seen", "walkable")

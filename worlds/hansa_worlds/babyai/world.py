@@ -26,7 +26,7 @@ from hansa_worlds.babyai.macros import (
     understand,
     verb,
 )
-from hansa_worlds.babyai.view import View
+from hansa_worlds.babyai.view import FieldOfView
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
 
 _SEEDS: dict[Split, tuple[int, int]] = {
@@ -98,7 +98,7 @@ class BabyAI(World):
         return f"Your goal: {self._grid.start.mission}\n{self._tell()}"
 
     def _look(self) -> None:
-        self._view = View(self._grid)
+        self._view = FieldOfView(self._grid)
         self._offers: dict[str, Macro] = offers(self._view)
 
     def legal(self) -> list[str]:

@@ -37,7 +37,7 @@ DOUBLE_T = (
 DOUBLE_T_GOAL: Cell = (8, 6)
 
 
-class Place(NamedTuple):
+class CellView(NamedTuple):
     """What a cell shows and where one can go from it."""
 
     seen: Observation
@@ -59,9 +59,9 @@ class Map:
         self.start = start
         self.low = low
         """A wall that one can climb and must not; distances go around it."""
-        self._places: dict[Cell, Place] = {}
+        self._places: dict[Cell, CellView] = {}
 
-    def place(self, cell: Cell) -> Place:
+    def place(self, cell: Cell) -> CellView:
         """The place at a free cell."""
         found = self._places.get(cell)
         if found is None:
@@ -90,7 +90,7 @@ class Map:
             return None
         return Map(self.free, self.goal, self.start, best)
 
-    def _look(self, cell: Cell) -> Place:
+    def _look(self, cell: Cell) -> CellView:
         row, column = cell
         ways = {
             move: (row + down, column + right)
@@ -98,9 +98,9 @@ class Map:
             if (row + down, column + right) in self.free or (row + down, column + right) == self.low
         }
         if cell == self.goal:
-            return Place(Observation("Success", 1.0, True), ways)
+            return CellView(Observation("Success", 1.0, True), ways)
         goal_row, goal_column = self.goal
-        return Place(
+        return CellView(
             Observation(
                 f"The goal is at position {goal_row}, {goal_column}. "
                 f"Your current position is at position {row}, {column}. "

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hansa.core.http import HttpError
 from hansa_worlds.base import Observation
 from hansa_worlds.remote.text import LARGEST_REWARD, clean
-from hansa_worlds.remote.wire import Fault
 
 METADATA = "metadata"
 """Of an observation; nothing that the agent reads unless the options name it."""
@@ -19,10 +19,10 @@ def turn_in(data: Mapping[str, Any], fields: Sequence[str]) -> Observation:
     """What a reset or a step brought."""
     observed = data.get("observation")
     if not isinstance(observed, dict):
-        raise Fault("answer", "no observation")
+        raise HttpError("answer", "no observation")
     done = data.get("done", False)
     if not isinstance(done, bool):
-        raise Fault("answer", "no true or false in 'done'")
+        raise HttpError("answer", "no true or false in 'done'")
     return Observation(clean(_text(observed, fields)), _reward(data.get("reward")), done)
 
 
@@ -35,7 +35,7 @@ def _reward(value: object) -> float:
     if value is None:
         return 0.0
     if not isinstance(value, int | float) or math.isnan(value) or abs(value) > LARGEST_REWARD:
-        raise Fault("answer", "no number in 'reward'")
+        raise HttpError("answer", "no number in 'reward'")
     return float(value)
 
 

@@ -17,7 +17,15 @@ from urllib.parse import urlsplit
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
-from hansa_worlds.remote.wire import BUSY, CONNECT_SECONDS, LARGEST, Fault, Kind, parse_json
+from hansa.core.http import (
+    CONNECT_SECONDS,
+    LARGEST,
+    HttpError,
+    Response,
+    explain_refusal,
+    status_error,
+)
+from hansa_worlds.remote.wire import parse_json
 
 CLOSE_SECONDS = 2.0
 PATH = "/ws"
@@ -61,15 +69,14 @@ class Channel:
                 )
             )
         except InvalidStatus as error:
-            status = error.response.status_code
-            kind: Kind = "busy" if status in BUSY else "status"
-            raise Fault(kind, f"HTTP {status} at {PATH}", status) from None
+            refused = status_error(Response(error.response.status_code))
+            raise HttpError(refused.kind, f"{refused} at {PATH}", refused.response) from None
         except ssl.SSLError:
-            raise Fault("refused", "no trusted TLS connection") from None
+            raise HttpError("refused", "no trusted TLS connection") from None
         except (WebSocketException, ValueError):  # ValueError: a redirect, among others
-            raise Fault("status", f"no WebSocket at {PATH}") from None
+            raise HttpError("status", f"no WebSocket at {PATH}") from None
         except (OSError, EOFError) as error:
-            raise Fault("refused", _why_refused(error)) from None
+            raise HttpError("refused", explain_refusal(error)) from None
 
     def ask(self, kind: str, data: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The data of the answer to a message; ServerError where it is an error."""
@@ -79,13 +86,13 @@ class Channel:
                 self._socket.send(json.dumps(message))
             answer = parse_json(self._socket.recv(timeout=self._seconds))
         except TimeoutError:
-            raise Fault("lost", f"no answer within {self._seconds:g} seconds") from None
+            raise HttpError("lost", f"no answer within {self._seconds:g} s") from None
         except ConnectionClosed as error:
             if error.sent is not None and error.sent.code == 1009:
-                raise Fault("answer", f"an answer of more than {LARGEST} bytes") from None
-            raise Fault("lost", "the connection broke off") from None
+                raise HttpError("answer", f"an answer of more than {LARGEST} bytes") from None
+            raise HttpError("lost", "the connection broke off") from None
         except OSError:
-            raise Fault("lost", "the connection broke off") from None
+            raise HttpError("lost", "the connection broke off") from None
         return _data(answer)
 
     def close(self) -> None:
@@ -99,7 +106,7 @@ class Channel:
 def _data(answer: object) -> dict[str, Any]:
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(answer, dict) or not isinstance(data, dict):
-        raise Fault("answer", "an answer without data")
+        raise HttpError("answer", "an answer without data")
     if answer.get("type") == "error":
         raise ServerError(data)
     return data
@@ -125,12 +132,4 @@ def _connected(url: str, seconds: float) -> socket.socket:
     try:
         return socket.create_connection((parts.hostname or "", port), timeout=seconds)
     except (OSError, UnicodeError) as error:
-        raise Fault("refused", _why_refused(error)) from None
-
-
-def _why_refused(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, socket.gaierror | UnicodeError):
-        return "no such host"
-    return "no connection in time" if isinstance(error, TimeoutError) else "no connection"
+        raise HttpError("refused", explain_refusal(error)) from None

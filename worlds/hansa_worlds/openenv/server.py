@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from hansa.core.http import HttpError, Kind
 from hansa_worlds.base import Observation
 from hansa_worlds.errors import OptionError, WorldDown
 from hansa_worlds.openenv.answers import has_any, turn_in
 from hansa_worlds.openenv.channel import CAPACITY_REACHED, Channel, ServerError
 from hansa_worlds.remote.patience import PAUSES, Patience
 from hansa_worlds.remote.text import error_line
-from hansa_worlds.remote.wire import Fault, Kind, Wire
+from hansa_worlds.remote.wire import RemoteConnections
 
 PROBE_SECONDS = 5.0
 OVER_THE_ACTION = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR"})
@@ -29,7 +30,7 @@ OVER_THE_ACTION = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Address:
+class OpenEnvAddress:
     """Where a server is and how patient to be with it; equal ones share their sessions."""
 
     url: str
@@ -48,12 +49,12 @@ class ChannelHolder:
     channel: Channel | None = None
 
 
-class Server:
+class OpenEnvServer:
     """A session is opened when all known ones play; one that nobody closed plays again."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: OpenEnvAddress) -> None:
         self.address = address
-        self._wire = Wire(address.url, address.timeout_seconds)
+        self._wire = RemoteConnections(address.url, address.timeout_seconds)
         self._idle: deque[Channel] = deque()  # no lock: a world may be collected at any moment
         self._lock = threading.Lock()
         self._opened: set[Channel] = set()
@@ -70,14 +71,14 @@ class Server:
             holder.channel = known
             try:
                 return self._reset(known, task, fields)
-            except Fault:
+            except HttpError:
                 self._drop(holder)
         for pause in (*PAUSES[: self.address.retries], None):
             self._patience.wait()
             try:
                 holder.channel = Channel(self.address.url, self.address.timeout_seconds)
                 first = self._reset(holder.channel, task, fields)
-            except Fault as fault:
+            except HttpError as fault:
                 self._drop(holder)
                 if fault.kind == "refused":
                     self._patience.is_up = False
@@ -108,7 +109,7 @@ class Server:
                     raise WrongFields from None
                 return Observation(f"Error: {error_line(error.words)}")
             reason = str(error)
-        except Fault as fault:
+        except HttpError as fault:
             reason = str(fault)
         self._drop(holder)
         raise WorldDown(f"openenv: step brings {reason}")
@@ -153,7 +154,7 @@ class Server:
             data = channel.ask("reset", task)
         except ServerError as error:
             kind: Kind = "busy" if error.code == CAPACITY_REACHED else "answer"
-            raise Fault(kind, str(error)) from None
+            raise HttpError(kind, str(error)) from None
         if fields and not has_any(data, fields):
             raise OptionError(
                 f"options.text_fields: got {', '.join(fields)}, expected fields of the observation"
@@ -165,11 +166,11 @@ class Server:
         """Whether the session still answers: then it was the action that was wrong."""
         try:
             channel.ask("state")
-        except (Fault, ServerError):
+        except (HttpError, ServerError):
             return False
         return True
 
-    def _refusal(self, fault: Fault) -> OptionError | WorldDown:
+    def _refusal(self, fault: HttpError) -> OptionError | WorldDown:
         """A server that is full of our own episodes stays so; anything else may pass."""
         ours = len(self._opened)
         if fault.kind == "busy" and ours:
@@ -195,9 +196,9 @@ class Server:
 
 
 @lru_cache(maxsize=64)
-def server_at(address: Address) -> Server:
+def server_at(address: OpenEnvAddress) -> OpenEnvServer:
     """The one server object of an address: the worlds of a process share its sessions."""
-    server = Server(address)
+    server = OpenEnvServer(address)
     atexit.register(server.close)
     return server
 

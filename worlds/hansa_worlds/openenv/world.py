@@ -16,7 +16,7 @@ from typing import ClassVar, NoReturn
 from hansa_worlds import seeds
 from hansa_worlds.base import Observation, Split, Task, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
-from hansa_worlds.openenv.server import Address, ChannelHolder, WrongFields, server_at
+from hansa_worlds.openenv.server import ChannelHolder, OpenEnvAddress, WrongFields, server_at
 from hansa_worlds.options import Options
 from hansa_worlds.remote.url import check_url
 
@@ -114,16 +114,16 @@ class OpenEnv(World):
         self._server.leave(self._holder)
 
 
-def _read_address(read: Options) -> Address:
+def _read_address(read: Options) -> OpenEnvAddress:
     given = read.text("url", "http://127.0.0.1:8000")
-    address = Address(
+    address = OpenEnvAddress(
         url=given,
         timeout_seconds=read.number("timeout_seconds", 60.0, 0.05, 3600.0),
         start_timeout_seconds=read.number("start_timeout_seconds", 120.0, 0.0, 3600.0),
         retries=read.integer("retries", 3, 0, 10),
     )
     read.check()
-    return Address(**{**vars(address), "url": check_url(given)})
+    return OpenEnvAddress(**{**vars(address), "url": check_url(given)})
 
 
 def _name(read: Options, option: str, default: str) -> str:

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from hansa.core.http import HttpError
 from hansa_worlds.errors import WorldDown
-from hansa_worlds.remote.wire import Fault
 
 PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0)
 """Seconds before each repeated try."""
@@ -21,14 +21,17 @@ class Patience:
     """Whether a server is up; `wait` looks until it is."""
 
     def __init__(
-        self, probe: Callable[[], Fault | None], seconds: float, down: Callable[[str], WorldDown]
+        self,
+        probe: Callable[[], HttpError | None],
+        seconds: float,
+        down: Callable[[str], WorldDown],
     ) -> None:
         self.is_up = False
         self._probe = probe
         self._seconds = seconds
         self._down = down
         self._looking = threading.Lock()
-        self._fault: Fault | None = None
+        self._fault: HttpError | None = None
         self._gave_up = 0.0
 
     def wait(self) -> None:

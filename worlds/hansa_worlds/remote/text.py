@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from hansa.core.text import shorten
+
 LONGEST_TEXT = 16_000
 """Characters of an observation that are kept; no agent reads more in one turn."""
 LONGEST_ERROR = 200
@@ -22,4 +24,4 @@ def clean(text: str) -> str:
 
 def error_line(text: str) -> str:
     """A server's error in one short line."""
-    return " ".join(clean(text).split())[:LONGEST_ERROR]
+    return shorten(clean(text), LONGEST_ERROR)

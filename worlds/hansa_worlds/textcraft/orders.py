@@ -26,7 +26,7 @@ _PART = re.compile(r"([0-9]{1,3}) (.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ParsedAction:
     """An action that has been understood, or the answer to one that has not."""
 
     seen: Observation
@@ -45,10 +45,10 @@ class Orders:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._known: dict[str, Order] = {}
+        self._known: dict[str, ParsedAction] = {}
         self._spellings: dict[Recipe, tuple[str, ...]] = {}
 
-    def read(self, action: str) -> Order:
+    def read(self, action: str) -> ParsedAction:
         """The order behind a line of text, any text."""
         order = self._known.get(action)
         if order is None:
@@ -70,23 +70,23 @@ class Orders:
             self._spellings[recipe] = found
         return found
 
-    def _understand(self, action: str) -> Order:
+    def _understand(self, action: str) -> ParsedAction:
         if found := _GET.fullmatch(action):
             return self._get(int(found[1]), found[2])
         if found := _CRAFT.fullmatch(action):
             return self._craft(found[1], found[2])
         return _refuse("Could not execute that.")
 
-    def _get(self, number: int, item: str) -> Order:
+    def _get(self, number: int, item: str) -> ParsedAction:
         if item not in self._book.base:
             # only known words are said back: a small model can read no others
             known = item in self._book.recipes or item in self._book.kinds
             return _refuse(f"Could not find {item}" if known else "Could not find that.")
         if number < 1:
             return _refuse("Could not execute that.")
-        return Order(Observation(f"Got {number} {item}"), item, number)
+        return ParsedAction(Observation(f"Got {number} {item}"), item, number)
 
-    def _craft(self, item: str, using: str) -> Order:
+    def _craft(self, item: str, using: str) -> ParsedAction:
         parts = [_PART.fullmatch(part.strip()) for part in using.split(",")]
         given = [(int(part[1]), part[2]) for part in parts if part]
         ways = self._book.recipes.get(item)
@@ -113,15 +113,15 @@ class Orders:
         return False
 
 
-def _refuse(text: str) -> Order:
-    return Order(Observation(text))
+def _refuse(text: str) -> ParsedAction:
+    return ParsedAction(Observation(text))
 
 
-def _order(way: Recipe, given: list[tuple[int, str]]) -> Order:
+def _order(way: Recipe, given: list[tuple[int, str]]) -> ParsedAction:
     takes: dict[str, int] = {}
     for number, part in given:
         takes[part] = takes.get(part, 0) + number
-    return Order(
+    return ParsedAction(
         Observation(f"Crafted {way.makes} {way.item}"),
         way.item,
         way.makes,

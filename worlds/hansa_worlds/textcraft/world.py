@@ -18,7 +18,7 @@ from hansa_worlds.base import (
 )
 from hansa_worlds.errors import OptionError
 from hansa_worlds.textcraft.book import Recipe
-from hansa_worlds.textcraft.orders import Order
+from hansa_worlds.textcraft.orders import ParsedAction
 from hansa_worlds.textcraft.planner import move, plan
 from hansa_worlds.textcraft.shelf import shelf
 
@@ -128,7 +128,7 @@ class TextCraft(World):
             return Observation(order.seen.text, 1.0, True)
         return order.seen
 
-    def _has(self, order: Order) -> bool:
+    def _has(self, order: ParsedAction) -> bool:
         bag = self._bag
         return all(bag.get(item, 0) >= number for item, number in order.takes)
 

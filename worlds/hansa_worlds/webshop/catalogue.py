@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from hansa_worlds.base import rng
 from hansa_worlds.webshop import words
-from hansa_worlds.webshop.goals import Goal, write
+from hansa_worlds.webshop.goals import ShoppingGoal, write
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.shop import Shop
 
@@ -25,7 +25,7 @@ _WISHES = 1_800
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class CatalogueSize:
     """How large a catalogue is, and how much there is to a product."""
 
     products: int = 1_200
@@ -36,7 +36,7 @@ class Shape:
 
 
 @lru_cache(maxsize=512)
-def grow(name: str, shape: Shape) -> Shop:
+def grow(name: str, shape: CatalogueSize) -> Shop:
     """The shop of a name; what it sells follows from the name and the shape alone."""
     draw = rng("webshop", "catalogue", name)
     names = _ids(shape.products)
@@ -47,7 +47,7 @@ def grow(name: str, shape: Shape) -> Shop:
     ]
     count = max(_FEWEST_WISHES, _WISHES // shape.products)
 
-    def wishes(product: Product) -> tuple[Goal, ...]:
+    def wishes(product: Product) -> tuple[ShoppingGoal, ...]:
         return write(product, count, name)
 
     return Shop(name, products, wishes)
@@ -60,7 +60,9 @@ def _ids(count: int) -> list[str]:
     return [f"b{number % SHELF + 1}-{10 + number // SHELF}" for number in range(count)]
 
 
-def _product(draw: random.Random, id: str, kind: words.Kind, shape: Shape) -> Product:
+def _product(
+    draw: random.Random, id: str, kind: words.ProductType, shape: CatalogueSize
+) -> Product:
     department = words.DEPARTMENTS[kind.department]
     attributes = tuple(draw.sample(department.attributes, shape.attributes))
     shown = attributes[: -(-len(attributes) // 2)]

@@ -13,7 +13,7 @@ MOST_ENTRIES = 100
 """Items of a list that are kept: a page shows them all."""
 
 
-class Entry:
+class JsonEntry:
     """A JSON object that should have certain fields; null is absent, and "" an empty list."""
 
     def __init__(self, where: str, value: object) -> None:
@@ -39,7 +39,7 @@ class Entry:
             raise self.wrong(field, value, "a list of texts")
         return tuple(text for one in found[:MOST_ENTRIES] if (text := clean(one)))
 
-    def lists(self, field: str) -> Iterator[tuple[str, list[Entry]]]:
+    def lists(self, field: str) -> Iterator[tuple[str, list[JsonEntry]]]:
         """A field's lists of entries, by name; a list that is null is left out."""
         value = self._get(field)
         if value is None or value == "":
@@ -53,14 +53,14 @@ class Entry:
             if not isinstance(items, list):
                 raise OptionError(f"{where}: got {_shown(items)}, expected a list")
             kept = items[:MOST_ENTRIES]
-            yield clean(name), [Entry(f"{where} {at}", item) for at, item in enumerate(kept)]
+            yield clean(name), [JsonEntry(f"{where} {at}", item) for at, item in enumerate(kept)]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JsonEntry]:
         """The value itself as a list of entries."""
         if not isinstance(self._value, list):
             raise OptionError(f"{self._where}: got {_shown(self._value)}, expected a list")
         kept = self._value[:MOST_ENTRIES]
-        return [Entry(f"{self._where} {at}", item) for at, item in enumerate(kept)]
+        return [JsonEntry(f"{self._where} {at}", item) for at, item in enumerate(kept)]
 
     def wrong(self, field: str, value: object, fits: str) -> OptionError:
         """What to raise for a field that does not fit."""

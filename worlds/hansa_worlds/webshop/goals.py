@@ -30,7 +30,7 @@ _TENS_ABOVE = (0, 1, 2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Goal:
+class ShoppingGoal:
     """A wish; whatever meets it will do, be it the product that it was written for or not."""
 
     target: Product
@@ -48,7 +48,7 @@ class Goal:
         return f"{' '.join(self.attributes)} {self.target.kind}".strip()
 
 
-def write(product: Product, count: int, seed: str) -> tuple[Goal, ...]:
+def write(product: Product, count: int, seed: str) -> tuple[ShoppingGoal, ...]:
     """As many different wishes for a product as there are, up to `count`."""
     wanted = _subsets(product.attributes)
     values = list(product.options.values())
@@ -81,11 +81,11 @@ def digits(number: int, sizes: Sequence[int]) -> list[int]:
 
 def _goal(
     product: Product, wanted: tuple[str, ...], options: tuple[str, ...], dollars: int, chance: float
-) -> Goal:
+) -> ShoppingGoal:
     templates = _TEMPLATES if options else _WITHOUT_OPTIONS
     named = dict(zip(product.options, options, strict=True))
     words = {"kind": product.kind, "dollars": dollars}
-    return Goal(
+    return ShoppingGoal(
         target=product,
         instruction=templates[int(chance * len(templates))].format(
             attributes=", ".join(wanted),

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from hansa_worlds.base import rng
 from hansa_worlds.errors import OptionError
-from hansa_worlds.webshop.entries import Entry, clean
-from hansa_worlds.webshop.goals import ANY_PRICE, Goal, digits
+from hansa_worlds.webshop.entries import JsonEntry, clean
+from hansa_worlds.webshop.goals import ANY_PRICE, ShoppingGoal, digits
 from hansa_worlds.webshop.pages import BUTTONS, LONGEST_PAGE
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.shop import Shop
@@ -105,14 +105,14 @@ def _stock(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) -> Sho
     return Shop("files", products, lambda product: wishes[product.key])
 
 
-def _by_asin(name: str, path: str) -> Iterator[tuple[str, Entry]]:
+def _by_asin(name: str, path: str) -> Iterator[tuple[str, JsonEntry]]:
     if not path:
         return
     found = _json(name, path)
     if not isinstance(found, Mapping):
         raise OptionError(f"options.{name}_file: got a JSON {_kind(found)}, expected an object")
     for asin, value in found.items():
-        yield asin, Entry(f"options.{name}_file: {asin[:20]!r}", value)
+        yield asin, JsonEntry(f"options.{name}_file: {asin[:20]!r}", value)
 
 
 def _json(name: str, path: str) -> object:
@@ -130,13 +130,13 @@ def _kind(value: object) -> str:
     return next((name for kind, name in _JSON_KINDS if isinstance(value, kind)), "number")
 
 
-def _products(path: str, most: int, known: Mapping[str, Entry]) -> Iterator[Product]:
+def _products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iterator[Product]:
     found = _json("products", path)
     if not isinstance(found, list):
         raise OptionError(f"options.products_file: got a JSON {_kind(found)}, expected a list")
     seen: set[str] = set()
     for number, value in enumerate(found[:most]):
-        entry = Entry(f"options.products_file: entry {number}", value)
+        entry = JsonEntry(f"options.products_file: entry {number}", value)
         asin = entry.text("asin")
         # As WebShop does: broken ids are left out, and so is what is listed again.
         if asin == "nan" or not 0 < len(asin) <= _LONGEST_ASIN or asin.lower() in seen:
@@ -145,7 +145,7 @@ def _products(path: str, most: int, known: Mapping[str, Entry]) -> Iterator[Prod
         yield _product(entry, asin, known.get(asin))
 
 
-def _product(entry: Entry, asin: str, known: Entry | None) -> Product:
+def _product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Product:
     title = entry.text("name", longest=_LONGEST_TITLE)
     cents, price = _price(entry, asin)
     return Product(
@@ -163,7 +163,7 @@ def _product(entry: Entry, asin: str, known: Entry | None) -> Product:
     )
 
 
-def _price(entry: Entry, asin: str) -> tuple[int, str]:
+def _price(entry: JsonEntry, asin: str) -> tuple[int, str]:
     """What it costs in cents, and as the page says it: "$10.0 to $20.0" is some price between."""
     text = entry.text("pricing", "")
     if not text:
@@ -179,7 +179,7 @@ def _price(entry: Entry, asin: str) -> tuple[int, str]:
     return cents, " to ".join(f"${float(amount)}" for amount in amounts)
 
 
-def _options(entry: Entry) -> dict[str, tuple[str, ...]]:
+def _options(entry: JsonEntry) -> dict[str, tuple[str, ...]]:
     found = {}
     for name, values in entry.lists("customization_options"):
         texts = (value.text("value", "").replace("/", " | ").lower() for value in values)
@@ -191,7 +191,7 @@ def _options(entry: Entry) -> dict[str, tuple[str, ...]]:
     return dict(list(found.items())[:_MOST_OPTIONS])
 
 
-def _asked(product: Product, entry: Entry) -> Iterator[Goal]:
+def _asked(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
     """People's instructions; those without attributes are left out, as in WebShop."""
     for number, one in enumerate(entry.entries()):
         attributes = one.texts("instruction_attributes")
@@ -200,7 +200,7 @@ def _asked(product: Product, entry: Entry) -> Iterator[Goal]:
             yield _goal(product, instruction, attributes, one.texts("instruction_options"), number)
 
 
-def _made(product: Product, entry: Entry) -> Iterator[Goal]:
+def _made(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
     """The generated instruction with values of every option; a few of all combinations."""
     instruction, attributes = entry.text("instruction", ""), entry.texts("instruction_attributes")
     if not instruction or not attributes:
@@ -230,14 +230,14 @@ def _goal(
     attributes: tuple[str, ...],
     options: tuple[str, ...],
     number: int,
-) -> Goal:
+) -> ShoppingGoal:
     """The instruction with a bound on the price: the higher of two of the next four tens."""
     bounds = [bound for bound in _BOUNDS if bound > product.cents][:4]
     most = ANY_PRICE
     if len(bounds) >= 2:
         most = max(rng("webshop", "bound", product.id, number).sample(bounds, 2))
         instruction = f"{instruction}, and price lower than {most // 100}.00 dollars"
-    return Goal(
+    return ShoppingGoal(
         target=product,
         instruction=instruction,
         short=instruction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Protocol
 
-from hansa_worlds.webshop.goals import Goal
+from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.product import Product
 
 BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
@@ -22,21 +22,21 @@ class Pages(Protocol):
     details: ClassVar[tuple[str, ...]]
     """Pages below a product's own."""
 
-    def search(self, goal: Goal) -> str:
+    def search(self, goal: ShoppingGoal) -> str:
         """The page with the instruction and the search bar."""
 
     def results(
-        self, goal: Goal, listed: Sequence[Product], page: int, total: int, more: bool
+        self, goal: ShoppingGoal, listed: Sequence[Product], page: int, total: int, more: bool
     ) -> str:
         """A page of what was found."""
 
-    def item(self, goal: Goal, product: Product) -> str:
+    def item(self, goal: ShoppingGoal, product: Product) -> str:
         """A product's own page."""
 
-    def chosen(self, goal: Goal, product: Product, value: str) -> str:
+    def chosen(self, goal: ShoppingGoal, product: Product, value: str) -> str:
         """What follows the choice of an option's value."""
 
-    def detail(self, goal: Goal, product: Product, name: str) -> str:
+    def detail(self, goal: ShoppingGoal, product: Product, name: str) -> str:
         """A page below a product's own."""
 
     def refused(self, page: str) -> str:
@@ -54,12 +54,12 @@ class Full:
 
     details: ClassVar[tuple[str, ...]] = (DESCRIPTION, FEATURES, REVIEWS)
 
-    def search(self, goal: Goal) -> str:
+    def search(self, goal: ShoppingGoal) -> str:
         """The page with the instruction and the search bar."""
         return _joined(["WebShop", "Instruction:", goal.instruction, "Search"])
 
     def results(
-        self, goal: Goal, listed: Sequence[Product], page: int, total: int, more: bool
+        self, goal: ShoppingGoal, listed: Sequence[Product], page: int, total: int, more: bool
     ) -> str:
         """A page of what was found."""
         lines = [*_top(goal), f"Page {page + 1} (Total results: {total})"]
@@ -68,7 +68,7 @@ class Full:
             lines += [product.id, product.title, product.price]
         return _joined(lines)
 
-    def item(self, goal: Goal, product: Product) -> str:
+    def item(self, goal: ShoppingGoal, product: Product) -> str:
         """A product's own page."""
         lines = [*_top(goal), "< Prev"]
         for name, values in product.options.items():
@@ -76,11 +76,11 @@ class Full:
         lines += [product.title, f"Price: {product.price}", f"Rating: {product.rating}"]
         return _joined([*lines, "Description", "Features", "Reviews", "Buy Now"])
 
-    def chosen(self, goal: Goal, product: Product, value: str) -> str:
+    def chosen(self, goal: ShoppingGoal, product: Product, value: str) -> str:
         """What follows the choice of an option's value."""
         return self.item(goal, product)
 
-    def detail(self, goal: Goal, product: Product, name: str) -> str:
+    def detail(self, goal: ShoppingGoal, product: Product, name: str) -> str:
         """A page below a product's own."""
         texts = {
             DESCRIPTION: (product.description,),
@@ -108,29 +108,29 @@ class Short:
 
     details: ClassVar[tuple[str, ...]] = ()
 
-    def search(self, goal: Goal) -> str:
+    def search(self, goal: ShoppingGoal) -> str:
         """The page with the instruction and the search bar."""
         return f"{goal.short}\n[search]"
 
     def results(
-        self, goal: Goal, listed: Sequence[Product], page: int, total: int, more: bool
+        self, goal: ShoppingGoal, listed: Sequence[Product], page: int, total: int, more: bool
     ) -> str:
         """A page of what was found."""
         buttons = [BACK] + [PREVIOUS] * (page > 0) + [NEXT] * more
         rows = [f"[{one.key}] {one.summary}, {one.dollars} dollars" for one in listed]
         return "\n".join([_buttons(buttons), *rows])
 
-    def item(self, goal: Goal, product: Product) -> str:
+    def item(self, goal: ShoppingGoal, product: Product) -> str:
         """A product's own page."""
         text = f"{product.summary}, {product.dollars} dollars."
         rows = [f"{name}: {_buttons(values)}" for name, values in product.options.items()]
         return " ".join([_buttons([BACK, PREVIOUS]), text, *rows, f"[{BUY}]"])
 
-    def chosen(self, goal: Goal, product: Product, value: str) -> str:
+    def chosen(self, goal: ShoppingGoal, product: Product, value: str) -> str:
         """What follows the choice of an option's value."""
         return f"You chose {value}."
 
-    def detail(self, goal: Goal, product: Product, name: str) -> str:
+    def detail(self, goal: ShoppingGoal, product: Product, name: str) -> str:
         """A page below a product's own; there is none."""
         return self.item(goal, product)
 
@@ -146,7 +146,7 @@ class Short:
 PAGES: dict[str, Pages] = {"full": Full(), "short": Short()}
 
 
-def _top(goal: Goal) -> list[str]:
+def _top(goal: ShoppingGoal) -> list[str]:
     return ["Instruction:", goal.instruction, "Back to Search"]
 
 

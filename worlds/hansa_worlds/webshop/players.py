@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hansa_worlds.base import Move
-from hansa_worlds.webshop.goals import ANY_PRICE, Goal
+from hansa_worlds.webshop.goals import ANY_PRICE, ShoppingGoal
 from hansa_worlds.webshop.pages import BACK, BUY, FEATURES, NEXT, PREVIOUS
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.reward import (
@@ -24,11 +24,11 @@ _LONGEST_QUERY = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class BuyerState:
     """Where a buyer stands."""
 
     shop: Shop
-    goal: Goal
+    goal: ShoppingGoal
     found: tuple[str, ...] | None
     """Keys of what the last search found; None on the search page."""
     page: int
@@ -59,7 +59,7 @@ class View:
 
 
 @lru_cache(maxsize=4_096)
-def _aims(shop: Shop, goal: Goal, found: tuple[str, ...]) -> list[int]:
+def _aims(shop: Shop, goal: ShoppingGoal, found: tuple[str, ...]) -> list[int]:
     products = (shop.products[key] for key in found)
     return [
         rank
@@ -73,14 +73,14 @@ def plain(text: str) -> str:
     return " ".join(words(text))[:_LONGEST_QUERY].strip()
 
 
-def move(view: View) -> Move:
+def move(view: BuyerState) -> Move:
     """The expert's next move; it knows what products hide, and says only what pages show."""
     if view.product:
         return _on_item(view, view.product)
     return _on_search(view) if view.found is None else _on_results(view, view.found)
 
 
-def _on_search(view: View) -> Move:
+def _on_search(view: BuyerState) -> Move:
     goal = view.goal
     queries = (
         goal.query,
@@ -96,13 +96,13 @@ def _on_search(view: View) -> Move:
     return Move(f"I look for {best}.", f"search[{best}]")
 
 
-def _rank(view: View, query: str) -> int:
+def _rank(view: BuyerState, query: str) -> int:
     """The page on which a query's first fitting product stands; far away when there is none."""
     aims = view.aims(view.shop.find(query))
     return aims[0] // view.per_page if aims else len(view.shop.products)
 
 
-def _on_results(view: View, found: tuple[str, ...]) -> Move:
+def _on_results(view: BuyerState, found: tuple[str, ...]) -> Move:
     aims = view.aims(found)
     if not aims:
         return Move("Nothing here fits, so I search again.", f"click[{BACK}]")
@@ -116,7 +116,7 @@ def _on_results(view: View, found: tuple[str, ...]) -> Move:
     return Move("Nothing on this page fits, so I look back.", f"click[{PREVIOUS}]")
 
 
-def _detour(view: View, found: tuple[str, ...], aims: list[int], away: int) -> Product | None:
+def _detour(view: BuyerState, found: tuple[str, ...], aims: list[int], away: int) -> Product | None:
     """A product that looks right but is not, when there are turns enough to find that out.
 
     An expert that never opened a wrong one would teach to guess what no page shows.
@@ -133,7 +133,7 @@ def _detour(view: View, found: tuple[str, ...], aims: list[int], away: int) -> P
     return None
 
 
-def _looks_right(view: View, product: Product) -> bool:
+def _looks_right(view: BuyerState, product: Product) -> bool:
     """Whether what the results page shows of a product speaks for it."""
     goal = view.goal
     if product.cents > goal.most_cents or type_score(product, goal.target) < 1.0:
@@ -144,24 +144,24 @@ def _looks_right(view: View, product: Product) -> bool:
     return any(stems(wanted) <= title for wanted in goal.attributes)
 
 
-def _cost(view: View, product: Product) -> int:
+def _cost(view: BuyerState, product: Product) -> int:
     """Turns to find out that a product will not do: its own page tells, or the one below."""
     return 2 if _lacking(view, product) or not view.has_details else 4
 
 
-def _lacking(view: View, product: Product) -> str:
+def _lacking(view: BuyerState, product: Product) -> str:
     """An option's value that is asked for and not offered."""
     return next((one for one in view.goal.options if not matching(product, one)), "")
 
 
-def _praise(view: View, product: Product) -> str:
+def _praise(view: BuyerState, product: Product) -> str:
     if not view.has_details:
         return f"{product.key} may fit."
     bound = "" if view.goal.most_cents >= ANY_PRICE else ", which is not too dear"
     return f"{product.key} may fit and costs {product.price}{bound}, so I open it."
 
 
-def _on_item(view: View, product: Product) -> Move:
+def _on_item(view: BuyerState, product: Product) -> Move:
     unsaid = _unsaid(view, product)
     if view.detail:
         verdict = "is" if has_attribute(product, unsaid) else "is not"
@@ -182,22 +182,22 @@ def _on_item(view: View, product: Product) -> Move:
     return Move("Everything is as asked for, so I buy it.", f"click[{BUY}]")
 
 
-def _is_undecided(view: View, product: Product) -> bool:
+def _is_undecided(view: BuyerState, product: Product) -> bool:
     return not _lacking(view, product) and _looks_right(view, product)
 
 
-def _leave(view: View, product: Product) -> Move:
+def _leave(view: BuyerState, product: Product) -> Move:
     lacking = _lacking(view, product)
     why = f"It does not come in {lacking}" if lacking else "This does not fit"
     elsewhere = bool(view.aims(view.found or ()))
     return Move(f"{why}, so I go back.", f"click[{PREVIOUS if elsewhere else BACK}]")
 
 
-def _is_chosen(view: View, wanted: str) -> bool:
+def _is_chosen(view: BuyerState, wanted: str) -> bool:
     return any(same_option(one, wanted) for one in view.chosen)
 
 
-def _unsaid(view: View, product: Product) -> str:
+def _unsaid(view: BuyerState, product: Product) -> str:
     """An attribute that is asked for and not in the title; the one that fails before others."""
     if not view.has_details:
         return ""
@@ -206,7 +206,7 @@ def _unsaid(view: View, product: Product) -> str:
     return min(open_, key=lambda one: has_attribute(product, one), default="")
 
 
-def greedy(view: View) -> str:
+def greedy(view: BuyerState) -> str:
     """The greedy buyer's next action: the first result, with the options that were named."""
     if view.product:
         return f"click[{PREVIOUS if view.detail else _choice(view, view.product)}]"
@@ -216,7 +216,7 @@ def greedy(view: View) -> str:
     return f"click[{listed[0] if listed else BACK}]"
 
 
-def _choice(view: View, product: Product) -> str:
+def _choice(view: BuyerState, product: Product) -> str:
     asked = stems(view.goal.instruction)
     for values in product.options.values():
         named = [value for value in values if stems(value) and stems(value) <= asked]

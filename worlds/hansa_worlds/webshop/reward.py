@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from hansa_worlds.webshop.goals import Goal
+from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.search import stems, words
 
@@ -22,7 +22,7 @@ _NAMES = (
 _COLORS = frozenset(_NAMES.split())
 
 
-def reward(bought: Product, chosen: Iterable[str], goal: Goal) -> float:
+def reward(bought: Product, chosen: Iterable[str], goal: ShoppingGoal) -> float:
     """What buying this product with these options earns; exactly 1.0 when everything is met."""
     values = list(chosen)
     met = sum(has_attribute(bought, wanted) for wanted in goal.attributes)
@@ -63,7 +63,7 @@ def alike(one: str, other: str) -> bool:
     return bool(left) and bool(right) and (left <= right or right <= left)
 
 
-def could_meet(product: Product, goal: Goal) -> bool:
+def could_meet(product: Product, goal: ShoppingGoal) -> bool:
     """Whether buying this product can earn 1.0, with the right choices."""
     return (
         product.cents <= goal.most_cents

@@ -57,7 +57,7 @@ def terms(query: str) -> tuple[str, ...]:
     return tuple(sorted(list(distinct)[:MOST_WORDS]))
 
 
-class Index:
+class SearchIndex:
     """Finds the documents that hold the rarest of the words, and the short ones among them.
 
     For each term: the numbers of the documents that hold it, and what it adds to their scores.

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from hansa_worlds.base import Split, Task, share
-from hansa_worlds.webshop.goals import Goal
+from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.product import Product
-from hansa_worlds.webshop.search import Index, terms
+from hansa_worlds.webshop.search import SearchIndex, terms
 
-Writer = Callable[[Product], tuple[Goal, ...]]
+Writer = Callable[[Product], tuple[ShoppingGoal, ...]]
 
 
 class Shop:
@@ -21,15 +21,15 @@ class Shop:
         self.products = {product.key: product for product in products}
         self.kinds = sorted({product.kind for product in self.products.values()})
         self._keys = list(self.products)
-        self._index = Index(product.searched for product in self.products.values())
+        self._index = SearchIndex(product.searched for product in self.products.values())
         self._write = wishes
-        self._goals: dict[str, tuple[Goal, ...]] = {}
+        self._goals: dict[str, tuple[ShoppingGoal, ...]] = {}
 
     def find(self, query: str) -> tuple[str, ...]:
         """Keys of the products for a query, best first."""
         return _find(self, terms(query))
 
-    def goals(self, key: str) -> tuple[Goal, ...]:
+    def goals(self, key: str) -> tuple[ShoppingGoal, ...]:
         """The wishes for a product; written once, when they are first asked for."""
         if key not in self._goals:
             self._goals[key] = self._write(self.products[key])

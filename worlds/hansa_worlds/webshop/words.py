@@ -20,7 +20,7 @@ class Department:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProductType:
     """A type of product, and where it stands in the shop."""
 
     name: str
@@ -140,7 +140,7 @@ OPTIONS = {
 }
 
 KINDS = tuple(
-    Kind(*row)
+    ProductType(*row)
     for row in (
         ("mug", "home", "kitchen", 0),
         ("lamp", "home", "lighting", 2),

@@ -9,8 +9,8 @@ from typing import cast
 
 from hansa_worlds.base import Move, Observation, Split, Task, World, rng
 from hansa_worlds.webshop import players
-from hansa_worlds.webshop.catalogue import Shape, grow
-from hansa_worlds.webshop.goals import Goal
+from hansa_worlds.webshop.catalogue import CatalogueSize, grow
+from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.loader import Files, stock
 from hansa_worlds.webshop.pages import BACK, BUY, FEATURES, NEXT, PAGES, PREVIOUS
 from hansa_worlds.webshop.product import Product
@@ -63,7 +63,7 @@ class WebShop(World):
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
         self._seed = str(read.integer("catalogue", 0, 0, 10**9))
-        self._shape = Shape(
+        self._shape = CatalogueSize(
             products=read.integer("products", 1_200, 24, 100_000),
             attributes=read.integer("attributes", 4, 1, 6),
             choices=read.integer("choices", 3, 0, 3),
@@ -133,7 +133,7 @@ class WebShop(World):
         self._enter(shop)
         return self._look()
 
-    def _wish(self, task: Task) -> tuple[Shop, Goal]:
+    def _wish(self, task: Task) -> tuple[Shop, ShoppingGoal]:
         place, key, number = task.payload
         shop = self._home if place == self._home.name else self._grown(place)
         return shop, shop.goals(key)[int(number)]
@@ -242,8 +242,8 @@ class WebShop(World):
         """Search with the instruction, open the first result, choose what it names, buy."""
         return players.greedy(self._view())
 
-    def _view(self) -> players.View:
-        return players.View(
+    def _view(self) -> players.BuyerState:
+        return players.BuyerState(
             shop=self._shop,
             goal=self._goal,
             found=self._found,

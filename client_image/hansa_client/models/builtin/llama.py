@@ -27,7 +27,7 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class LlamaConfig:
     """What config.json says; biases, grouped heads and stretched positions are not known here."""
 
     vocabulary: int
@@ -49,7 +49,7 @@ class Shape:
     max_position_embeddings: int
     """Positions it was trained on."""
 
-    def get_text_config(self) -> Shape:
+    def get_text_config(self) -> LlamaConfig:
         """Itself, as the library's models answer."""
         return self
 
@@ -69,7 +69,7 @@ class Shape:
         return self.layers
 
     @classmethod
-    def read(cls, folder: Path) -> Shape:
+    def read(cls, folder: Path) -> LlamaConfig:
         """The shape of the model in a folder."""
         config = json.loads((folder / "config.json").read_text())
         return cls(
@@ -99,7 +99,7 @@ class Llama(nn.Module):
     reads_kv_slots = True
     """Keys and values can be kept in slots without the library's hooks."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaConfig) -> None:
         super().__init__()
         self.config = shape
         self.model = _Body(shape)
@@ -127,7 +127,7 @@ class Llama(nn.Module):
 
 def load(folder: Path, dtype: torch.dtype) -> Llama:
     """The model in a folder; its output layer is its embedding."""
-    model = Llama(Shape.read(folder))
+    model = Llama(LlamaConfig.read(folder))
     weights = {name: tensor.to(dtype) for name, tensor in load_file(folder / _WEIGHTS).items()}
     model.load_state_dict({**weights, _HEAD: weights[_EMBEDDING]}, assign=True)
     model.lm_head.weight = model.model.embed_tokens.weight
@@ -135,7 +135,7 @@ def load(folder: Path, dtype: torch.dtype) -> Llama:
 
 
 class _Body(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(_Layer(shape, index) for index in range(shape.layers))
@@ -178,7 +178,7 @@ def _mask(padding: torch.Tensor | None) -> torch.Tensor | None:
 
 
 class _Layer(nn.Module):
-    def __init__(self, shape: Shape, index: int) -> None:
+    def __init__(self, shape: LlamaConfig, index: int) -> None:
         super().__init__()
         self.self_attn = _Attention(shape, index)
         self.mlp = _FeedForward(shape)
@@ -198,7 +198,7 @@ class _Layer(nn.Module):
 
 
 class _Attention(nn.Module):
-    def __init__(self, shape: Shape, index: int) -> None:
+    def __init__(self, shape: LlamaConfig, index: int) -> None:
         super().__init__()
         self._index = index
         self._width = shape.head_width
@@ -244,7 +244,7 @@ def _rotated(states: torch.Tensor, rotation: Rotation) -> torch.Tensor:
 
 
 class _FeedForward(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(shape.width, shape.inner, bias=False)
         self.up_proj = nn.Linear(shape.width, shape.inner, bias=False)
@@ -257,7 +257,7 @@ class _FeedForward(nn.Module):
 
 
 class _Norm(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(shape.width))
         self._epsilon = shape.epsilon

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hansa.adapter import Shapes, Tensors
-from hansa.errors import PermanentError
-from hansa.spec import Adapter
+from hansa.adapter.lora import Shapes, Tensors
+from hansa.api.spec import Adapter
+from hansa.core.errors import PermanentError
 from hansa_client.models.builtin.llama import Llama
 
 PREFIX = "base_model.model."

@@ -7,10 +7,10 @@ import pytest
 
 from hansa.cli import main as program
 from hansa.cli.validate import summary
-from hansa.errors import InputError
-from hansa.load import build
-from hansa.words import count
-from tests.builders import make_federation
+from hansa.core.errors import InputError
+from hansa.core.text import count
+from hansa.manifests.load import build
+from tests.support.builders import make_federation
 
 COMMANDS = ["", *program.COMMANDS]
 NOTATION = re.compile(
@@ -89,7 +89,9 @@ def manifest(**spec: Any) -> dict[str, Any]:
 
 
 def test_one_other_problem_is_singular() -> None:
-    wrong = dict.fromkeys(("epochs", "learningRate", "maxLength", "clip", "beta", "proximal"), "x")
+    wrong = dict.fromkeys(
+        ("epochs", "learningRate", "maxLength", "maxSteps", "cpuThreads", "proximal"), "x"
+    )
     with pytest.raises(InputError) as caught:
         build(manifest(rounds="x", training=wrong))
     assert caught.value.hint.endswith(" and 1 other")

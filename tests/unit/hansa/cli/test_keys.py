@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import publickeys
 from hansa.cli import main as program
-from hansa.exchange import envelope
+from hansa.crypto import dsse, public_keys
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, str, str]:
@@ -28,8 +27,8 @@ def test_a_new_key_is_readable_by_its_owner_alone(
     assert code == 0
     assert file.stat().st_mode & 0o777 == 0o600
     public, fingerprint = out.splitlines()
-    key = envelope.read_key(file.read_bytes(), "file")
-    assert (public, fingerprint) == (key.public, publickeys.words(key.public))
+    key = dsse.read_key(file.read_bytes(), "file")
+    assert (public, fingerprint) == (key.public, public_keys.fingerprint(key.public))
     assert "signs for whoever has it" in err
     assert "PRIVATE" not in out + err
 
@@ -44,8 +43,8 @@ def test_a_public_half_is_shown_as_data(capsys: pytest.CaptureFixture[str], tmp_
         _, out, _ = call(capsys, "show", file, "-o", output)
         assert parse(out) == {
             "publicKey": public,
-            "fingerprint": publickeys.words(public),
-            "keyid": publickeys.keyid(public),
+            "fingerprint": public_keys.fingerprint(public),
+            "keyid": public_keys.keyid(public),
         }
 
 
@@ -76,7 +75,7 @@ def test_a_secret_is_a_manifest_with_the_private_key(
 
 
 def test_a_public_key_makes_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = call(capsys, "show", envelope.new_key().public, "-o", "secret")
+    code, out, err = call(capsys, "show", dsse.new_key().public, "-o", "secret")
     assert (code, out) == (2, "")
     assert "--output: got secret for a public key" in err
 
@@ -129,8 +128,8 @@ def test_openssl_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     except FileNotFoundError:
         pytest.skip("no openssl here")
     assert shown.returncode == 0, shown.stderr
-    key = envelope.read_key(file.read_bytes(), "file")
-    assert shown.stdout.endswith(publickeys.raw("ed25519", key.public))
+    key = dsse.read_key(file.read_bytes(), "file")
+    assert shown.stdout.endswith(public_keys.raw("ed25519", key.public))
 
 
 def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
@@ -140,7 +139,7 @@ def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
     code, out, err = call(capsys, "new", file, "--sealing")
     assert code == 0 and file.stat().st_mode & 0o777 == 0o600
     public, fingerprint = out.splitlines()
-    assert public.startswith("x25519:") and fingerprint == publickeys.words(public)
+    assert public.startswith("x25519:") and fingerprint == public_keys.fingerprint(public)
     assert "opens, for whoever has it, all that is sealed to it" in err
     for given in (file, public):
         assert call(capsys, "show", given)[1] == out

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hansa.cli.logs import logs
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.local.join import OBJECT
-from tests.unit.hansa.member.test_follow import EVALUATED, REPORT, working
+from tests.support.clinic import EVALUATED, REPORT, working
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import __version__
 from hansa.cli import main as program
 from hansa.cli.common import Format, print_data, run_guarded, to_yaml
-from hansa.errors import HansaError, InputError, Unreachable
-from tests.processes import without_reader
+from hansa.core.errors import HansaError, InputError, Unreachable
+from hansa.version import __version__
+from tests.support.processes import without_reader
 
 MANIFEST = {
     "apiVersion": "hansa.dev/v1alpha1",

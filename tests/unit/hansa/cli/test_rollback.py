@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from hansa import keys, manifest
-from hansa.api import ANNOTATION_ROLLBACK
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.bucket_documents import FileEntry
+from hansa.api.constants import ANNOTATION_ROLLBACK
+from hansa.api.status import Federation
 from hansa.cli import main as program
-from hansa.cluster.state import has_failed, has_succeeded
+from hansa.kubernetes.state import has_failed, has_succeeded
 from hansa.local.rundir import RunDir
-from hansa.manifest import FileEntry
-from hansa.status import Federation
-from tests.builders import with_status
-from tests.memory_store import MemoryStore
-from tests.unit.hansa.test_plan_guard import guarded, play
-from tests.unit.hansa.test_plan_unevaluated import FEW, fail
+from tests.support.builders import with_status
+from tests.support.guard_plans import guarded, play
+from tests.support.memory_store import MemoryStore
+from tests.support.unevaluated_plans import FEW, fail
 
 PREFIX = "fed"
 STORAGE = {"s3": {"endpoint": "http://127.0.0.1:1", "bucket": "hansa", "prefix": PREFIX}}
@@ -27,7 +27,9 @@ def after(*successes: int, rounds: int = 4) -> Federation:
     """A federation after some rounds, the next of which is open; all its adapters are alike."""
     made = play(guarded(rounds, guard=None, storage=STORAGE), *successes).federation
     history = [
-        entry.model_copy(update={"adapter": manifest.sha256(ADAPTER)}) if entry.adapter else entry
+        entry.model_copy(update={"adapter": bucket_documents.sha256(ADAPTER)})
+        if entry.adapter
+        else entry
         for entry in made.status.history
     ]
     status = made.status.model_copy(update={"history": history})
@@ -39,21 +41,21 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """The store of every federation here, with the adapters of nine rounds."""
     made = MemoryStore()
     for round_ in range(1, 10):
-        folder = keys.global_folder(PREFIX, round_)
-        entry = FileEntry(sha256=manifest.sha256(ADAPTER), size=len(ADAPTER))
+        folder = bucket_keys.global_folder(PREFIX, round_)
+        entry = FileEntry(sha256=bucket_documents.sha256(ADAPTER), size=len(ADAPTER))
         document = {
             "kind": "global",
             "program": "0",
             "round": round_,
-            "fingerprint": manifest.fingerprint({}),
+            "fingerprint": bucket_documents.fingerprint({}),
             "inputs": {},
             "baseModel": "b" * 64,
             "start": {"round": 0, "sha256": ""},
             "members": [],
-            "files": {keys.ADAPTER: entry.to_json()},
+            "files": {bucket_keys.ADAPTER: entry.to_json()},
         }
-        made.put_if_absent(folder + keys.ADAPTER, ADAPTER)
-        made.put_if_absent(folder + keys.MANIFEST, manifest.canonical(document))
+        made.put_if_absent(folder + bucket_keys.ADAPTER, ADAPTER)
+        made.put_if_absent(folder + bucket_keys.MANIFEST, bucket_documents.canonical(document))
     for place in ("hansa.local.results.own_store", "hansa.local.loop.own_store"):
         monkeypatch.setattr(place, lambda *_: made)
     return made
@@ -217,8 +219,8 @@ def test_a_refused_spec_and_a_foreign_status_are_one_sentence_each(
 
 
 GONE = {
-    "all of it": keys.MANIFEST,
-    "its tensors": keys.ADAPTER,
+    "all of it": bucket_keys.MANIFEST,
+    "its tensors": bucket_keys.ADAPTER,
 }
 
 
@@ -232,7 +234,7 @@ def test_a_run_does_not_go_back_to_an_adapter_that_its_store_has_lost(
 ) -> None:
     folder.save(after(3, 6, 1))
     before = folder.load()
-    key = keys.global_folder(PREFIX, 1) + GONE[what]
+    key = bucket_keys.global_folder(PREFIX, 1) + GONE[what]
     del store.objects[key]
     assert call("rollback", "--out", folder.path, "--to", "1") == 2
     assert capsys.readouterr().err.splitlines()[0] == (
@@ -259,7 +261,7 @@ def test_nor_does_a_federation_where_the_store_may_be_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     there = cluster(monkeypatch, after(3, 6, 1))
-    key = keys.global_folder(PREFIX, 1) + GONE[what]
+    key = bucket_keys.global_folder(PREFIX, 1) + GONE[what]
     del store.objects[key]
     given = ("--credentials", credentials(tmp_path))
     assert call("rollback", "fed", "--to", "1", *given) == 2

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from hansa.api.spec import S3
 from hansa.cli import main as program
-from hansa.cli.bucket import forward_hint
 from hansa.cli.target import seconds_of
-from hansa.errors import InputError
-from hansa.spec import S3
+from hansa.core.errors import InputError
+from hansa.publish.bucket import forward_hint
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
@@ -53,7 +53,10 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("wait", "fed", "--timeout", "soon"), "--timeout: got 'soon', expected a duration"),
         (("apply",), "missing option '-f'"),
         (("status",), "kubeconfig: got none, expected --kubeconfig, $KUBECONFIG"),
-        (("watch", "fed", "--kubeconfig", "/no/such"), "--kubeconfig: got /no/such: No such file"),
+        (
+            ("watch", "fed", "--kubeconfig", "/no/such"),
+            "--kubeconfig: got /no/such, which is no file",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence_and_exit_2(

@@ -8,9 +8,9 @@ import yaml
 
 from hansa.cli.common import Format
 from hansa.cli.validate import notes, validate
-from hansa.errors import InputError
-from tests.builders import make_federation
-from tests.unit.hansa.member.members import member
+from hansa.core.errors import InputError
+from tests.support.builders import make_federation
+from tests.support.members import member
 
 OWN = {"bucket": "own", "credentialsSecret": {"name": "own"}}
 ON_A_CLUSTER: dict[str, Any] = {

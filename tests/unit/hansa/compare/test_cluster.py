@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
+from hansa.api.status import Federation
 from hansa.cli.main import main
 from hansa.compare import cluster, comparison
-from hansa.compare.comparison import Wanted
-from hansa.errors import InputError
-from hansa.status import Federation
-from tests.builders import NOW
-from tests.unit.hansa.compare.test_comparison import FEDERATION
+from hansa.compare.comparison import CheckedComparison
+from hansa.core.errors import InputError
+from tests.support.builders import NOW
+from tests.support.comparison_manifest import FEDERATION
 
 METHODS = ["pre-trained", "fed-se", {"name": "fed-se+x"}, {"name": "fed-se.x"}, "centralized"]
 
@@ -28,13 +28,13 @@ def write(folder: Path, methods: list[Any] = METHODS, **spec: Any) -> Path:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
+def wanted(tmp_path: Path) -> CheckedComparison:
     place = {"s3": {"bucket": "bucket", "prefix": "lab", "credentialsSecret": {"name": "lab"}}}
     return comparison.read(write(tmp_path, storage=place), here=False)
 
 
 def test_every_run_that_trains_is_a_federation_with_a_name_and_a_prefix_of_its_own(
-    wanted: Wanted,
+    wanted: CheckedComparison,
 ) -> None:
     made = cluster.manifests(wanted, wanted.runs)
     names = [document["metadata"]["name"] for document in made]
@@ -67,7 +67,7 @@ def test_worlds_that_take_no_part_are_not_for_a_cluster(tmp_path: Path) -> None:
         cluster.manifests(unseen, unseen.runs)
 
 
-def test_what_is_not_over_says_how_far_it_is(wanted: Wanted) -> None:
+def test_what_is_not_over_says_how_far_it_is(wanted: CheckedComparison) -> None:
     made = cluster.manifests(wanted, wanted.runs)
     objects = {d["metadata"]["name"]: {**d, "status": {}} for d in made}
     objects["two-fed-se-1"]["status"] = {"phase": "Running", "completed": 2}
@@ -80,7 +80,7 @@ def test_what_is_not_over_says_how_far_it_is(wanted: Wanted) -> None:
     assert missing["pre-trained-1"] == "no other run of its seed is over"
 
 
-def test_a_status_of_another_version_is_named(wanted: Wanted) -> None:
+def test_a_status_of_another_version_is_named(wanted: CheckedComparison) -> None:
     (document, *_) = cluster.manifests(wanted, wanted.runs)
     status = {"phase": "Succeeded", "round": "many"}
     dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
@@ -90,7 +90,7 @@ def test_a_status_of_another_version_is_named(wanted: Wanted) -> None:
     assert "another version" in error.value.hint
 
 
-def test_a_federation_of_another_spec_is_named_by_its_field(wanted: Wanted) -> None:
+def test_a_federation_of_another_spec_is_named_by_its_field(wanted: CheckedComparison) -> None:
     (document, *_) = cluster.manifests(wanted, wanted.runs)
     dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
     spec = {**document["spec"], "rounds": 9}

@@ -7,35 +7,19 @@ from typing import Any
 
 import pytest
 
+from hansa.api.spec import differences
 from hansa.compare import comparison
-from hansa.compare.comparison import Run, Wanted
+from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.methods import METHODS, merged
-from hansa.errors import InputError
-from hansa.spec import differences
+from hansa.core.errors import InputError
+from tests.support.comparison_manifest import FEDERATION
 
-FEDERATION: dict[str, Any] = {
-    "apiVersion": "hansa.dev/v1alpha1",
-    "kind": "Federation",
-    "metadata": {"name": "two"},
-    "spec": {
-        "rounds": 3,
-        "exploration": {"tasksPerRound": 5},
-        "aggregation": {"strategy": "svd", "serverStep": 3.0},
-        "participation": {"minimumUpdates": 2},
-        "storage": {"s3": {"bucket": "bucket"}},
-        "environments": [
-            {"name": "maze", "world": "maze", "options": {"max_turns": 4}},
-            {"name": "words", "world": "wordle"},
-        ],
-    },
-}
-
-Read = Callable[..., Wanted]
+Read = Callable[..., CheckedComparison]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def make(**fields: Any) -> Wanted:
+    def make(**fields: Any) -> CheckedComparison:
         (tmp_path / "federation.yaml").write_text(json.dumps(FEDERATION))
         document = {"federation": "federation.yaml", "seeds": [1], "methods": ["fed-se"], **fields}
         path = tmp_path / "compare.yaml"

@@ -1,7 +1,7 @@
 """A centre that pools silos is shown what each of them would have been shown."""
 
+from hansa.api.spec import FederationSpec
 from hansa.compare.methods import pooled
-from hansa.spec import FederationSpec
 
 
 def test_a_centre_keeps_each_silos_own_number_of_demonstrations() -> None:

@@ -8,69 +8,23 @@ from typing import Any
 
 import pytest
 
+from hansa.api.bucket_documents import TaskTallies
 from hansa.compare import estimate, page, results, statistics, table, text
-from hansa.compare.comparison import Run, Wanted
 from hansa.compare.estimate import FirstRound
-from hansa.compare.results import Communication, Result, Work
+from hansa.compare.results import Communication
 from hansa.compare.statistics import Rate
-from hansa.errors import Garbled, InputError
-from hansa.intervals import wilson
-from hansa.manifest import TaskTallies
-from tests.builders import make_federation
-
-ENVIRONMENTS = {"babyai": "babyai", "maze": "maze", "wordle": "wordle"}
-
-
-def make_run(method: str, seed: int, base: str = "", **fields: Any) -> Run:
-    federation = make_federation(**fields)
-    known = base or method
-    return Run(method=method, base=known, seed=seed, federation=federation, silos=federation)
-
-
-def tasks(won: int, of: int) -> dict[str, list[int]]:
-    return {f"task{i}": [int(i < won), 1] for i in range(of)}
-
-
-def make_result(run: Run, *scores: tuple[str, int, int, str], **fields: Any) -> Result:
-    """A result with rows of (environment, successes of 100, round, whose adapter)."""
-    rows = [results.row(run, name, tasks(won, 100), round_, of) for name, won, round_, of in scores]
-    told: dict[str, Any] = {
-        "program": "1",
-        "method": run.method,
-        "base": run.base,
-        "seed": run.seed,
-        "spec": run.federation.spec.to_json(),
-        "rows": rows,
-        "final": max(row.round for row in rows),
-        "communication": Communication(shares="adapters", up=3_000_000, down=1_000_000),
-        "work": Work(steps=10),
-        "wall_seconds": 60.0,
-        "machine": "here",
-    }
-    return Result(**{**told, **fields})
-
-
-def make_wanted(*runs: Run, reference: str = "fed-se") -> Wanted:
-    methods = list(dict.fromkeys(run.method for run in runs))
-    return Wanted(
-        name="fed",
-        title="a title",
-        reference=reference if reference in methods else "",
-        methods=methods,
-        bases={run.method: run.base for run in runs},
-        environments=ENVIRONMENTS,
-        runs=list(runs),
-    )
-
-
-def shared(run: Run, *won: int, round_: int = 2) -> Result:
-    return make_result(run, *((n, w, round_, "") for n, w in zip(ENVIRONMENTS, won, strict=True)))
-
-
-def built(*results_: tuple[Run, Result | None]) -> table.Table:
-    wanted = make_wanted(*(run for run, _ in results_))
-    return table.build(wanted, {run.id: result for run, result in results_ if result})
-
+from hansa.core.errors import Garbled, InputError
+from hansa.core.stats import wilson
+from tests.support.builders import make_federation
+from tests.support.comparison_tables import (
+    ENVIRONMENTS,
+    built,
+    make_result,
+    make_run,
+    make_wanted,
+    shared,
+    tasks,
+)
 
 # Intervals
 
@@ -333,14 +287,6 @@ def test_a_result_is_refused_when_a_world_that_took_no_part_has_changed(tmp_path
     silos = make_federation(environments=worlds)
     with pytest.raises(InputError, match=r"spec\.environments\.maze\.options.* now says .*9"):
         results.read(tmp_path, replace(run, silos=silos))
-
-
-def test_a_field_that_has_come_since_with_its_default_is_no_change(tmp_path: Path) -> None:
-    run = make_run("fed-se", 1)
-    old = shared(run, 50, 50, 50)
-    older = {name: value for name, value in old.spec.items() if name != "personalization"}
-    results.write(tmp_path, run, old.model_copy(update={"spec": older}))
-    assert results.read(tmp_path, run) is not None
 
 
 def test_results_of_two_base_models_are_not_mixed(tmp_path: Path) -> None:

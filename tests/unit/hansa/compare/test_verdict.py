@@ -5,11 +5,11 @@ import re
 import pytest
 
 from hansa.compare import page
-from hansa.compare.table import Table
-from tests.unit.hansa.compare.test_table import built, make_run, shared
+from hansa.compare.table import ComparisonTable
+from tests.support.comparison_tables import built, make_run, shared
 
 
-def compared(seeds: int = 3, **won: int) -> Table:
+def compared(seeds: int = 3, **won: int) -> ComparisonTable:
     """Methods with so many successes of 100 in each world, beside fed-se with 50."""
     runs = []
     for name, count in {"fed-se": 50, **won}.items():
@@ -19,7 +19,7 @@ def compared(seeds: int = 3, **won: int) -> Table:
     return built(*runs)
 
 
-def verdict(shown: Table) -> str:
+def verdict(shown: ComparisonTable) -> str:
     html = page.render(shown)
     line = re.search(r'<p class="verdict">(.*?)</p>', html)
     assert line, "no verdict"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hansa.local.changes import settings_changed
-from tests.builders import make_federation
+from tests.support.builders import make_federation
 
 MAZE = {"name": "maze", "world": "maze"}
 

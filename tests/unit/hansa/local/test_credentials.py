@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.local.credentials import read_credentials
 from hansa.local.executor import LocalExecutor
-from hansa.local.loop import Options, _Credentials
-from hansa.processes.capacity import Capacity
+from hansa.local.loop import RunOptions, _Credentials
+from hansa.runtime.capacity import Capacity
 from hansa.store.experience import ENV_EXPERIENCE_KEY
 from hansa.store.private import KEY, SECRET
 
@@ -36,7 +36,7 @@ def test_a_variable_that_is_no_key_is_refused_without_repeating_its_value(
 
 @pytest.mark.parametrize("given", ["aggregator", "default"])
 def test_the_aggregator_never_gets_what_opens_a_private_store(given: str) -> None:
-    options = Options(credentials={given: {**PAIR, **OWN}})
+    options = RunOptions(credentials={given: {**PAIR, **OWN}})
     environ = _Credentials(options.credentials or {})
     assert environ("aggregator") == PAIR
     if given == "default":

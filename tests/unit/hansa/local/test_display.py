@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from hansa.local.display import LiveDisplay
-from tests.builders import with_status
-from tests.unit.hansa.test_plan import Cluster
+from tests.support.builders import with_status
+from tests.support.simulated_cluster import Cluster
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """What `hansa join` prints of its conditions: a trouble once, and once that it is over."""
 
 from hansa.local.join import _changed_conditions
-from tests.unit.hansa.member.test_follow import Clinic, working
-from tests.unit.hansa.member.test_follow_troubles import fail
+from tests.support.clinic import Clinic, working
+from tests.support.clinic_failures import fail
 
 
 def test_a_trouble_is_printed_once_and_so_is_its_end() -> None:

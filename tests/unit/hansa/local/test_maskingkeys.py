@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from hansa import sealing
-from hansa.errors import InputError
+from hansa.api.spec import FederationSpec
+from hansa.core.errors import InputError
+from hansa.crypto import sealing
 from hansa.local import maskingkeys
-from hansa.spec import FederationSpec
-from tests.builders import make_spec
-from tests.unit.hansa.masked import masked
+from tests.support.builders import make_spec
+from tests.support.masked_updates import masked
 
 NAMES = ("a", "b", "c")
 

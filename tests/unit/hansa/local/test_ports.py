@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hansa.errors import Unreachable
+from hansa.core.errors import Unreachable
 from hansa.local import ports
 from hansa.local.ports import Block, claim_ports, claimed_again
 

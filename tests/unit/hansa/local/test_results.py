@@ -2,16 +2,16 @@
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import EvaluationDocument, Figures, StartAdapter, UpdateManifest
+from hansa.api.status import Federation, HistoryEntry
 from hansa.local import results
-from hansa.manifest import EvaluationDocument, Figures, StartAdapter, UpdateManifest
-from hansa.status import Federation, HistoryEntry
 from hansa.store.documents import MOST_BYTES
-from tests.builders import with_spec
-from tests.memory_store import MemoryStore
-from tests.unit.hansa.report import sample
-from tests.unit.hansa.test_plan import Cluster
-from tests.unit.hansa.test_plan_guard import NAMES, guarded, outcomes, play
+from tests.support import report_sample
+from tests.support.builders import with_spec
+from tests.support.guard_plans import NAMES, guarded, outcomes, play
+from tests.support.memory_store import MemoryStore
+from tests.support.simulated_cluster import Cluster
 
 PREFIX = "run"
 DIGEST = "a" * 64
@@ -26,18 +26,18 @@ def documents(cluster: Cluster) -> MemoryStore:
 
     for entry in cluster.status.history:
         for name in entry.success:
-            put(keys.evaluation(PREFIX, name, entry.round), evaluation(entry, name))
+            put(bucket_keys.evaluation(PREFIX, name, entry.round), evaluation(entry, name))
         if entry.adapter:
-            told = sample.manifest(
+            told = report_sample.manifest(
                 entry.round,
                 list(NAMES),
                 start=StartAdapter(round=start(cluster, entry.round)),
-                files={keys.ADAPTER: {"sha256": entry.adapter, "size": 10}},
+                files={bucket_keys.ADAPTER: {"sha256": entry.adapter, "size": 10}},
             )
-            put(keys.global_folder(PREFIX, entry.round) + keys.MANIFEST, told)
+            put(bucket_keys.global_folder(PREFIX, entry.round) + bucket_keys.MANIFEST, told)
         for name in NAMES if entry.round and entry.outcome != "failed" else ():
-            folder = keys.update_folder(PREFIX, name, entry.round)
-            put(folder + keys.MANIFEST, update(cluster, entry, name))
+            folder = bucket_keys.update_folder(PREFIX, name, entry.round)
+            put(folder + bucket_keys.MANIFEST, update(cluster, entry, name))
     return store
 
 
@@ -146,7 +146,7 @@ def test_an_update_that_is_no_manifest_is_no_answer() -> None:
     cluster = Cluster(*NAMES, rounds=2).turn()
     cluster.answer(*cluster.active(), trained=False).turn()
     store = documents(cluster)
-    store.objects[keys.update_folder(PREFIX, NAMES[0], 1) + keys.MANIFEST] = b"{}"
+    store.objects[bucket_keys.update_folder(PREFIX, NAMES[0], 1) + bucket_keys.MANIFEST] = b"{}"
     assert [entry.outcome for entry in read(cluster.federation, store, 1)] == ["base", "failed"]
 
 
@@ -154,8 +154,8 @@ def test_an_update_that_is_no_manifest_is_no_answer() -> None:
 def test_what_a_silo_writes_instead_of_its_documents_spoils_no_other_line(case: str) -> None:
     cluster = play(guarded(rounds=4), 3, 4, 5, 6)
     honest, store = read(cluster.federation, documents(cluster), 1, 2), documents(cluster)
-    evaluated = keys.evaluation(PREFIX, NAMES[0], 1)
-    sent = [key for key in store.objects if key.startswith(keys.updates_root(PREFIX))]
+    evaluated = bucket_keys.evaluation(PREFIX, NAMES[0], 1)
+    sent = [key for key in store.objects if key.startswith(bucket_keys.updates_root(PREFIX))]
     own = [key for key in sent if f"/{NAMES[0]}/" in key]
     assert own
     for key in (evaluated, *own):
@@ -174,7 +174,7 @@ def test_without_a_guard_no_update_is_read() -> None:
     read(cluster.federation, store, 1, 2, 3)
     assert store.ranges
     read_ = [*store.read, *(key for key, _, _ in store.ranges)]
-    assert not [key for key in read_ if key.startswith(keys.updates_root(PREFIX))]
+    assert not [key for key in read_ if key.startswith(bucket_keys.updates_root(PREFIX))]
 
 
 def test_a_round_in_which_nobody_learned_or_nothing_was_shared_has_not_failed() -> None:

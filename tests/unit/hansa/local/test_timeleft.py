@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from hansa.api.status import CurrentRound, Federation, FederationStatus, RoundSettings
 from hansa.local import timeleft
-from hansa.status import CurrentRound, Federation, FederationStatus, RoundSettings
-from tests.builders import make_federation
+from tests.support.builders import make_federation
 
 NAMES = ("maze", "webshop")
 EVALUATE, EXPLORE = 100, 60

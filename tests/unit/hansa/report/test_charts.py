@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from hansa.intervals import Interval
+from hansa.core.stats import Interval
 from hansa.report.charts import (
     Axes,
     Column,

@@ -4,24 +4,27 @@ import json
 import re
 from typing import Any
 
-from hansa import keys
-from hansa.kinds import MOST_KINDS, MOST_NAMES
-from hansa.manifest import Learning
-from hansa.privacy.settings import Statement
+import pytest
+from pydantic import ValidationError
+
+from hansa.api import bucket_keys
+from hansa.api.bucket_documents import Learning
+from hansa.api.privacy import Statement
+from hansa.api.task_kinds import LONGEST_NAME, MOST_KINDS
 from hansa.report.data import collect
 from hansa.report.page import DATA_ID, render
-from tests.unit.hansa.report import sample
-from tests.unit.hansa.report.sample import PREFIX, MemoryStore
+from tests.support import report_sample
+from tests.support.report_sample import PREFIX, MemoryStore
 
 
 def page(privacy: Statement | None = None, **by_round: dict[str, list[int]]) -> str:
     """The page of a federation whose maze tells this of its rounds."""
-    given = sample.federation(2)
-    store = sample.fill(MemoryStore(), given)
+    given = report_sample.federation(2)
+    store = report_sample.fill(MemoryStore(), given)
     for number, groups in by_round.items():
-        key = keys.update_folder(PREFIX, "maze", int(number[1:])) + keys.MANIFEST
+        key = bucket_keys.update_folder(PREFIX, "maze", int(number[1:])) + bucket_keys.MANIFEST
         learning = Learning(groups=groups)
-        store.objects[key] = sample.update(
+        store.objects[key] = report_sample.update(
             "maze", int(number[1:]), learning=learning, privacy=privacy
         )
     return render(collect(given, store))
@@ -68,33 +71,23 @@ def shown_heads(shown: str) -> list[str]:
     return re.findall(r'<th scope="col">([^<]*)', head)
 
 
-def test_of_an_older_versions_many_kinds_neighbours_are_one_in_all_rounds() -> None:
-    first = {f"level {number:02d}": [1, 2] for number in range(0, 24, 2)}
-    second = {f"level {number:02d}": [0, 1] for number in range(1, 24, 2)}
-    told = figures(page(r1=first, r2=second))
-    assert len(told) == MOST_KINDS
-    assert all(each == [None, [1, 2], [0, 1]] for each in told.values())
-    assert "level 22 +1" in told
-
-
-def test_names_of_tasks_instead_of_kinds_are_not_shown() -> None:
-    shown = page(r1={f"task {number}": [1, 1] for number in range(MOST_NAMES + 1)})
-    assert 'id="kinds"' not in shown
-    assert "task 7" not in shown
-
-
 def test_kinds_that_are_counted_together_are_explained() -> None:
     words = "two more kinds are counted with it"
     assert words in page(r1={"level 01 +3": [1, 2], "level 05 +3": [1, 2]})
     assert words not in page(r1={"level 01": [1, 2], "level 05": [1, 2]})
 
 
-def test_a_kind_that_a_stranger_named_is_short_text_and_no_markup() -> None:
-    evil = "<script>alert(1)</script>" + "x" * 10_000
-    shown = page(r1={evil: [1, 2], "near": [0, 1]})
-    assert "<script>alert" not in shown
-    assert "x" * 100 not in shown
-    assert figures(shown).keys() == {"near", f"script alert 1 script {'x' * 8}"}
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pytest.param({"<script>alert(1)</script>": [1, 2]}, id="markup"),
+        pytest.param({"x" * (LONGEST_NAME + 1): [1, 2]}, id="long"),
+        pytest.param({f"task {number}": [1, 1] for number in range(MOST_KINDS + 1)}, id="many"),
+    ],
+)
+def test_an_update_with_other_names_than_kinds_is_malformed(groups: dict[str, list[int]]) -> None:
+    with pytest.raises(ValidationError, match="groups"):
+        Learning.model_validate({"groups": groups})
 
 
 def test_what_a_private_update_says_of_kinds_is_not_repeated() -> None:
@@ -114,9 +107,9 @@ def test_what_a_private_update_says_of_kinds_is_not_repeated() -> None:
 
 
 def test_fifty_rounds_of_twelve_kinds_in_five_worlds_leave_the_page_small() -> None:
-    given = sample.federation(50)
-    store = sample.fill(MemoryStore(), given)
+    given = report_sample.federation(50)
+    store = report_sample.fill(MemoryStore(), given)
     plain = len(render(collect(given, store)))
-    full = render(collect(given, sample.write_kinds(store, given)))
+    full = render(collect(given, report_sample.write_kinds(store, given)))
     assert 'id="kinds"' in full
     assert len(full) - plain < 150_000

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import keys
-from hansa.contributions import Measured, Worth
+from hansa.api import bucket_keys
+from hansa.api.status import EnvironmentStatus, Federation
 from hansa.report import joining
 from hansa.report.data import collect
 from hansa.report.page import render
 from hansa.report.reference import snippet, spec_yaml
-from hansa.status import EnvironmentStatus, Federation
-from tests.unit.hansa.report import sample
-from tests.unit.hansa.report.sample import PREFIX, MemoryStore
+from tests.support import report_sample
+from tests.support.report_sample import PREFIX, MemoryStore
 
 _IMPLIED = {"td", "th", "tr"}
 _VOID = {"meta", "br", "hr"}
@@ -61,7 +60,7 @@ def read(page: str) -> Outline:
 
 
 def page_of(given: Federation, **options: Any) -> str:
-    return render(collect(given, sample.fill(MemoryStore(), given), **options))
+    return render(collect(given, report_sample.fill(MemoryStore(), given), **options))
 
 
 def embedded(page: str) -> dict[str, Any]:
@@ -86,8 +85,8 @@ def assert_harmless(page: str) -> None:
 
 
 def test_the_figures_on_the_page_are_those_of_the_data() -> None:
-    given = sample.federation(8)
-    data = collect(given, sample.fill(MemoryStore(), given))
+    given = report_sample.federation(8)
+    data = collect(given, report_sample.fill(MemoryStore(), given))
     outline = read(render(data))
     assert data.base and data.base.success and data.last and data.last.success
     assert float(outline.figures["success-base"]) == pytest.approx(data.base.success.value)
@@ -97,7 +96,7 @@ def test_the_figures_on_the_page_are_those_of_the_data() -> None:
 
 
 def test_the_embedded_json_has_every_round_of_every_environment() -> None:
-    given = sample.federation(8)
+    given = report_sample.federation(8)
     told = embedded(page_of(given))
     assert told["rounds"] == list(range(9))
     for entry in given.status.history:
@@ -108,8 +107,8 @@ def test_the_embedded_json_has_every_round_of_every_environment() -> None:
 
 
 def test_episodes_that_a_world_broke_are_told_where_there_are_some() -> None:
-    given = sample.federation(2)
-    data = collect(given, sample.fill(MemoryStore(), given))
+    given = report_sample.federation(2)
+    data = collect(given, report_sample.fill(MemoryStore(), given))
     assert "were dropped" not in render(data)
     first = data.rounds[1]
     parts = {**first.parts, "maze": replace(first.parts["maze"], broken=7)}
@@ -120,9 +119,9 @@ def test_episodes_that_a_world_broke_are_told_where_there_are_some() -> None:
 
 
 def test_what_joining_brings_is_told_where_own_updates_were_measured() -> None:
-    given = sample.federation(2, 2)
+    given = report_sample.federation(2, 2)
     assert "Does joining pay?" not in page_of(given)
-    first, second = sample.names(2)
+    first, second = report_sample.names(2)
     given.status.history[1].own.update({first: 0.9, second: 0.1})
     given.status.history[2].own.update({first: 0.0})
     page = page_of(given)
@@ -135,8 +134,8 @@ def test_what_joining_brings_is_told_where_own_updates_were_measured() -> None:
 
 
 def test_what_joining_brought_is_told_where_silos_evolved_alone() -> None:
-    given = sample.federation(2, 2)
-    names = sample.names(2)
+    given = report_sample.federation(2, 2)
+    names = report_sample.names(2)
     brought, cost = "joining brought you +18.0 points (+4.4 to +30.7)", "joining cost you 9 points"
     given.status.environments[:] = [
         EnvironmentStatus(
@@ -163,40 +162,10 @@ def test_what_joining_brought_is_told_where_silos_evolved_alone() -> None:
     assert "own update" not in section
 
 
-def test_who_brought_what_is_told_where_silos_have_measured_it() -> None:
-    given = sample.federation(2, 3)
-    assert "Who brought what?" not in page_of(given)
-    first, second, third = sample.names(3)
-
-    def word(**values: float) -> Measured:
-        names = {"first": first, "second": second, "third": third}
-        worth = {names[n]: Worth(value=v, error=0.02, rounds=2) for n, v in values.items()}
-        return Measured(round=2, worth=worth)
-
-    said = {first: word(second=0.01, third=-0.2), second: word(first=0.3, third=-0.1)}
-    given = given.model_copy(
-        update={"status": given.status.model_copy(update={"contributions": said})}
-    )
-    page = page_of(given)
-    begin = page.index('<h2 id="contributions"')
-    section = page[begin : page.index("</section>", begin)]
-    shown = re.findall(r"<t[hd]\b[^>]*>((?:(?!<t[hd]|<tr|</t).)*)", section)
-    cells = [re.sub(r"<[^>]+>", " ", cell).split() for cell in shown]
-    rows = [cells[place : place + 5] for place in range(5, len(cells), 5)]
-    assert [row[0] for row in rows] == [[first], [second], [third]]
-    assert rows[2][1] == ["−15.0", "[−17.8,", "−12.2]"]
-    assert [row[3:] for row in rows] == [
-        [["–"], ["+30.0"]],
-        [["+1.0"], ["–"]],
-        [["−20.0"], ["−10.0"]],
-    ]
-    assert section.count('class="down"') == 3 and section.count('class="up"') == 2
-
-
 def test_what_each_silo_serves_is_told_where_they_chose() -> None:
-    given = sample.federation(2, 2)
+    given = report_sample.federation(2, 2)
     assert "What each silo serves" not in page_of(given)
-    names = sample.names(2)
+    names = report_sample.names(2)
     first = EnvironmentStatus(
         name=names[0], state="Updated", serves="finetuned-3", personal="0.937"
     )
@@ -227,7 +196,7 @@ def test_a_choice_in_words(choice: str, words: str) -> None:
 
 
 def test_a_round_that_the_guard_rejected_says_why() -> None:
-    given = sample.federation(3, 2)
+    given = report_sample.federation(3, 2)
     history = given.status.history
     reason = "mean success fell from 61.0% (round 1) to 30.0% (round 2)"
     history[2] = history[2].model_copy(update={"outcome": "rejected", "message": reason})
@@ -235,17 +204,17 @@ def test_a_round_that_the_guard_rejected_says_why() -> None:
 
 
 def test_the_rounds_show_the_step_that_each_took() -> None:
-    given = sample.federation(2, 2)
-    store = sample.fill(MemoryStore(), given)
-    merged = sample.manifest(2, ["babyai", "maze"], server_step=2.4842)
-    key = keys.global_folder(PREFIX, 2) + keys.MANIFEST
+    given = report_sample.federation(2, 2)
+    store = report_sample.fill(MemoryStore(), given)
+    merged = report_sample.manifest(2, ["babyai", "maze"], server_step=2.4842)
+    key = bucket_keys.global_folder(PREFIX, 2) + bucket_keys.MANIFEST
     store.objects[key] = merged.model_dump_json(by_alias=True).encode()
     assert ">2.48<" in render(collect(given, store))
 
 
 def test_equal_data_gives_equal_bytes() -> None:
-    given = sample.federation(5)
-    assert page_of(given, now=sample.START) == page_of(given, now=sample.START)
+    given = report_sample.federation(5)
+    assert page_of(given, now=report_sample.START) == page_of(given, now=report_sample.START)
 
 
 @pytest.mark.parametrize(
@@ -257,30 +226,36 @@ def test_equal_data_gives_equal_bytes() -> None:
     ],
 )
 def test_pages_stay_small(rounds: int, environments: int, limit: int) -> None:
-    assert len(page_of(sample.federation(rounds, environments)).encode()) < limit
+    assert len(page_of(report_sample.federation(rounds, environments)).encode()) < limit
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        pytest.param(sample.federation(1), "best", id="one round"),
+        pytest.param(report_sample.federation(1), "best", id="one round"),
         pytest.param(
-            sample.federation(0, planned=8, phase="Running"), "start", id="only the base is known"
+            report_sample.federation(0, planned=8, phase="Running"),
+            "start",
+            id="only the base is known",
         ),
         pytest.param(
-            sample.federation(0, planned=8, phase="Pending", finished=False),
+            report_sample.federation(0, planned=8, phase="Pending", finished=False),
             "No adapter has been evaluated yet",
             id="nothing has happened",
         ),
         pytest.param(
-            sample.federation(5, failed=(3, 5), planned=8, phase="Failed"),
+            report_sample.federation(5, failed=(3, 5), planned=8, phase="Failed"),
             "Round 5 failed (TooFewUpdates). </strong>2 of 5 environments answered",
             id="a failed federation says why at the top",
         ),
         pytest.param(
-            sample.federation(2, 100), "gained least", id="a hundred environments are chosen from"
+            report_sample.federation(2, 100),
+            "gained least",
+            id="a hundred environments are chosen from",
         ),
-        pytest.param(sample.federation(3, 1), "Success on held-out tasks", id="one environment"),
+        pytest.param(
+            report_sample.federation(3, 1), "Success on held-out tasks", id="one environment"
+        ),
     ],
 )
 def test_every_state_of_a_federation_has_a_page(given: Federation, words: str) -> None:
@@ -290,13 +265,13 @@ def test_every_state_of_a_federation_has_a_page(given: Federation, words: str) -
 
 
 def test_a_page_without_a_store_shows_the_curve_and_says_what_is_missing() -> None:
-    page = render(collect(sample.federation(8), None))
+    page = render(collect(report_sample.federation(8), None))
     assert 'data-figure="success-last"' in page
     assert "No manifest of a finished round could be read." in page
 
 
 def test_every_chart_is_named_and_has_its_figures_as_a_table() -> None:
-    page = page_of(sample.federation(8))
+    page = page_of(report_sample.federation(8))
     charts = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
     assert len(charts) >= 10
     for title in ("the curve", "experience", "training", "time"):
@@ -304,7 +279,7 @@ def test_every_chart_is_named_and_has_its_figures_as_a_table() -> None:
 
 
 def test_a_removed_environment_stays_on_the_page() -> None:
-    given = sample.federation(4)
+    given = report_sample.federation(4)
     document = given.to_json()
     del document["spec"]["environments"][4]
     told = Federation.model_validate_json(json.dumps(document))
@@ -312,7 +287,7 @@ def test_a_removed_environment_stays_on_the_page() -> None:
 
 
 def test_means_over_different_environments_are_not_compared_in_silence() -> None:
-    given = sample.federation(4)
+    given = report_sample.federation(4)
     document = given.to_json()
     del document["status"]["history"][0]["success"]["maze"]
     told = Federation.model_validate_json(json.dumps(document))
@@ -339,12 +314,12 @@ HOSTILE = (
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
 def test_hostile_episodes_stay_text(text: str) -> None:
-    given = sample.federation(2, 1)
-    store = sample.fill(MemoryStore(), given)
+    given = report_sample.federation(2, 1)
+    store = report_sample.fill(MemoryStore(), given)
     turns = [{"role": "user", "text": text}, {"role": "agent", "text": text}]
     for number in (1, 2):
-        key = keys.experience_shard(PREFIX, "babyai", number)
-        store.objects[key] = sample.shard([{"turns": turns, "task": text, "success": True}])
+        key = bucket_keys.experience_shard(PREFIX, "babyai", number)
+        store.objects[key] = report_sample.shard([{"turns": turns, "task": text, "success": True}])
     page = render(collect(given, store))
     page.encode()
     assert_harmless(page)
@@ -355,11 +330,11 @@ def test_hostile_episodes_stay_text(text: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.text(max_size=20))
 def test_no_text_can_leave_its_element(texts: list[str], task: str) -> None:
-    given = sample.federation(1, 1)
-    store = sample.fill(MemoryStore(), given)
+    given = report_sample.federation(1, 1)
+    store = report_sample.fill(MemoryStore(), given)
     turns = [{"role": "agent", "text": text} for text in texts]
-    key = keys.experience_shard(PREFIX, "babyai", 1)
-    store.objects[key] = sample.shard([{"turns": turns, "task": task, "success": False}])
+    key = bucket_keys.experience_shard(PREFIX, "babyai", 1)
+    store.objects[key] = report_sample.shard([{"turns": turns, "task": task, "success": False}])
     page = render(collect(given, store))
     page.encode()
     assert_harmless(page)
@@ -368,7 +343,7 @@ def test_no_text_can_leave_its_element(texts: list[str], task: str) -> None:
 def test_hostile_spec_and_status_stay_text() -> None:
     nasty = HOSTILE[0] + HOSTILE[1]
     options = [{"name": "maze", "world": "maze", "options": {nasty: nasty}}]
-    given = sample.federation(1, 1, phase="Failed", environments=options, failed=())
+    given = report_sample.federation(1, 1, phase="Failed", environments=options, failed=())
     document = given.to_json()
     document["status"]["failed"]["message"] = nasty
     document["status"]["conditions"][0]["message"] = nasty
@@ -380,7 +355,7 @@ def test_hostile_spec_and_status_stay_text() -> None:
 
 def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
     container = {"name": "client", "env": [{"name": "HF_TOKEN", "value": "hf_abc"}]}
-    given = sample.federation(
+    given = report_sample.federation(
         1,
         podTemplate={"spec": {"containers": [container]}},
         storage={
@@ -410,7 +385,7 @@ def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
     ],
 )
 def test_the_lines_that_load_the_adapter_fit_the_base_and_compile(source: str, line: str) -> None:
-    data = collect(sample.federation(1, model={"source": source}), None, adapter="out/a")
+    data = collect(report_sample.federation(1, model={"source": source}), None, adapter="out/a")
     text = snippet(data)
     assert line in text
     assert 'PeftModel.from_pretrained(base, "out/a")' in text

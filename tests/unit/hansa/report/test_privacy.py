@@ -3,11 +3,11 @@
 import json
 import re
 
+from hansa.api.status import Federation
 from hansa.report.data import _part
-from hansa.report.facts import Part, ReportData, Round
 from hansa.report.page import render
-from hansa.status import Federation
-from tests.builders import make_federation
+from hansa.report.run_facts import EnvironmentRound, ReportData, Round
+from tests.support.builders import make_federation
 
 PRIVATE = {
     "privacy": {"epsilon": 8.0, "delta": 1e-4},
@@ -18,7 +18,7 @@ PRIVATE = {
 }
 
 
-def page(federation: Federation, parts: dict[str, Part]) -> str:
+def page(federation: Federation, parts: dict[str, EnvironmentRound]) -> str:
     rounds = (Round(number=1, outcome="aggregated", parts=parts, members=("maze",)),)
     return render(ReportData(federation=federation, rounds=rounds))
 
@@ -32,7 +32,9 @@ def test_a_member_with_privacy_says_its_epsilon_and_nothing_it_keeps() -> None:
 
 
 def test_the_page_has_the_curve_and_leaves_out_what_stays_in_the_silos() -> None:
-    shown = page(make_federation("maze", **PRIVATE), {"maze": Part(explored=64, epsilon=2.5)})
+    shown = page(
+        make_federation("maze", **PRIVATE), {"maze": EnvironmentRound(explored=64, epsilon=2.5)}
+    )
     assert "Epsilon after each round" in shown
     assert "how many were successful stays in the silos" in shown
     assert 'id="experience"' not in shown
@@ -42,5 +44,5 @@ def test_the_page_has_the_curve_and_leaves_out_what_stays_in_the_silos() -> None
 
 
 def test_without_privacy_the_page_says_nothing_of_it() -> None:
-    shown = page(make_federation("maze"), {"maze": Part(explored=64, succeeded=3)})
+    shown = page(make_federation("maze"), {"maze": EnvironmentRound(explored=64, succeeded=3)})
     assert "Epsilon" not in shown and '"epsilon"' not in shown

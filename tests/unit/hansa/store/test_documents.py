@@ -5,12 +5,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hansa import manifest, sentences
-from hansa.errors import Corrupt, Garbled
-from hansa.manifest import EvaluationDocument, PersonalManifest, StartAdapter, TaskTallies
-from hansa.spec import Model
+from hansa.api import bucket_documents
+from hansa.api.bucket_documents import (
+    EvaluationDocument,
+    PersonalManifest,
+    StartAdapter,
+    TaskTallies,
+)
+from hansa.api.spec import Model
+from hansa.core.errors import Corrupt, Garbled
 from hansa.store import documents
-from tests.memory_store import MemoryStore
+from hansa.validation import json_size, messages
+from tests.support.memory_store import MemoryStore
 
 KEY = "experience/maze/document.json"
 MANY = 20_000
@@ -23,16 +29,17 @@ def made(kind: type[Model], tasks: int) -> bytes:
         "program": "0",
         "environment": "maze",
         "adapter": StartAdapter(round=1, sha256="a" * 64),
-        "fingerprint": manifest.fingerprint({}),
-        "inputs": {},
-        "tasks": {f"{i}": [1, 1] for i in range(tasks)},
+        "fingerprint": bucket_documents.fingerprint({}),
     }
+    named = {f"{i}": [1, 1] for i in range(tasks)}
+    of_tasks: dict[str, Any] = {"inputs": {}, "tasks": named}
+    counted = {"temperature": 1.0, "episodes": tasks, "successes": tasks}
     own: dict[type[Model], dict[str, Any]] = {
-        TaskTallies: {},
-        PersonalManifest: {"choice": "global", "validation": {}},
-        EvaluationDocument: {"temperature": 1.0, "episodes": tasks, "successes": tasks},
+        TaskTallies: of_tasks,
+        PersonalManifest: {**of_tasks, "choice": "global", "validation": {}},
+        EvaluationDocument: {"inputs": named, **counted},
     }
-    return manifest.canonical(kind(**common, **own[kind]).to_json())
+    return bucket_documents.canonical(kind(**common, **own[kind]).to_json())
 
 
 def stored(data: bytes) -> MemoryStore:
@@ -48,7 +55,7 @@ READERS = pytest.mark.parametrize("reader", [documents.read, documents.read_whol
 @pytest.mark.parametrize("kind", [TaskTallies, PersonalManifest])
 def test_a_silos_own_document_may_name_as_many_tasks_as_it_has(kind: Any, reader: Any) -> None:
     data = made(kind, MANY)
-    assert documents.is_crowded(data)
+    assert json_size.is_crowded(data)
     assert len(reader(kind, stored(data), KEY).tasks) == MANY
 
 
@@ -69,7 +76,7 @@ def test_a_silos_own_document_has_an_end_as_well(reader: Any) -> None:
 
 def test_a_crowded_document_of_ours_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(Corrupt, match="got more than 40000 commas"):
-        documents.parse(EvaluationDocument, KEY, b"[" + b"{}," * documents.MOST_MARKS)
+        documents.parse(EvaluationDocument, KEY, b"[" + b"{}," * json_size.MOST_MARKS)
 
 
 @pytest.mark.parametrize(
@@ -84,4 +91,4 @@ def test_of_very_many_misfits_only_their_number_is_told(wrong: int, sentence: st
     document = {"program": "0", "environment": "maze", "tasks": {f"{i}": [1] for i in range(wrong)}}
     with pytest.raises(ValidationError) as refused:
         TaskTallies.model_validate(document)
-    assert sentences.first_misfit(refused.value) == sentence
+    assert messages.first_misfit(refused.value) == sentence

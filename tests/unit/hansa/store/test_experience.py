@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa import keys, sealing
-from hansa.errors import KeyMissing, PermanentError, Precondition, Unopened
+from hansa.api import bucket_keys
+from hansa.core.errors import KeyMissing, PermanentError, Precondition, Unopened
+from hansa.crypto import sealing
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore, experience_store
 from hansa.store.sealed import sealing_store
-from tests.memory_store import MemoryStore
-from tests.unit.hansa.store.test_sealed import Killed, assignment
+from tests.support.memory_store import MemoryStore
+from tests.support.sealed_stores import Killed, assignment
 
 NEW, OLD, OTHER = (sealing.new_key() for _ in range(3))
-SHARD = keys.experience_shard("fed", "maze", 1)
-LATER = keys.experience_shard("fed", "maze", 2)
-BUDGET = keys.privacy_budget("fed", "maze")
+SHARD = bucket_keys.experience_shard("fed", "maze", 1)
+LATER = bucket_keys.experience_shard("fed", "maze", 2)
+BUDGET = bucket_keys.privacy_budget("fed", "maze")
 TURN = b"Thought: the patient is 43. Action: go left"
 
 
@@ -49,9 +50,19 @@ def test_no_byte_of_it_can_be_changed_unseen(data: bytes, at: int, change: int) 
 
 def test_everything_of_the_silo_is_sealed_and_nothing_else_is() -> None:
     store = MemoryStore()
-    private = [SHARD, *(keys.experience_root("fed", "maze") + p for p in ("alone/x", "personal/y"))]
-    private += [keys.privacy_secret("fed", "maze", "r"), keys.sealed_updates("fed", "maze") + "z"]
-    others = [BUDGET, keys.experience_shard("fed", "maze2", 1), keys.evaluation("fed", "maze", 1)]
+    private = [
+        SHARD,
+        *(bucket_keys.experience_root("fed", "maze") + p for p in ("alone/x", "personal/y")),
+    ]
+    private += [
+        bucket_keys.privacy_secret("fed", "maze", "r"),
+        bucket_keys.sealed_updates("fed", "maze") + "z",
+    ]
+    others = [
+        BUDGET,
+        bucket_keys.experience_shard("fed", "maze2", 1),
+        bucket_keys.evaluation("fed", "maze", 1),
+    ]
     for key in (*private, *others):
         over(store, NEW).put_if_absent(key, TURN)
         assert over(store, NEW).get(key) == TURN
@@ -178,9 +189,9 @@ def test_updates_may_be_sealed_where_experience_is_and_neither_lies_open(tmp_pat
     store = MemoryStore()
     private = experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
     exchange = sealing_store(store, private, IN_SHARED)
-    folder = keys.update_folder("fed", "maze", 3)
-    put_once(exchange, folder + keys.ADAPTER, TURN)
-    put_once(exchange, folder + keys.MANIFEST, b"{}")
-    assert exchange.get(folder + keys.ADAPTER) == TURN
+    folder = bucket_keys.update_folder("fed", "maze", 3)
+    put_once(exchange, folder + bucket_keys.ADAPTER, TURN)
+    put_once(exchange, folder + bucket_keys.MANIFEST, b"{}")
+    assert exchange.get(folder + bucket_keys.ADAPTER) == TURN
     assert len(store.objects) == 3
     assert not [key for key, data in store.objects.items() if TURN in data]

@@ -4,43 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys, sealing
-from hansa.assignment import Assignment
-from hansa.errors import NotFound, PermanentError, Precondition
-from hansa.manifest import StartAdapter
-from hansa.spec import S3, Adapter, Aggregation, ModelSource
-from hansa.status import RoundSettings
+from hansa.api import bucket_keys
+from hansa.api.status import RoundSettings
+from hansa.core.errors import NotFound, PermanentError, Precondition
+from hansa.crypto import sealing
 from hansa.store.base import ObjectStore, put_once
 from hansa.store.sealed import sealing_store
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
+from tests.support.sealed_stores import KEY, Killed, assignment
 
-KEY = sealing.new_key()
-FOLDER = keys.update_folder("fed", "maze", 3)
+FOLDER = bucket_keys.update_folder("fed", "maze", 3)
 OWN = "mine/experience/maze/updates/00003/"
-ADAPTER, MOMENTS, MANIFEST = (FOLDER + n for n in (keys.ADAPTER, keys.MOMENTS, keys.MANIFEST))
-
-
-class Killed(BaseException):
-    """Stands for kill -9: no program code handles it."""
-
-
-def assignment(**changes: object) -> Assignment:
-    fields = {
-        "role": "client",
-        "federation": "fed",
-        "seed": 7,
-        "model": ModelSource(),
-        "adapter": Adapter(),
-        "round": 3,
-        "start": StartAdapter(),
-        "settings": RoundSettings(aggregation=Aggregation(seal_to=KEY.public)),
-        "storage": S3(bucket="shared", prefix="fed"),
-        "experience_storage": S3(bucket="own", prefix="mine"),
-        "environments": ["maze"],
-        "environment": "maze",
-        "world": "maze",
-    }
-    return Assignment.model_validate({**fields, **changes})
+ADAPTER, MOMENTS, MANIFEST = (
+    FOLDER + n for n in (bucket_keys.ADAPTER, bucket_keys.MOMENTS, bucket_keys.MANIFEST)
+)
 
 
 class Silo:
@@ -56,7 +33,7 @@ class Silo:
     def send(self, adapter: bytes = b"adapter", moments: bytes = b"moments") -> bytes:
         stored = put_once(self.exchange, ADAPTER, adapter)
         put_once(self.exchange, MOMENTS, moments)
-        put_once(self.exchange, FOLDER + keys.CONFIG, b"{}")
+        put_once(self.exchange, FOLDER + bucket_keys.CONFIG, b"{}")
         put_once(self.exchange, MANIFEST, b"{...}")
         return stored
 
@@ -65,10 +42,13 @@ def test_files_with_values_leave_sealed_and_documents_as_they_are() -> None:
     silo = Silo()
     silo.send()
     assert (silo.opened(ADAPTER), silo.opened(MOMENTS)) == (b"adapter", b"moments")
-    assert silo.shared.objects[FOLDER + keys.CONFIG] == b"{}"
+    assert silo.shared.objects[FOLDER + bucket_keys.CONFIG] == b"{}"
     assert silo.shared.objects[MANIFEST] == b"{...}"
     assert silo.shared.written[-1] == MANIFEST
-    assert silo.private.objects == {OWN + keys.ADAPTER: b"adapter", OWN + keys.MOMENTS: b"moments"}
+    assert silo.private.objects == {
+        OWN + bucket_keys.ADAPTER: b"adapter",
+        OWN + bucket_keys.MOMENTS: b"moments",
+    }
 
 
 def test_nothing_leaves_before_the_manifest_does() -> None:
@@ -131,7 +111,7 @@ def test_a_sealed_update_whose_content_is_gone_is_missing() -> None:
 
 def test_other_objects_are_written_once_as_ever() -> None:
     silo = Silo()
-    key = keys.evaluation("fed", "maze", 3)
+    key = bucket_keys.evaluation("fed", "maze", 3)
     silo.exchange.put_if_absent(key, b"1")
     with pytest.raises(Precondition):
         silo.exchange.put_if_absent(key, b"2")

@@ -6,34 +6,39 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import yaml
 
+from hansa.api.status import Federation
 from hansa.cli.main import main
-from hansa.errors import InputError
+from hansa.core.errors import InputError
 from hansa.local import results
 from hansa.local.rundir import RunDir
-from hansa.report import data
-from hansa.report.facts import ReportData
-from hansa.status import Federation
-from hansa.tracking import figures
+from hansa.manifests.load import load
+from hansa.publish.tracked_run import LocalRun, _of_document
+from hansa.report import data, tracking_figures
+from hansa.report.run_facts import ReportData
 from hansa.tracking.base import Destination, open_tracker
-from hansa.tracking.source import LocalRun, _of_document
-from tests.memory_store import MemoryStore
-from tests.sources import ROOT
-from tests.tracked import make_tracked
+from hansa.tracking.mlflow import MLflow
+from hansa.tracking.record import Record
+from tests.support.memory_store import MemoryStore
+from tests.support.sources import ROOT
+from tests.support.tracked import make_tracked
 
 NAMES = ("maze", "wordle")
 PAGE = (ROOT / "docs/tracking.md").read_text()
 PROGRAM = """
 import sys
 from pathlib import Path
-from hansa.tracking import base, figures
-from tests.tracked import IDENTITY, make_tracked
+from hansa.report import tracking_figures as figures
+from hansa.tracking import base
+from tests.support.tracked import IDENTITY, make_tracked
 assert base.names() == ["lines", "mlflow", "tensorboard", "wandb"]
 tracker = base.open_tracker("lines", base.Destination(out=Path(sys.argv[1])))
 tracker.write(figures.record(make_tracked(), IDENTITY, is_over=True))
@@ -92,18 +97,27 @@ def document() -> dict[str, Any]:
 
 def test_a_federation_on_a_cluster_is_exported_from_its_status_alone() -> None:
     record = _of_document(document())
-    assert record == figures.record(make_tracked(), "1b4e28ba", is_over=True)
+    assert record == tracking_figures.record(make_tracked(), "1b4e28ba", is_over=True)
     running = document()
     running["status"]["phase"] = "Running"
     assert _of_document(running).state == "running"
 
 
 class Api(BaseHTTPRequestHandler):
-    """An API server that has one federation, and ends every watch at once."""
+    """An API server with one federation, which ends while it is watched."""
+
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        is_one = self.path.partition("?")[0].endswith("/federations/fed")
-        data = json.dumps(document()).encode() if is_one else b""
+        path, _, query = self.path.partition("?")
+        self.asked.append(self.path)
+        made = document()
+        made["metadata"] |= {"name": path.rpartition("/")[2], "resourceVersion": "1"}
+        if "watch=" in query:
+            made = {"type": "MODIFIED", "object": made}
+        elif path.endswith("/two-worlds"):
+            made["status"]["phase"] = "Running"
+        data = json.dumps(made).encode() + b"\n"
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -113,37 +127,69 @@ class Api(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("words", [(), ("--follow",)])
-def test_a_name_is_a_federation_on_the_cluster_of_the_kubeconfig(
-    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Iterator[str]:
+    """The file by which such a server is found."""
+    Api.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
-        kubeconfig = {
+        context = {"cluster": "here", "user": "me", "namespace": "hansa"}
+        config = {
             "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "contexts": [{"name": "here", "context": context}],
             "clusters": [{"name": "here", "cluster": cluster}],
             "users": [{"name": "me", "user": {"token": "t"}}],
         }
-        (tmp_path / "config").write_text(json.dumps(kubeconfig))
-        monkeypatch.chdir(tmp_path)
-        line = [
-            "export",
-            "fed",
-            "--to",
-            "tensorboard",
-            "--out",
-            "tracked",
-            "--kubeconfig",
-            "config",
-        ]
-        with pytest.raises(SystemExit) as ended:
-            main([*line, *words])
+        file = tmp_path / "config"
+        file.write_text(json.dumps(config))
+        yield str(file)
         server.shutdown()
+
+
+@pytest.mark.parametrize("words", [(), ("--follow",)])
+def test_a_name_is_a_federation_on_the_cluster_of_the_kubeconfig(
+    tmp_path: Path, words: tuple[str, ...], kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["export", "fed", "--to", "tensorboard", "--out", "tracked", "--kubeconfig", kubeconfig]
+    with pytest.raises(SystemExit) as ended:
+        main([*line, *words])
     assert ended.value.code == 0
     files = {str(file.parent) for file in Path("tracked").rglob("events*")}
     assert files == {"tracked/fed-1b4e28ba", *(f"tracked/fed-1b4e28ba/{n}" for n in NAMES)}
+
+
+def test_the_example_follows_its_federation_and_asks_for_no_more_than_its_role_allows(
+    kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = ROOT / "examples/13-tracking/exporter.yaml"
+    account, role, binding, job = yaml.safe_load_all(file.read_text())
+    [allowed], pod = role["rules"], job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    program, *line = container["command"]
+    assert {each["metadata"]["namespace"] for each in (account, role, binding, job)} == {"hansa"}
+    assert (program, line[1], pod["serviceAccountName"]) == (
+        "hansa",
+        load(ROOT / "examples/01-two-worlds/federation.yaml", here=False).metadata.name,
+        account["metadata"]["name"],
+    )
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == [account["metadata"]["name"]]
+    for each in container["env"]:
+        monkeypatch.setenv(each["name"], each["value"])
+    written: list[Record] = []
+    monkeypatch.setattr(MLflow, "write", lambda _, record: written.append(record))
+    with pytest.raises(SystemExit) as ended:
+        main([*line, "--no-artifacts", "--kubeconfig", kubeconfig])
+    assert ended.value.code == 0
+    assert [record.state for record in written] == ["running", "finished"]
+    [group], [kind], [name] = (allowed[key] for key in ("apiGroups", "resources", "resourceNames"))
+    there = f"/apis/{group}/v1alpha1/namespaces/hansa/{kind}"
+    read, watched = Api.asked
+    assert read == f"{there}/{name}"
+    assert watched.startswith(f"{there}?") and f"fieldSelector=metadata.name%3D{name}" in watched
+    assert allowed["verbs"] == ["get", "list", "watch"]
 
 
 def test_a_store_that_did_not_answer_is_read_again(

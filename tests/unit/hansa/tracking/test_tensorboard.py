@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from hansa.errors import InputError
-from hansa.status import Federation
-from hansa.tracking import figures
+from hansa.api.status import Federation
+from hansa.core.errors import InputError
+from hansa.report import tracking_figures
 from hansa.tracking.base import Destination, open_tracker
-from tests.tracked import IDENTITY, SECRET, WORDS, Figures, expected, make_tracked
+from tests.support.tracked import IDENTITY, SECRET, WORDS, Figures, expected, make_tracked
 
 
 def export(federation: Federation, out: Path) -> None:
     tracker = open_tracker("tensorboard", Destination(out=out))
-    tracker.write(figures.record(federation, IDENTITY, is_over=True))
+    tracker.write(tracking_figures.record(federation, IDENTITY, is_over=True))
 
 
 def read(out: Path) -> dict[str, list[tuple[str, int, float]]]:

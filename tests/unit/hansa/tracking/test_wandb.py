@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from hansa.errors import InputError
-from hansa.status import Federation
-from hansa.tracking import figures
+from hansa.api.status import Federation
+from hansa.core.errors import InputError
+from hansa.report import tracking_figures
 from hansa.tracking.base import Destination, open_tracker
-from tests.sources import ROOT
-from tests.tracked import IDENTITY, SECRET, WORDS, expected, make_tracked
+from tests.support.sources import ROOT
+from tests.support.tracked import IDENTITY, SECRET, WORDS, expected, make_tracked
 
 pytestmark = pytest.mark.slow  # its library is imported in seconds
 
 
 def export(federation: Federation, out: Path) -> None:
     tracker = open_tracker("wandb", Destination(out=out))
-    tracker.write(figures.record(federation, IDENTITY, is_over=True))
+    tracker.write(tracking_figures.record(federation, IDENTITY, is_over=True))
 
 
 def read(out: Path) -> dict[str, list[tuple[str, int, float]]]:
@@ -107,7 +107,7 @@ def test_a_writer_killed_at_any_step_is_completed_by_the_next_one(tmp_path: Path
     """While a run is written, and after it was moved but not yet remembered."""
     federation = make_tracked()
     environ = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}  # ours
-    for step in ("_rows", "replace"):
+    for step in ("_rows", "replace_file"):
         command = [sys.executable, "-c", KILLED, str(tmp_path), step]
         killed = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
         assert killed.returncode == 9, killed.stderr

@@ -23,7 +23,7 @@ def test_expert_episodes_are_written_in_the_conversation_format(
     assert {each.item_id for each in found} <= ids
     for each in found:
         assert each.turns[0].text == world.introduction()
-        assert each.turns[1] == agentgym_format.Said("gpt", "OK.", loss=False)
+        assert each.turns[1] == agentgym_format.ConversationTurn("gpt", "OK.", loss=False)
         assert all(turn.text.startswith("Thought: ") for turn in each.turns[3::2])
         assert each.turns[-1].who == "human"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hansa import adapter
-from hansa.adapter import Tensors
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter
 from hansa.cli.main import main as hansa
-from hansa.intervals import wilson
-from hansa.spec import Adapter
+from hansa.core.stats import wilson
 from hansa_worlds import DEMO_OPTIONS
 
 MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
@@ -51,8 +51,8 @@ def test_tasks_that_are_played_several_times_have_a_wider_interval_than_their_ep
 def test_an_adapter_is_loaded_by_peft(
     start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "adapter_model.safetensors").write_bytes(adapter.encode(start))
-    config = adapter.config(Adapter(), "builtin:tiny", adapter.target_names(start))
+    (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(start))
+    config = lora.config(Adapter(), "builtin:tiny", lora.target_names(start))
     (tmp_path / "adapter_config.json").write_bytes(config)
     options = ["--option", "map=generated", "--option", "size=6", "--option", "max_turns=12"]
     command = ["evaluate", "--world", "maze", *options, "--tasks", "5"]
@@ -96,8 +96,8 @@ def test_an_adapter_of_another_size_is_refused_with_the_tensor_that_differs(
 ) -> None:
     name = min(start)
     cut = {**start, name: start[name][:, :-1]}
-    (tmp_path / "adapter_model.safetensors").write_bytes(adapter.encode(cut))
-    config = adapter.config(Adapter(), "builtin:tiny", adapter.target_names(cut))
+    (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(cut))
+    config = lora.config(Adapter(), "builtin:tiny", lora.target_names(cut))
     (tmp_path / "adapter_config.json").write_bytes(config)
     assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
     said = capsys.readouterr().err

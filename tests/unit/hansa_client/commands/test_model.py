@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa import adapter
-from hansa.adapter import Tensors
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
 from hansa_client.models import base_model
 from tests.unit.hansa_client import tinymodel
 from tests.unit.hansa_client.commands.program import hansa
@@ -44,7 +44,7 @@ def test_it_prints_what_a_client_compares_the_manifest_with(
 ) -> None:
     assert hansa("model", "-f", write(tmp_path)) == 0
     files = base_model.digest(base_model.resolve("builtin:tiny"))
-    shapes = adapter.shapes_digest(adapter.shapes(start))
+    shapes = lora.shapes_digest(lora.shapes(start))
     assert capsys.readouterr().out == f"model.sha256:   {files}\nadapter.shapes: {shapes}\n"
 
 

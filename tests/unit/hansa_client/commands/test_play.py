@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.exits import Exit
-from hansa.spec import Adapter
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter
+from hansa.core.exits import Exit
 from hansa_worlds import make
 from tests.unit.hansa_client.commands.program import Steering, hansa
 
@@ -215,8 +215,8 @@ def test_text_that_no_model_can_read_is_a_sentence(
 def test_an_adapter_makes_the_model_the_player(
     start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "adapter_model.safetensors").write_bytes(adapter.encode(start))
-    config = adapter.config(Adapter(), "builtin:tiny", adapter.target_names(start))
+    (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(start))
+    config = lora.config(Adapter(), "builtin:tiny", lora.target_names(start))
     (tmp_path / "adapter_config.json").write_bytes(config)
     assert hansa(*MAZE, "--seed", 4, "--adapter", tmp_path) == 0
     with_start = capsys.readouterr().out

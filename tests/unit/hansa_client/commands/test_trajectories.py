@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hansa import keys
+from hansa.api import bucket_keys
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
 from hansa_client.experience import agentgym_format, shards
 from hansa_client.experience.shards import ShardHeader
 from hansa_client.trajectory import Episode, Turn
 from hansa_worlds import make
-from tests import builders, small
+from tests.support import builders, small
 from tests.unit.hansa_client.commands.program import hansa
 
 RULES = make("maze", {}).introduction()
@@ -66,9 +66,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder.save(builders.make_federation("maze", "wordle", storage=None))
     with folder.lock(), LocalStore(folder.store, ("maze", "wordle"), prefix="fed") as store:
         for environment, round_ in SHARDS:
-            key = keys.experience_shard("fed", environment, round_)
+            key = bucket_keys.experience_shard("fed", environment, round_)
             store.store().put_if_absent(key, shard(environment, round_))
-        store.store().put_if_absent(keys.experience_shard("fed", "wordle", 2), b"no shard")
+        store.store().put_if_absent(bucket_keys.experience_shard("fed", "wordle", 2), b"no shard")
         yield folder.path
 
 
@@ -202,7 +202,7 @@ def test_a_store_of_your_own_is_read_with_each_silos_credentials(
     folder = RunDir(tmp_path / "run")
     folder.prepare()
     folder.save(builders.make_federation("maze", "wordle", storage=storage))
-    key = keys.experience_shard("fed", "maze", 77)  # other tests share the store
+    key = bucket_keys.experience_shard("fed", "maze", 77)  # other tests share the store
     weed.store("maze").put_if_absent(key, shard("maze", 1))
     given = tmp_path / "credentials.json"
     given.write_text(json.dumps({"default": weed.environ("maze")}))

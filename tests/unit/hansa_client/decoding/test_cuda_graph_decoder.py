@@ -11,10 +11,10 @@ from hansa_client.decoding.protocol import StopConditions
 from hansa_client.models.base_model import Base
 from hansa_client.models.kv_slots import FlashPlan
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import Play
+from hansa_client.rollout.episodes import RolloutConfig
 from hansa_worlds import DEMO_OPTIONS, make
 
-HOW = Play(
+HOW = RolloutConfig(
     temperature=1.0,
     max_length=400,
     batch_episodes=5,
@@ -57,7 +57,7 @@ def by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     from hansa_client.decoding import choose, slot_decoder
 
     def new(
-        base: Base, rows: int, how: Play, endings: StopConditions
+        base: Base, rows: int, how: RolloutConfig, endings: StopConditions
     ) -> cuda_graph_decoder.CudaGraphDecoder:
         made = cuda_graph_decoder.CudaGraphDecoder(base, rows, how, endings)
         made._graph.call = made._step  # type: ignore[attr-defined]

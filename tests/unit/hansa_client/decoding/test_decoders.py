@@ -13,7 +13,7 @@ from hansa_client.decoding.protocol import Decoder, StopConditions, TurnRequest
 from hansa_client.decoding.slot_decoder import SlotDecoder, portions
 from hansa_client.models import base_model, slot_attention
 from hansa_client.models.base_model import Base
-from hansa_client.rollout.live_episodes import Play
+from hansa_client.rollout.live_episodes import RolloutConfig
 
 TINY = "builtin:tiny"
 READS = [
@@ -21,7 +21,7 @@ READS = [
     ["There is a wall above you. There are walls to your left.", "You"],
     ["Your current position is at position 1, 1. " * 12, "There are no walls near you."],
 ]
-HOW = Play(temperature=0.0, max_length=500, batch_episodes=3, round=1, source="evaluation")
+HOW = RolloutConfig(temperature=0.0, max_length=500, batch_episodes=3, round=1, source="evaluation")
 
 
 @pytest.fixture(scope="module")

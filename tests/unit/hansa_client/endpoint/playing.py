@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa_client.endpoint.engine import Engine
+from hansa.adapter.lora import Tensors
+from hansa.api.assignment import Assignment
+from hansa_client.endpoint.engine import EndpointEngine
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import EpisodeJob, Play
+from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
 
-HOW = Play(
+HOW = RolloutConfig(
     temperature=1.0,
     max_length=512,
     batch_episodes=4,
@@ -21,15 +21,19 @@ HOW = Play(
 )
 
 
-def engine(assignment: Assignment, tensors: Tensors) -> Engine:
+def engine(assignment: Assignment, tensors: Tensors) -> EndpointEngine:
     """Turns with an adapter by the assignment's endpoint."""
     assert assignment.endpoint
     folder = base_model.resolve(assignment.model.source)
-    return Engine(assignment, assignment.endpoint, tensors, folder)
+    return EndpointEngine(assignment, assignment.endpoint, tensors, folder)
 
 
 def play(
-    assignment: Assignment, base: Base, tensors: Tensors, by_endpoint: bool, how: Play = HOW
+    assignment: Assignment,
+    base: Base,
+    tensors: Tensors,
+    by_endpoint: bool,
+    how: RolloutConfig = HOW,
 ) -> episodes.Played:
     """Some episodes, by the endpoint or by torch."""
     world = tasks.make_world(assignment)

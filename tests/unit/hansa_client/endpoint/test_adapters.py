@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa import adapter, keys, manifest
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError, WorldBroken
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_documents, bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.core.errors import PermanentError, WorldBroken
 from hansa_client.endpoint import adapters
-from hansa_client.endpoint.adapters import Offer, Served
+from hansa_client.endpoint.adapters import OfferedAdapter, Served
 from hansa_client.endpoint.api import Api
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
-from hansa_client.serving.catalogue import Entry
-from hansa_client.serving.life import Settings, serving
-from hansa_client.serving.server import Server
-from hansa_client.serving.sources import Source
+from hansa_client.serving.catalogue import ServedModel
+from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.server import ChatServer
+from hansa_client.serving.sources import AdapterSource
 from hansa_worlds import DEMO_OPTIONS
 from tests.unit.hansa_client.endpoint.playing import HOW, engine, play
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
@@ -45,16 +46,16 @@ def other(base: Base, assign_shape: dict[str, Any]) -> Tensors:
 
 @pytest.fixture(scope="module")
 def assign_shape(base: Base) -> dict[str, Any]:
-    from hansa.spec import Adapter
+    from hansa.api.spec import Adapter
 
     return dict(lora.shapes(base.model, Adapter()))
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
+def server(folder: Path) -> Iterator[ChatServer]:
     """`hansa serve` with the base alone, which loads what lies in the folder."""
-    source = Source(model="builtin:tiny", entries=[])
-    settings = Settings(port=0, slots=8, drain_seconds=5, adapter_folder=folder)
+    source = AdapterSource(model="builtin:tiny", entries=[])
+    settings = ServingSettings(port=0, slots=8, drain_seconds=5, adapter_folder=folder)
     with serving(source, settings) as running:
         yield running
 
@@ -64,7 +65,7 @@ def given(assign: Assign, url: str, **fields: Any) -> Assignment:
 
 
 def test_greedy_episodes_are_those_of_torch_token_by_token(
-    assign: Assign, base: Base, server: Server, folder: Path, other: Tensors
+    assign: Assign, base: Base, server: ChatServer, folder: Path, other: Tensors
 ) -> None:
     from dataclasses import replace
 
@@ -83,7 +84,7 @@ def test_greedy_episodes_are_those_of_torch_token_by_token(
 
 
 def test_drawn_episodes_follow_their_seeds(
-    assign: Assign, base: Base, server: Server, folder: Path, start: Tensors
+    assign: Assign, base: Base, server: ChatServer, folder: Path, start: Tensors
 ) -> None:
     assignment = given(assign, server.url, adapterFolder=str(folder))
     first, again = (play(assignment, base, start, True).episodes for _ in range(2))
@@ -92,15 +93,15 @@ def test_drawn_episodes_follow_their_seeds(
 
 
 def test_what_a_killed_attempt_has_loaded_is_forgotten(
-    assign: Assign, base: Base, server: Server, folder: Path, start: Tensors, other: Tensors
+    assign: Assign, base: Base, server: ChatServer, folder: Path, start: Tensors, other: Tensors
 ) -> None:
     assignment = given(assign, server.url, adapterFolder=str(folder))
     assert assignment.endpoint
     left = engine(assignment, other)._offer(base)
-    kept = Offer(silo="fed-maze-2", digest=left.digest, files=left.files)
+    kept = OfferedAdapter(silo="fed-maze-2", digest=left.digest, files=left.files)
     (folder / f".{left.owner}a1b_c2d3").mkdir()  # half of one is written there
     for offer in (left, kept):
-        place = adapters._Place(Api(assignment.endpoint, ""), assignment.endpoint, offer)
+        place = adapters._EndpointAdapter(Api(assignment.endpoint, ""), assignment.endpoint, offer)
         assert place.offer(folder)
     play(assignment, base, start, True)
     assert server.completions.catalogue.names == [kept.name, "base"]
@@ -115,15 +116,15 @@ def test_an_adapter_that_is_served_already_is_used_by_whatever_name(
 ) -> None:
     served = tmp_path / "best"
     served.mkdir()
-    (served / keys.ADAPTER).write_bytes(adapter.encode(other))
+    (served / bucket_keys.ADAPTER).write_bytes(adapter.encode(other))
     shape, targets = assign().adapter, adapter.target_names(other)
-    (served / keys.CONFIG).write_bytes(adapter.config(shape, "builtin:tiny", targets))
-    source = Source(model="builtin:tiny", entries=[Entry(name="best", folder=served)])
-    with serving(source, Settings(port=0, slots=8, drain_seconds=5)) as running:
+    (served / bucket_keys.CONFIG).write_bytes(adapter.config(shape, "builtin:tiny", targets))
+    source = AdapterSource(model="builtin:tiny", entries=[ServedModel(name="best", folder=served)])
+    with serving(source, ServingSettings(port=0, slots=8, drain_seconds=5)) as running:
         assignment = given(assign, running.url)
         assert len(play(assignment, base, other, True).episodes) == 6
         wrong = {name: array + 1 for name, array in other.items()}
-        wanted = manifest.sha256(adapter.encode(wrong))[:16]
+        wanted = bucket_documents.sha256(adapter.encode(wrong))[:16]
         with pytest.raises(PermanentError) as caught:
             play(assignment, base, wrong, True)
     assert caught.value.message == (
@@ -136,15 +137,15 @@ def test_an_adapter_that_is_served_already_is_used_by_whatever_name(
 def test_a_server_that_loads_nothing_is_told_so(
     assign: Assign, base: Base, other: Tensors, tmp_path: Path
 ) -> None:
-    source = Source(model="builtin:tiny", entries=[])
-    with serving(source, Settings(port=0, slots=8, drain_seconds=5)) as running:
+    source = AdapterSource(model="builtin:tiny", entries=[])
+    with serving(source, ServingSettings(port=0, slots=8, drain_seconds=5)) as running:
         assignment = given(assign, running.url, adapterFolder=str(tmp_path))
         with pytest.raises(PermanentError, match="refused to load it: this server loads no adap"):
             play(assignment, base, other, True)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(
-    assign: Assign, base: Base, server: Server, other: Tensors
+    assign: Assign, base: Base, server: ChatServer, other: Tensors
 ) -> None:
     assignment = given(assign, server.url, adapterFolder="/proc/none")
     with pytest.raises(PermanentError, match=r"endpoint.adapterFolder: got /proc/none, which cann"):
@@ -153,14 +154,16 @@ def test_a_folder_that_cannot_be_written_is_refused(
 
 def test_a_server_that_is_away_may_be_back(assign: Assign, base: Base, start: Tensors) -> None:
     assignment = given(assign, "http://127.0.0.1:9", patienceSeconds=0)
-    with pytest.raises(WorldBroken, match=r"127.0.0.1:9 did not say which adapter it serves \(no"):
+    with pytest.raises(
+        WorldBroken, match=r"127.0.0.1:9 did not say which adapter it serves \(conn"
+    ):
         play(assignment, base, start, True)
 
 
 def test_no_episode_counts_when_the_adapter_was_exchanged_while_they_were_played(
     assign: Assign, base: Base, start: Tensors
 ) -> None:
-    digest = manifest.sha256(adapter.encode(start))
+    digest = bucket_documents.sha256(adapter.encode(start))
 
     def script(place: int, _: dict[str, Any]) -> Reply:
         if place == 5:
@@ -210,8 +213,8 @@ def test_how_a_server_says_which_adapter_it_serves(server: str, listed: Any, exp
 
     with listening(Scripted(digest, lambda *_: turn("x"))) as running:
         endpoint = adapters.Endpoint.model_validate({"url": running.url, "server": server})
-        offer = Offer(silo="fed-maze", digest=digest, files=dict)
-        found = adapters._Place(Api(endpoint, ""), endpoint, offer).find()
+        offer = OfferedAdapter(silo="fed-maze", digest=digest, files=dict)
+        found = adapters._EndpointAdapter(Api(endpoint, ""), endpoint, offer).find()
     wanted = expected.replace("{digest}", digest[:16])
     assert found == (Served(wanted, adapters.PLAIN.get(server, {})) if expected else None)
 

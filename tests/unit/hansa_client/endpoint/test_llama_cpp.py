@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hansa.assignment import Assignment
+from hansa.api.assignment import Assignment
 from hansa_client.models import base_model
 from hansa_client.rollout import episodes
-from tests import llamas
+from tests.support import llamas
 from tests.unit.hansa_client.endpoint.playing import HOW, play, random_adapter
 
 Assign = Callable[..., Assignment]

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load, load_file, save_file
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.assignment import Assignment
+from hansa.core.errors import PermanentError
 from hansa_client.endpoint import merged_model
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
@@ -31,10 +31,10 @@ def test_targets_have_their_change_and_nothing_else_has(tensors: Tensors) -> Non
     made = dict(merged_model.files(TINY, tensors, 2.0, [4]))
     before, after = load_file(TINY / WEIGHTS), load(made.pop(WEIGHTS))
     assert after.keys() == before.keys()
-    targets = {f"{module}.weight" for module in adapter.target_names(tensors)}
+    targets = {f"{module}.weight" for module in lora.target_names(tensors)}
     for name, weight in before.items():
         if name in targets:
-            pair = adapter.names(name.removesuffix(".weight"))
+            pair = lora.names(name.removesuffix(".weight"))
             change = 2.0 * torch.tensor(tensors[pair.b] @ tensors[pair.a])
             torch.testing.assert_close(after[name], weight + change)
         else:
@@ -56,7 +56,7 @@ def test_weights_may_be_in_several_files_and_keep_their_dtype(
     for name, data in merged_model.files(tmp_path, tensors, 1.0, [4]):
         whole |= load(data) if name.endswith(".safetensors") else {}
     assert {value.dtype for value in whole.values()} == {torch.bfloat16}
-    targets = {f"{module}.weight" for module in adapter.target_names(tensors)}
+    targets = {f"{module}.weight" for module in lora.target_names(tensors)}
     assert {name for name in names if not torch.equal(whole[name], weights[name])} == targets
 
 

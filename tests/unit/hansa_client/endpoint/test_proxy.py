@@ -2,11 +2,11 @@
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
-from hansa.status import RoundSettings
+from hansa.api.assignment import Assignment
+from hansa.api.status import RoundSettings
+from hansa.core.errors import PermanentError
 from hansa_client.agent import Agent
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.endpoint.playing import HOW
 
 PROXY = {"world": "proxy", "options": {"url": "http://127.0.0.1:9"}}

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.api.assignment import Assignment
+from hansa.core.errors import PermanentError
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
-from tests import transformers_serve
+from tests.support import transformers_serve
 from tests.unit.hansa_client.endpoint.playing import HOW, engine, play, random_adapter
 
 Assign = Callable[..., Assignment]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hansa.errors import PermanentError
+from hansa.core.errors import PermanentError
 from hansa_client.experience import agentgym_format
-from hansa_client.experience.agentgym_format import Conversation, Said
+from hansa_client.experience.agentgym_format import Conversation, ConversationTurn
 from hansa_worlds import make
 
 RULES = "The rules."
@@ -38,21 +38,21 @@ def changed(place: int, **fields: Any) -> dict[str, Any]:
 def test_an_episode_becomes_rules_agreement_and_turns() -> None:
     made = agentgym_format.of_episode("door-1", RULES, SAID)
     assert made.turns == (
-        Said("human", "The rules."),
-        Said("gpt", "OK.", loss=False),
-        Said("human", "You see a door."),
-        Said("gpt", "open door", loss=True),
-        Said("human", "It is open."),
-        Said("gpt", "go", loss=True),
-        Said("human", "You are out."),
+        ConversationTurn("human", "The rules."),
+        ConversationTurn("gpt", "OK.", loss=False),
+        ConversationTurn("human", "You see a door."),
+        ConversationTurn("gpt", "open door", loss=True),
+        ConversationTurn("human", "It is open."),
+        ConversationTurn("gpt", "go", loss=True),
+        ConversationTurn("human", "You are out."),
     )
 
 
 @pytest.mark.parametrize("introduction", ["", "Other rules."])
 def test_an_episode_without_those_rules_has_no_turn_for_them(introduction: str) -> None:
     made = agentgym_format.of_episode("door-1", introduction, SAID)
-    assert made.turns[0] == Said("human", SAID[0])
-    assert made.turns[1] == Said("gpt", "open door", loss=True)
+    assert made.turns[0] == ConversationTurn("human", SAID[0])
+    assert made.turns[1] == ConversationTurn("gpt", "open door", loss=True)
     assert made.played() == made.turns
 
 
@@ -87,7 +87,11 @@ def test_what_is_written_is_read_again() -> None:
 
 def test_half_a_surrogate_pair_is_written_as_a_question_mark() -> None:
     data = agentgym_format.write(
-        [Conversation("a", (Said("human", "x\ud800"), Said("gpt", "y", True)))]
+        [
+            Conversation(
+                "a", (ConversationTurn("human", "x\ud800"), ConversationTurn("gpt", "y", True))
+            )
+        ]
     )
     assert agentgym_format.read(data, "file")[0].turns[0].text == "x?"
 
@@ -105,7 +109,9 @@ def test_an_array_and_lines_are_read(data: bytes) -> None:
     first, second = agentgym_format.read(data, "file")
     assert first == second
     assert first.item_id == "webshop_6"
-    assert first.turns[3] == Said("gpt", "Thought: why\n\nAction: search[red]", loss=True)
+    assert first.turns[3] == ConversationTurn(
+        "gpt", "Thought: why\n\nAction: search[red]", loss=True
+    )
     assert [each.text for each in first.played()] == ["Rules\nSearch", first.turns[3].text]
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from hansa import logs
-from hansa.assignment import Assignment
+from hansa.api.assignment import Assignment
+from hansa.core import logs
 from hansa_client.experience import circles
 from hansa_client.experience.shards import Shard, ShardHeader
 from hansa_client.silo import Silo
 from hansa_client.trajectory import Episode, Turn
 from hansa_worlds import Task, World, make
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 WORLDS = ("babyai", "maze", "textcraft", "webshop", "wordle")
 BACK = {"move up": "move down", "move down": "move up"} | {

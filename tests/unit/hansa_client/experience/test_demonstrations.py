@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hansa import logs
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError, WorldBroken
-from hansa.manifest import sha256
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import sha256
+from hansa.core import logs
+from hansa.core.errors import PermanentError, WorldBroken
 from hansa_client.experience import agentgym_format, demonstrations
-from hansa_client.experience.agentgym_format import Conversation, Said
-from hansa_client.experience.demonstrations import DemonstrationFile, Shown
+from hansa_client.experience.agentgym_format import Conversation, ConversationTurn
+from hansa_client.experience.demonstrations import DemonstrationFile, DemonstrationResult
 from hansa_client.experience.shards import DEMONSTRATIONS, Shards
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import tasks
@@ -21,21 +21,21 @@ from hansa_client.round import check_world, play_round
 from hansa_client.silo import Silo
 from hansa_client.trajectory import Episode, decode, encode, render
 from hansa_worlds import World
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.oddworlds import SECRET, OddWithExpert, offered
 
 Assign = Callable[..., Assignment]
 TALK = Conversation(
     "maze_6",
     (
-        Said("human", "Reach the goal."),
-        Said("gpt", "OK.", loss=False),
-        Said("human", "Your current position is 3"),
-        Said("gpt", "move up", loss=True),
-        Said("human", "There are no walls near you"),
-        Said("gpt", "move left", loss=False),
-        Said("human", "There are no walls near you"),
-        Said("gpt", "move down", loss=True),
+        ConversationTurn("human", "Reach the goal."),
+        ConversationTurn("gpt", "OK.", loss=False),
+        ConversationTurn("human", "Your current position is 3"),
+        ConversationTurn("gpt", "move up", loss=True),
+        ConversationTurn("human", "There are no walls near you"),
+        ConversationTurn("gpt", "move left", loss=False),
+        ConversationTurn("human", "There are no walls near you"),
+        ConversationTurn("gpt", "move down", loss=True),
     ),
 )
 
@@ -46,7 +46,7 @@ def worlds() -> Iterator[None]:
         yield
 
 
-def by_expert(told: Assignment, base: Base, world: World | None = None) -> Shown:
+def by_expert(told: Assignment, base: Base, world: World | None = None) -> DemonstrationResult:
     world = world or tasks.make_world(told)
     return demonstrations.by_expert(told, world, base.chat, lambda tried, found: None)
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
-from hansa.assignment import Assignment
-from hansa.errors import AnotherRun, Corrupt
-from hansa.spec import Experience
+from hansa.api.assignment import Assignment
+from hansa.api.spec import Experience
+from hansa.core.errors import AnotherRun, Corrupt
 from hansa_client.experience.shards import Shard, ShardHeader, Shards
 from hansa_client.learners import success_sft
 from hansa_client.trajectory import Episode, Turn
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 Assign = Callable[..., Assignment]
 KEY = "run/experience/maze/00001.jsonl.zst"

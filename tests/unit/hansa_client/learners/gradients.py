@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.trajectory import Sequence

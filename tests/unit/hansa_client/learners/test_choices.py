@@ -2,11 +2,11 @@
 
 import pytest
 
-from hansa.spec import Experience
+from hansa.api.spec import Experience
 from hansa_client import figures, learners
 from hansa_client.experience.selection import is_fresh
 from hansa_client.experience.shards import Shard, ShardHeader
-from hansa_client.learners import dpo, grpo, reward_weighted
+from hansa_client.learners import reward_weighted
 from hansa_client.trajectory import Episode, Turn
 
 
@@ -55,12 +55,6 @@ SECOND = shard(2, episode("a", 2), episode("b", 2, 0.0), episode("b", 2, 0.0, sa
     [
         pytest.param("success-sft", "a0/0 b0/0 a1/0 a2/0", id="successes"),
         pytest.param("reward-weighted", "a0/0 b0/0 a1/0 c1/0 a2/0", id="what earned something"),
-        pytest.param(
-            "dpo",
-            "a0/0 a1/1 a1/0 a1/1 a2/0 a1/1 b0/0 b2/0 b0/0 b2/1",
-            id="a success and a failure of one task",
-        ),
-        pytest.param("grpo", "", id="nothing of this round told episodes apart"),
     ],
 )
 def test_a_learner_takes_what_it_can_learn_from(learner: str, expected: str) -> None:
@@ -72,29 +66,6 @@ def test_a_trajectory_counts_as_its_reward_and_a_success_without_one_counts_whol
     assert choice.weights == [1.0, 0.5]
     assert reward_weighted.weight(episode("a", 0).model_copy(update={"reward": 0.0})) == 1.0
     assert reward_weighted.weight(episode("a", 1, -1.0)) == 0.0
-
-
-def test_every_episode_of_a_task_is_in_a_pair() -> None:
-    won = [episode("a", 1, sample=n) for n in range(3)]
-    lost = [episode("a", 1, 0.0, sample=n) for n in (3, 4)]
-    pairs = [(good.sample, bad.sample) for good, bad in dpo.paired(won, lost)]
-    assert pairs == [(0, 3), (1, 4), (2, 3)]
-    assert list(dpo.paired(won, [episode("b", 1, 0.0)])) == []
-
-
-def test_groups_whose_episodes_did_alike_are_skipped_and_counted() -> None:
-    rewards = {"a": [1.0, 0.0, 0.0], "b": [0.0, 0.0], "c": [1.0, 1.0], "d": [1.0, 0.5]}
-    played = [
-        episode(task, 1, reward, sample=n)
-        for task, all_ in rewards.items()
-        for n, reward in enumerate(all_)
-    ]
-    choice = grpo.choose([SHOWN, shard(1, *played)], Experience(), 1)
-    assert [e.task for e in choice.episodes] == ["a", "a", "a", "d", "d"]
-    assert choice.skipped == 2
-    assert choice.weights[0] > 0 > choice.weights[1] == choice.weights[2]
-    assert sum(choice.weights[:3]) == pytest.approx(0)
-    assert choice.weights[3:] == pytest.approx([1, -1], abs=1e-3)
 
 
 def test_an_example_without_a_token_to_learn_goes_with_its_pair_and_weight() -> None:

@@ -1,109 +1,26 @@
 """Learners: each makes the agent better where the right answer is known, and repeats itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
 import pytest
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter, Experience, Training
-from hansa.training import BUILTIN
-from hansa_client import learners, seeds
-from hansa_client.experience.shards import Shard, ShardHeader
-from hansa_client.learners import Lesson, Trained
-from hansa_client.models import lora
+from hansa.adapter import lora as adapter
+from hansa.api.spec import Experience
+from hansa.api.training import BUILTIN
+from hansa_client import learners
 from hansa_client.models.base_model import Base
-from hansa_client.rollout.episodes import play as play_episodes
-from hansa_client.rollout.live_episodes import EpisodeJob, Play
-from hansa_client.trajectory import Episode
-from hansa_worlds import DEMO_OPTIONS, make
+from tests.support.explored import Explored, explore, make_lesson, measure, train
 
-WORLD, TASKS, SAMPLES = "wordle", 10, 8
-RATES = {
-    "success-sft": 5e-3,
-    "reward-weighted": 5e-3,
-    "dpo": 1.5e-3,
-    "grpo": 1.5e-3,
-}
-HOW = Play(
-    temperature=1.0,
-    max_length=512,
-    batch_episodes=256,
-    max_new_tokens=16,
-    round=1,
-    source="exploration",
-)
-
-
-@dataclass(frozen=True)
-class Explored:
-    """What a seed's start adapter has played."""
-
-    seed: int
-    start: Tensors
-    shard: Shard
-
-
-def play(base: Base, tensors: Tensors, seed: int) -> list[Episode]:
-    """Ten words to guess, eight times each."""
-    tasks = make(WORLD, DEMO_OPTIONS[WORLD]).tasks("train")[:TASKS]
-    jobs = [
-        EpisodeJob(t, s, seeds.of_episode(seed, t.id, s)) for t in tasks for s in range(SAMPLES)
-    ]
-    with lora.merged(base.model, Adapter(), tensors):
-        return play_episodes(base, lambda: make(WORLD, DEMO_OPTIONS[WORLD]), jobs, HOW).episodes
-
-
-def success(base: Base, tensors: Tensors, seed: int) -> float:
-    """Measured with other luck than what was explored."""
-    played = play(base, tensors, seed + 100)
-    return sum(episode.success for episode in played) / len(played)
+RATE = 5e-3
 
 
 @pytest.fixture(scope="module")
 def explored(base: Base) -> Callable[[int], Explored]:
     """What the start adapter of a seed has played, once for all learners."""
-    known: dict[int, Explored] = {}
-
-    def make_one(seed: int) -> Explored:
-        if seed not in known:
-            start = adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, seed)
-            episodes = play(base, start, seed)
-            header = ShardHeader(
-                program="1",
-                environment=WORLD,
-                round=1,
-                fingerprint="0" * 64,
-                inputs={},
-                episodes=len(episodes),
-            )
-            known[seed] = Explored(seed, start, Shard(header, episodes))
-        return known[seed]
-
-    return make_one
-
-
-def lesson(learner: str, found: Explored, rules: Experience | None = None) -> Lesson:
-    choice = learners.chooser(learner)([found.shard], rules or Experience(), 1)
-    sequences, weights = choice.rendered(512)
-    return Lesson(
-        sequences=sequences,
-        weights=weights,
-        together=choice.together,
-        start=found.start,
-        adapter=Adapter(),
-        training=Training.model_validate(
-            {"learner": learner, "learningRate": RATES[learner], "batchTokens": 2048}
-        ),
-        seed=found.seed,
-    )
-
-
-def train(base: Base, told: Lesson) -> Trained:
-    return learners.get(told.training.learner)(base, told, lambda done, total: None)
+    return cache(lambda seed: explore(base, seed))
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +28,13 @@ def score(base: Base, explored: Callable[[int], Explored]) -> Callable[[str, int
     """Success after a learner's round with a seed, or before any; measured once."""
 
     @cache
-    def measure(learner: str, seed: int) -> float:
-        found = explored(seed)
+    def score(learner: str, seed: int) -> float:
         if learner == "start":
-            return success(base, found.start, seed)
-        return success(base, train(base, lesson(learner, found)).tensors, seed)
+            return measure(base, explored(seed).start, seed)
+        lesson = make_lesson(learner, explored(seed), RATE)
+        return measure(base, train(base, lesson).tensors, seed)
 
-    return measure
+    return score
 
 
 @pytest.mark.slow
@@ -137,8 +54,8 @@ def test_without_its_filter_imitation_is_worse(
     score: Callable[[str, int], float],
     seed: int,
 ) -> None:
-    unfiltered = lesson("success-sft", explored(seed), Experience(filter="none"))
-    everything = success(base, train(base, unfiltered).tensors, seed)
+    unfiltered = make_lesson("success-sft", explored(seed), RATE, Experience(filter="none"))
+    everything = measure(base, train(base, unfiltered).tensors, seed)
     assert everything < score("success-sft", seed) - 0.05
 
 
@@ -147,7 +64,7 @@ def test_without_its_filter_imitation_is_worse(
 def test_a_repeated_run_is_equal_bit_for_bit(
     base: Base, explored: Callable[[int], Explored], learner: str
 ) -> None:
-    told = lesson(learner, explored(1))
+    told = make_lesson(learner, explored(1), RATE)
     short = replace(told, training=told.training.model_copy(update={"max_steps": 3}))
     first, again = train(base, short), train(base, short)
     assert adapter.encode(first.tensors) == adapter.encode(again.tensors)

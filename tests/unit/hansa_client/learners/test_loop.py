@@ -9,36 +9,35 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa import adapter, keys
-from hansa.adapter import Tensors
-from hansa.assignment import Assignment
-from hansa.errors import Corrupt, Diverged
-from hansa.exits import Exit
-from hansa.manifest import StartAdapter
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api import bucket_keys
+from hansa.api.assignment import Assignment
+from hansa.api.bucket_documents import StartAdapter
+from hansa.api.spec import Adapter, Training
+from hansa.core.errors import Corrupt, Diverged
+from hansa.core.exits import Exit
 from hansa_client import learners
 from hansa_client.experience import optimizer_state
-from hansa_client.learners import Lesson, Trained, loop
-from hansa_client.learners.dpo import Preference
-from hansa_client.learners.grpo import Advantage
+from hansa_client.learners import Trained, TrainingSet, loop
 from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models.base_model import Base
 from hansa_client.training import batches
 from hansa_client.training.scoring import Scorer, agent_tokens
 from hansa_client.trajectory import Sequence as Trajectory
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.fixture(scope="module")
-def lesson(start: Tensors) -> Lesson:
+def lesson(start: Tensors) -> TrainingSet:
     """Eight trajectories of six to twenty tokens, the agent's every other."""
     drawn = np.random.default_rng(3)
     sequences = [
         Trajectory(drawn.integers(1, 300, size).tolist(), [place % 2 == 1 for place in range(size)])
         for size in (6, 8, 9, 12, 12, 15, 18, 20)
     ]
-    return Lesson(
+    return TrainingSet(
         sequences=sequences,
         weights=[1.0, -1.0] * 4,
         start=start,
@@ -48,19 +47,19 @@ def lesson(start: Tensors) -> Lesson:
     )
 
 
-def changed(lesson: Lesson, **fields: object) -> Lesson:
+def changed(lesson: TrainingSet, **fields: object) -> TrainingSet:
     return replace(lesson, training=lesson.training.model_copy(update=fields))
 
 
-def train(base: Base, lesson: Lesson) -> Trained:
+def train(base: Base, lesson: TrainingSet) -> Trained:
     return learners.get(lesson.training.learner)(base, lesson, lambda done, total: None)
 
 
 def assert_close(one: Trained, other: Trained, start: Tensors) -> None:
     """Equal up to the order of sums: AdamW makes much of a gradient that is nearly zero."""
     assert one.loss == pytest.approx(other.loss, rel=1e-4)
-    moved = adapter.distance(one.tensors, start)
-    assert adapter.distance(one.tensors, other.tensors) < 0.01 * moved
+    moved = lora.distance(one.tensors, start)
+    assert lora.distance(one.tensors, other.tensors) < 0.01 * moved
 
 
 @given(
@@ -81,9 +80,10 @@ def test_parts_hold_a_step_in_order_and_fit_unless_one_alone_is_too_long(
 
 
 @pytest.mark.parametrize("learner", learners.LEARNERS)
-def test_a_step_in_parts_is_the_step_as_a_whole(base: Base, lesson: Lesson, learner: str) -> None:
-    told = replace(lesson, together=2 if learner == "dpo" else 1)
-    whole = changed(told, learner=learner, max_steps=2)
+def test_a_step_in_parts_is_the_step_as_a_whole(
+    base: Base, lesson: TrainingSet, learner: str
+) -> None:
+    whole = changed(lesson, learner=learner, max_steps=2)
     parted = changed(whole, micro_batch_tokens=40)
     assert_close(train(base, whole), train(base, parted), lesson.start)
 
@@ -91,7 +91,7 @@ def test_a_step_in_parts_is_the_step_as_a_whole(base: Base, lesson: Lesson, lear
 class Narrow(Imitation):
     """A model whose memory holds so many tokens of a part."""
 
-    def __init__(self, lesson: Lesson, room: int) -> None:
+    def __init__(self, lesson: TrainingSet, room: int) -> None:
         super().__init__(lesson)
         self.room = room
         self.tried: list[int] = []
@@ -105,7 +105,7 @@ class Narrow(Imitation):
 
 
 def test_where_memory_runs_out_the_parts_are_halved_and_training_goes_on(
-    base: Base, lesson: Lesson
+    base: Base, lesson: TrainingSet
 ) -> None:
     narrow = Narrow(lesson, 50)
     trained = loop.train(base, lesson, lambda done, total: None, narrow)
@@ -117,7 +117,7 @@ def test_where_memory_runs_out_the_parts_are_halved_and_training_goes_on(
 
 
 def test_memory_that_a_larger_row_of_a_later_step_takes_is_found_by_halving_that(
-    base: Base, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+    base: Base, lesson: TrainingSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recording has room for the largest row to come, whatever the first step is."""
     one, rest = lesson.sequences[-1], lesson.sequences[:4]
@@ -141,7 +141,7 @@ def test_memory_that_a_larger_row_of_a_later_step_takes_is_found_by_halving_that
 
 
 def test_what_the_start_adapter_finds_likely_is_asked_for_in_parts_that_fit(
-    base: Base, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+    base: Base, lesson: TrainingSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scorer, logprobs = Scorer(base.model, base.device), Scorer.logprobs
     tried: list[int] = []
@@ -165,7 +165,7 @@ def test_what_the_start_adapter_finds_likely_is_asked_for_in_parts_that_fit(
             )
 
 
-def test_an_example_that_alone_is_too_large_fails(base: Base, lesson: Lesson) -> None:
+def test_an_example_that_alone_is_too_large_fails(base: Base, lesson: TrainingSet) -> None:
     with pytest.raises(torch.OutOfMemoryError):
         loop.train(base, lesson, lambda done, total: None, Narrow(lesson, 10))
     assert not any(weight.requires_grad for weight in base.model.parameters())
@@ -173,7 +173,7 @@ def test_an_example_that_alone_is_too_large_fails(base: Base, lesson: Lesson) ->
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_ends_training_with_a_name(
-    base: Base, lesson: Lesson, bad: float
+    base: Base, lesson: TrainingSet, bad: float
 ) -> None:
     class Broken(Imitation):
         def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
@@ -189,7 +189,7 @@ def test_a_loss_that_is_no_number_ends_training_with_a_name(
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_chances_are_those_that_the_loss_is_made_of(base: Base, lesson: Lesson) -> None:
+def test_chances_are_those_that_the_loss_is_made_of(base: Base, lesson: TrainingSet) -> None:
     scorer = Scorer(base.model, base.device)
     with torch.inference_mode():
         logprobs, rows = scorer.logprobs(lesson.sequences)
@@ -200,26 +200,8 @@ def test_chances_are_those_that_the_loss_is_made_of(base: Base, lesson: Lesson) 
         torch.testing.assert_close(logprobs[rows == row], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_at_the_start_a_pair_is_undecided_and_an_advantage_is_its_own_mean(
-    base: Base, lesson: Lesson
-) -> None:
-    scorer, all_ = Scorer(base.model, base.device), list(range(8))
-    preference, advantage = Preference(lesson), Advantage(lesson)
-    with torch.inference_mode():
-        for objective in (preference, advantage):
-            objective.begin(scorer)
-        undecided = float(preference.loss(scorer, all_)) / preference.size(all_)
-        gained = -float(advantage.loss(scorer, all_))
-    assert undecided == pytest.approx(np.log(2), rel=1e-4)
-    expected = sum(
-        weight * agent_tokens([sequence])
-        for weight, sequence in zip(lesson.weights, lesson.sequences, strict=True)
-    )
-    assert gained == pytest.approx(expected, abs=1e-3)
-
-
 def test_kept_moments_change_the_next_round_and_are_restored_to_the_bit(
-    base: Base, lesson: Lesson
+    base: Base, lesson: TrainingSet
 ) -> None:
     first = train(base, lesson)
     fresh = train(base, lesson)
@@ -229,7 +211,9 @@ def test_kept_moments_change_the_next_round_and_are_restored_to_the_bit(
     assert steps == {2.0 * len(lesson.steps())}
 
 
-def test_a_half_that_rests_keeps_its_moments_for_its_own_round(base: Base, lesson: Lesson) -> None:
+def test_a_half_that_rests_keeps_its_moments_for_its_own_round(
+    base: Base, lesson: TrainingSet
+) -> None:
     first = train(base, replace(lesson, half="B"))
     second = train(base, replace(lesson, half="A", start=first.tensors, optimizer=first.optimizer))
     third = replace(lesson, half="B", start=second.tensors, optimizer=second.optimizer)
@@ -238,7 +222,7 @@ def test_a_half_that_rests_keeps_its_moments_for_its_own_round(base: Base, lesso
 
 
 def test_what_earned_little_counts_little_also_where_it_is_alone_in_a_step(
-    base: Base, lesson: Lesson
+    base: Base, lesson: TrainingSet
 ) -> None:
     told = changed(lesson, learner="reward-weighted", batch_tokens=1, max_steps=8)
     rich = replace(told, weights=[1.0] * 8)
@@ -247,7 +231,7 @@ def test_what_earned_little_counts_little_also_where_it_is_alone_in_a_step(
         sizes = [objective.size([i]) / agent_tokens([lesson.sequences[i]]) for i in range(8)]
         assert sizes == pytest.approx([sizes[0]] * 8)
     assert Weighted(rich).size([0, 1]) == agent_tokens(lesson.sequences[:2])
-    assert adapter.distance(train(base, rich).tensors, train(base, poor).tensors) > 1e-4
+    assert lora.distance(train(base, rich).tensors, train(base, poor).tensors) > 1e-4
 
 
 def test_momentum_is_kept_in_the_private_store_for_the_next_round(
@@ -288,7 +272,7 @@ def test_moments_are_those_of_the_start_adapter(
         state = {"w.steps": np.full(1, round_, dtype=np.float32)}
         optimizer_state.store(store, assign(training=keep, round=round_), state)
     for round_ in deleted:
-        del store.objects[keys.optimizer_state("run", "maze", round_)]
+        del store.objects[bucket_keys.optimizer_state("run", "maze", round_)]
     begin = StartAdapter(round=start, sha256="a" * 64 if start else "")
     found = optimizer_state.find(store, assign(training=keep, round=4, start=begin))
     assert (int(found["w.steps"][0]) if found else None) == expected

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter, Training
 from hansa_client import learners
-from hansa_client.learners import Lesson, multi_gpu
+from hansa_client.learners import TrainingSet, multi_gpu
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.trajectory import Sequence as Trajectory
 from tests.unit.hansa_client.conftest import TINY
 
 
-def lesson(start: Tensors) -> Lesson:
+def lesson(start: Tensors) -> TrainingSet:
     drawn = np.random.default_rng(3)
-    return Lesson(
+    return TrainingSet(
         sequences=[
             Trajectory(drawn.integers(1, 300, size).tolist(), [p % 2 == 1 for p in range(size)])
             for size in (6, 8, 9, 12, 12, 15, 60)
@@ -41,8 +41,8 @@ def test_two_processes_make_the_adapter_of_one(base: Base, start: Tensors) -> No
         both = train(base, told, lambda done, total: None)
     assert multi_gpu.size() == 1
     assert both.loss == pytest.approx(alone.loss, rel=1e-4)
-    moved = adapter.distance(alone.tensors, start)
-    assert adapter.distance(alone.tensors, both.tensors) < 0.01 * moved
+    moved = lora.distance(alone.tensors, start)
+    assert lora.distance(alone.tensors, both.tensors) < 0.01 * moved
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from hansa import program as programs
-from hansa.assignment import Assignment
-from hansa.errors import InputError, PermanentError, PluginMissing
-from hansa.exits import Exit
-from hansa.spec import Experience
+from hansa.api.assignment import Assignment
+from hansa.api.spec import Experience
+from hansa.core.errors import InputError, PermanentError, PluginMissing
+from hansa.core.exits import Exit
+from hansa.runtime import program as programs
 from hansa_client import __main__ as program
 from hansa_client import contract, learners
-from hansa_client.contract import BrokenContract
+from hansa_client.contract import LearnerContractError
 from hansa_client.rollout import tasks
-from tests import packages
+from tests.support import packages
 
 CODE = """
 import itertools, random
 from dataclasses import replace
-from hansa import plugins
+from hansa.manifests import plugins
 from hansa_client.learners import success_sft
 from hansa_client.learners.base import Choice
 from hansa_client.learners.plugin import LearnerPlugin
@@ -130,7 +130,7 @@ def test_the_program_ends_with_a_code_of_its_own_and_the_sentence_in_its_log(
 ) -> None:
     told = assign(training={"learner": "elsewhere"})
     monkeypatch.setenv("HANSA_ASSIGNMENT", told.model_dump_json(by_alias=True, exclude_none=True))
-    assert programs.run("client", program.work) == Exit.PLUGIN_MISSING
+    assert programs.run_assignment("client", program.work) == Exit.PLUGIN_MISSING
     assert "spec.training.learner: got 'elsewhere', which no package here offers" in "".join(
         capfd.readouterr()
     )
@@ -172,7 +172,7 @@ def test_a_learner_that_makes_nothing_is_said_with_its_name() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
-@pytest.mark.parametrize("learner", ["grpo", "good"])
+@pytest.mark.parametrize("learner", ["reward-weighted", "good"])
 def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
     check(contract.prepared(learner, None))
 
@@ -192,7 +192,7 @@ def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
 )
 def test_the_contract_finds_a_broken_learner(learner: str, check: str) -> None:
     try:
-        with pytest.raises((BrokenContract, IndexError)):
+        with pytest.raises((LearnerContractError, IndexError)):
             contract.CHECKS[check](contract.prepared(learner, None))
     finally:
         if learner == "spoiling":

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter, Training
 from hansa_client import learners
-from hansa_client.learners import Lesson, loop
+from hansa_client.learners import TrainingSet, loop
 from hansa_client.learners.private import PrivateRun, Protection, add
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models import lora
@@ -44,13 +44,13 @@ def protection(**changes: Any) -> Protection:
 
 
 @pytest.fixture(scope="module")
-def lesson(start: Tensors) -> Lesson:
+def lesson(start: Tensors) -> TrainingSet:
     drawn = np.random.default_rng(3)
     sequences = [
         Trajectory(drawn.integers(1, 300, size).tolist(), [place % 2 == 1 for place in range(size)])
         for size in (6, 8, 9, 12, 15, 18)
     ]
-    return Lesson(
+    return TrainingSet(
         sequences=sequences,
         start=start,
         adapter=Adapter(),
@@ -61,7 +61,7 @@ def lesson(start: Tensors) -> Lesson:
     )
 
 
-def train(base: Base, lesson: Lesson) -> bytes:
+def train(base: Base, lesson: TrainingSet) -> bytes:
     learn = learners.get(lesson.training.learner)
     return adapter.encode(learn(base, lesson, lambda done, total: None).tensors)
 
@@ -94,7 +94,7 @@ def test_leaving_one_trajectory_out_moves_a_steps_sum_by_at_most_the_clip(
     assert float(moved.norm()) <= clip * (1 + 1e-12)
 
 
-def with_run(base: Base, lesson: Lesson, look: Callable[[PrivateRun], Any]) -> Any:
+def with_run(base: Base, lesson: TrainingSet, look: Callable[[PrivateRun], Any]) -> Any:
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     lora.train_only(wrapped, "both")
     try:
@@ -106,7 +106,7 @@ def with_run(base: Base, lesson: Lesson, look: Callable[[PrivateRun], Any]) -> A
 
 
 def test_leaving_one_task_out_moves_the_models_own_sum_by_at_most_the_clip(
-    base: Base, lesson: Lesson
+    base: Base, lesson: TrainingSet
 ) -> None:
     def look(run: PrivateRun) -> None:
         everybody = run.sums([0, 2, 4])
@@ -118,7 +118,7 @@ def test_leaving_one_task_out_moves_the_models_own_sum_by_at_most_the_clip(
     with_run(base, lesson, look)
 
 
-def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: Lesson) -> None:
+def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: TrainingSet) -> None:
     """One by one and padded together are the same sum: the oracle of any faster way."""
 
     def look(run: PrivateRun) -> None:
@@ -132,7 +132,7 @@ def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: Les
     with_run(base, lesson, look)
 
 
-def test_no_trajectory_counts_as_a_number_that_is_none(base: Base, lesson: Lesson) -> None:
+def test_no_trajectory_counts_as_a_number_that_is_none(base: Base, lesson: TrainingSet) -> None:
     def look(run: PrivateRun) -> None:
         plain = run.sums([0])
         run._loss = lambda index: torch.nan * run.weights[0].sum()
@@ -143,7 +143,7 @@ def test_no_trajectory_counts_as_a_number_that_is_none(base: Base, lesson: Lesso
 
 
 def test_the_same_key_and_data_give_the_same_bytes_and_another_key_others(
-    base: Base, lesson: Lesson
+    base: Base, lesson: TrainingSet
 ) -> None:
     first = train(base, lesson)
     assert train(base, lesson) == first
@@ -152,7 +152,7 @@ def test_the_same_key_and_data_give_the_same_bytes_and_another_key_others(
 
 
 def test_a_lesson_without_a_trajectory_is_noise_for_all_its_steps(
-    base: Base, lesson: Lesson
+    base: Base, lesson: TrainingSet
 ) -> None:
     told: list[tuple[int, int]] = []
     empty = replace(lesson, sequences=[], tasks=[], private=protection(units=[]))

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from hansa.adapter import Tensors
-from hansa.errors import PermanentError
-from hansa.spec import Training
-from hansa_client.learners import Lesson, loop, private
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Training
+from hansa.core.errors import PermanentError
+from hansa_client.learners import TrainingSet, loop, private
 from hansa_client.learners.private import FlatNoise, PrivateRun, Protection, add, add_rows
 from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
@@ -39,8 +39,8 @@ def library(random_model: Path) -> Base:
     return base_model.load("path:random", random_model, 1)
 
 
-def lesson_from(tensors: Tensors, **training: Any) -> Lesson:
-    return Lesson(
+def lesson_from(tensors: Tensors, **training: Any) -> TrainingSet:
+    return TrainingSet(
         sequences=given.SEQUENCES,
         weights=[1.0, 0.5, 2.0, 1.0, 0.25, 1.5],
         start=tensors,
@@ -60,7 +60,7 @@ def lesson_from(tensors: Tensors, **training: Any) -> Lesson:
 
 
 @contextmanager
-def one_by_one(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterator[PrivateRun]:
+def one_by_one(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> Iterator[PrivateRun]:
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     lora.train_only(wrapped, lesson.half)
     try:
@@ -72,7 +72,7 @@ def one_by_one(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterat
 
 
 @contextmanager
-def packed(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterator[PrivateRun]:
+def packed(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> Iterator[PrivateRun]:
     """As on a GPU, but for where it computes."""
     wrapped, segments = lora.attach(base.model, lesson.adapter, lesson.start), Segments()
     lora.train_only(wrapped, lesson.half)
@@ -209,7 +209,7 @@ def test_a_packed_training_ends_where_one_by_one_does(
 
 
 @contextmanager
-def graphed(base: Base, lesson: Lesson, objective: Any = Imitation) -> Iterator[PrivateRun]:
+def graphed(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> Iterator[PrivateRun]:
     """Packed into rows of few shapes, which a GPU would record."""
     with packed(base, lesson, objective) as run:
         assert run.packed

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter, Training
 from hansa_client import learners
 from hansa_client.experience import demonstrations
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.learners.loop import cosine
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
@@ -22,14 +22,14 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def lesson(base: Base, start: Tensors) -> Lesson:
+def lesson(base: Base, start: Tensors) -> TrainingSet:
     """What an expert shows in thirty mazes."""
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
         demonstrations._expert_episode(world, task, base.chat, 1, thoughts=False)
         for task in world.tasks("train")[:30]
     ]
-    return Lesson(
+    return TrainingSet(
         sequences=[render(episode, 1024) for episode in shown],
         start=start,
         adapter=Adapter(),
@@ -38,11 +38,13 @@ def lesson(base: Base, start: Tensors) -> Lesson:
     )
 
 
-def train(base: Base, lesson: Lesson) -> learners.Trained:
+def train(base: Base, lesson: TrainingSet) -> learners.Trained:
     return learners.get("success-sft")(base, lesson, lambda done, total: None)
 
 
-def test_the_loss_is_that_of_the_agents_tokens_and_no_others(base: Base, lesson: Lesson) -> None:
+def test_the_loss_is_that_of_the_agents_tokens_and_no_others(
+    base: Base, lesson: TrainingSet
+) -> None:
     expected, count = 0.0, 0
     for sequence in lesson.sequences:
         with torch.inference_mode():
@@ -65,14 +67,14 @@ def test_the_worlds_tokens_are_context_and_never_a_target(base: Base) -> None:
     assert torch.equal(*losses)
 
 
-def test_padding_changes_nothing(base: Base, lesson: Lesson) -> None:
+def test_padding_changes_nothing(base: Base, lesson: TrainingSet) -> None:
     with torch.inference_mode():
         alone = sum(float(Scorer(base.model, CPU).loss([s])) for s in lesson.sequences)
         together = Scorer(base.model, CPU).loss(lesson.sequences)
     assert float(together) == pytest.approx(alone, rel=1e-4)
 
 
-def test_the_same_seed_gives_the_same_bytes(base: Base, lesson: Lesson) -> None:
+def test_the_same_seed_gives_the_same_bytes(base: Base, lesson: TrainingSet) -> None:
     first, again = train(base, lesson), train(base, lesson)
     assert adapter.encode(first.tensors) == adapter.encode(again.tensors)
     assert first.loss == again.loss
@@ -81,14 +83,16 @@ def test_the_same_seed_gives_the_same_bytes(base: Base, lesson: Lesson) -> None:
 
 
 @pytest.mark.slow
-def test_dropout_is_seeded_too(base: Base, lesson: Lesson) -> None:
+def test_dropout_is_seeded_too(base: Base, lesson: TrainingSet) -> None:
     dropping = replace(lesson, adapter=Adapter(dropout=0.2))
     first, again = train(base, dropping), train(base, dropping)
     assert adapter.encode(first.tensors) == adapter.encode(again.tensors)
     assert adapter.encode(first.tensors) != adapter.encode(train(base, lesson).tensors)
 
 
-def test_training_lowers_the_loss_and_leaves_the_base_alone(base: Base, lesson: Lesson) -> None:
+def test_training_lowers_the_loss_and_leaves_the_base_alone(
+    base: Base, lesson: TrainingSet
+) -> None:
     before = {name: tensor.clone() for name, tensor in base.model.state_dict().items()}
     trained = train(base, lesson)
     after = base.model.state_dict()
@@ -103,7 +107,7 @@ def test_training_lowers_the_loss_and_leaves_the_base_alone(base: Base, lesson: 
     assert trained.loss < float(untrained) / agent_tokens(lesson.sequences)
 
 
-def test_a_cap_limits_the_steps_and_its_own_schedule(base: Base, lesson: Lesson) -> None:
+def test_a_cap_limits_the_steps_and_its_own_schedule(base: Base, lesson: TrainingSet) -> None:
     capped = replace(lesson, training=lesson.training.model_copy(update={"max_steps": 2}))
     told: list[tuple[int, int]] = []
     learners.get("success-sft")(base, capped, lambda done, total: told.append((done, total)))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hansa.errors import HansaError, PermanentError
+from hansa.core.errors import HansaError, PermanentError
 from hansa_client.models import base_model
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 
 def test_the_builtin_model_is_found() -> None:

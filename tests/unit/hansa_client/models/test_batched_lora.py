@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.errors import InputError
-from hansa.spec import Adapter
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter
+from hansa.core.errors import InputError
 from hansa_client.models import base_model, lora
 from hansa_client.models.batched_lora import BatchedLora
 from hansa_client.models.kv_slots import KVSlots, Span, plan

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hansa import adapter
-from hansa.errors import PermanentError
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora as adapter
+from hansa.api.spec import Adapter, Training
+from hansa.core.errors import PermanentError
 from hansa_client import learners
 from hansa_client.experience import demonstrations
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.models import base_model, kv_slots, lora, slot_attention
 from hansa_client.models.base_model import Base
 from hansa_client.models.builtin.llama import Llama
@@ -71,13 +71,13 @@ def test_logits_are_equal_over_turns_of_uneven_rows_in_slots(base: Base, by_libr
         assert torch.equal(*found)
 
 
-def lesson(base: Base, told: Adapter) -> Lesson:
+def lesson(base: Base, told: Adapter) -> TrainingSet:
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
         demonstrations._expert_episode(world, task, base.chat, 1, thoughts=False)
         for task in world.tasks("train")[:8]
     ]
-    return Lesson(
+    return TrainingSet(
         sequences=[render(episode, 1024) for episode in shown],
         start=adapter.start(lora.shapes(base.model, told), told.rank, 7),
         adapter=told,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hansa.errors import PermanentError
+from hansa.core.errors import PermanentError
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.models.chat_template import Chat

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hansa_worlds import Observation, World, make
-from tests.sources import ROOT
+from tests.support.sources import ROOT
 
 EXAMPLE = ROOT / "examples/07-own-agent"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa.errors import WorldBroken
+from hansa.core.errors import WorldBroken
 from hansa_client import trajectory
 from hansa_client.decoding import choose
 from hansa_client.decoding.protocol import TurnRequest
@@ -16,15 +16,17 @@ from hansa_client.learners.base import Choice
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import Play, Played
+from hansa_client.rollout.episodes import Played, RolloutConfig
 from hansa_client.trajectory import render_all
 from hansa_worlds import World, make
-from tests import harness
-from tests.sources import ROOT
+from tests.support import harness
+from tests.support.sources import ROOT
 
-HARNESS = [sys.executable, str(ROOT / "tests/harness.py")]
+HARNESS = [sys.executable, str(ROOT / "tests/support/harness.py")]
 TINY = "builtin:tiny"
-HOW = Play(temperature=1.0, max_length=256, batch_episodes=4, round=3, source="exploration")
+HOW = RolloutConfig(
+    temperature=1.0, max_length=256, batch_episodes=4, round=3, source="exploration"
+)
 
 
 @pytest.fixture(autouse=True)

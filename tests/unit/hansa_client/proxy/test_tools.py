@@ -9,16 +9,18 @@ import pytest
 from hansa_client.models import tool_format
 from hansa_client.models.chat_template import Chat
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import Play
+from hansa_client.rollout.episodes import RolloutConfig
 from hansa_client.trajectory import Turn, render
 from hansa_worlds import Prompt, make
-from tests import harness
-from tests.sources import ROOT
+from tests.support import harness
+from tests.support.sources import ROOT
 from tests.unit.hansa_client import toolmodel
 from tests.unit.hansa_client.toolmodel import CALL, IGNORANT, KNOWING
 
-HARNESS = [sys.executable, str(ROOT / "tests/harness.py")]
-HOW = Play(temperature=0.0, max_length=1500, batch_episodes=4, round=1, source="exploration")
+HARNESS = [sys.executable, str(ROOT / "tests/support/harness.py")]
+HOW = RolloutConfig(
+    temperature=0.0, max_length=1500, batch_episodes=4, round=1, source="exploration"
+)
 ASKED: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Add 2 and 3"},

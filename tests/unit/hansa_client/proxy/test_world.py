@@ -17,11 +17,11 @@ import pytest
 
 from hansa_client.proxy.world import Proxy
 from hansa_worlds import Observation, OptionError, Prompt, WorldDown, make
-from tests import harness
-from tests.processes import is_gone, until
-from tests.sources import ROOT
+from tests.support import harness
+from tests.support.processes import is_gone, until
+from tests.support.sources import ROOT
 
-HARNESS = [sys.executable, str(ROOT / "tests/harness.py")]
+HARNESS = [sys.executable, str(ROOT / "tests/support/harness.py")]
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>'
 
 

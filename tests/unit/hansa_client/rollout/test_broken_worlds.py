@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from hansa import logs
-from hansa.assignment import Assignment, ClientReport
-from hansa.errors import PermanentError, WorldBroken
-from hansa.exits import Exit
+from hansa.api.assignment import Assignment, ClientReport
+from hansa.core import logs
+from hansa.core.errors import PermanentError, WorldBroken
+from hansa.core.exits import Exit
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import EpisodeJob, Play
-from hansa_client.rollout.faults import Tally, of
+from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
+from hansa_client.rollout.faults import FaultTally, of
 from hansa_client.rollout.live_episodes import LiveEpisode, WorldPool
 from hansa_client.round import check_world, play_round
 from hansa_client.silo import Silo
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.oddworlds import DOWN, SECRET, Odd, Waiting, offered
 
 Assign = Callable[..., Assignment]
-HOW = Play(
+HOW = RolloutConfig(
     temperature=1.0,
     max_length=512,
     batch_episodes=4,
@@ -45,7 +45,9 @@ def jobs(count: int = 8) -> list[EpisodeJob]:
     return [EpisodeJob(task, 0, seed) for seed, task in enumerate(Odd({}).tasks("train")[:count])]
 
 
-def play(base: Base, rules: Play = HOW, kind: type[Odd] = Odd, **options: Any) -> episodes.Played:
+def play(
+    base: Base, rules: RolloutConfig = HOW, kind: type[Odd] = Odd, **options: Any
+) -> episodes.Played:
     return episodes.play(base, lambda: kind(options), jobs(), rules)
 
 
@@ -113,7 +115,7 @@ def test_an_empty_machine_is_not_the_worlds_fault(base: Base) -> None:
 def test_too_many_broken_episodes_are_more_than_the_share(
     share: float, broken: int, is_too_many: bool
 ) -> None:
-    tally = Tally(10, share)
+    tally = FaultTally(10, share)
     fault = of(KeyError(SECRET), Odd({}))
     for _ in range(broken - 1):
         tally.add(Odd({}), fault)

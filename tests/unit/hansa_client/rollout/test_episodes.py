@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from hansa.errors import PermanentError
+from hansa.core.errors import PermanentError
 from hansa_client import seeds
 from hansa_client.decoding import choose
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import EpisodeJob, Play
+from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
 from hansa_client.rollout.live_episodes import LiveEpisode
 from hansa_client.trajectory import Episode, render
 from hansa_worlds import DEMO_OPTIONS, World, make
 
-HOW = Play(temperature=1.0, max_length=1024, batch_episodes=8, round=3, source="exploration")
+HOW = RolloutConfig(
+    temperature=1.0, max_length=1024, batch_episodes=8, round=3, source="exploration"
+)
 
 
 def maker(name: str) -> Callable[[], World]:
@@ -118,7 +120,7 @@ def test_a_text_ends_a_turn_and_is_not_acted_on(base: Base) -> None:
 def test_spaces_of_a_text_that_ends_a_turn_count_and_those_around_the_action_do_not() -> None:
     world = make("maze", DEMO_OPTIONS["maze"])
     shape: dict[str, Any] = {"temperature": 1.0, "max_length": 99, "batch_episodes": 1, "round": 1}
-    how = Play(**shape, source="exploration", stop=("Observation: ",))
+    how = RolloutConfig(**shape, source="exploration", stop=("Observation: ",))
     episode = LiveEpisode(world, EpisodeJob(world.tasks("train")[0], 0, 1), how)
     episode.answer([1], " move up\nObservation: ")
     assert episode._turns[-1].text == "move up"

@@ -6,27 +6,27 @@ import numpy as np
 import pytest
 import torch
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.aggregation import Half
-from hansa.spec import Adapter, Aggregation, Training
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.aggregation import Half
+from hansa.api.spec import Adapter, Aggregation, Training
 from hansa_client import learners
 from hansa_client.experience import demonstrations
-from hansa_client.learners import Lesson
+from hansa_client.learners import TrainingSet
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.training.scoring import Scorer
 from hansa_client.trajectory import render
 from hansa_worlds import DEMO_OPTIONS, make
-from tests.merging import draw
+from tests.support.merging import draw
 
 
 @pytest.fixture(scope="module")
-def lesson(base: Base, start: Tensors) -> Lesson:
+def lesson(base: Base, start: Tensors) -> TrainingSet:
     world = make("maze", DEMO_OPTIONS["maze"])
     tasks = world.tasks("train")[:4]
     shown = [demonstrations._expert_episode(world, task, base.chat, 1, False) for task in tasks]
-    return Lesson(
+    return TrainingSet(
         sequences=[render(episode, 512) for episode in shown],
         start=start,
         adapter=Adapter(),
@@ -35,7 +35,7 @@ def lesson(base: Base, start: Tensors) -> Lesson:
     )
 
 
-def train(base: Base, lesson: Lesson) -> Tensors:
+def train(base: Base, lesson: TrainingSet) -> Tensors:
     return learners.get("success-sft")(base, lesson, lambda done, total: None).tensors
 
 
@@ -55,7 +55,7 @@ def by_peft() -> Base:
 @pytest.mark.parametrize("half", ["A", "B"])
 @pytest.mark.parametrize("with_peft", [False, True], ids=["builtin", "PEFT"])
 def test_one_half_is_trained_and_the_other_stays_to_the_last_bit(
-    base: Base, lesson: Lesson, half: Half, with_peft: bool
+    base: Base, lesson: TrainingSet, half: Half, with_peft: bool
 ) -> None:
     learned = replace(lesson, start=train(base, lesson), half=half)  # A alone learns only if B is
     trained = train(by_peft() if with_peft else base, learned)
@@ -87,7 +87,7 @@ def test_parts_of_a_whole_adapter_are_split_and_add_up(start: Tensors) -> None:
 
 @pytest.mark.parametrize("with_peft", [False, True], ids=["builtin", "PEFT"])
 def test_a_frozen_part_belongs_to_the_model_while_it_trains(
-    base: Base, lesson: Lesson, with_peft: bool
+    base: Base, lesson: TrainingSet, with_peft: bool
 ) -> None:
     chosen = by_peft() if with_peft else base
     before = {n: t.clone() for n, t in chosen.model.state_dict().items()}
@@ -101,7 +101,7 @@ def test_a_frozen_part_belongs_to_the_model_while_it_trains(
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_the_proximal_term_holds_training_to_its_start(base: Base, lesson: Lesson) -> None:
+def test_the_proximal_term_holds_training_to_its_start(base: Base, lesson: TrainingSet) -> None:
     def moved(proximal: float) -> float:
         training = lesson.training.model_copy(update={"proximal": proximal, "max_steps": 6})
         return adapter.distance(train(base, replace(lesson, training=training)), lesson.start)
@@ -109,7 +109,7 @@ def test_the_proximal_term_holds_training_to_its_start(base: Base, lesson: Lesso
     assert moved(1000.0) < moved(1.0) < moved(0.0)
 
 
-def test_the_proximal_gradient_is_that_of_the_penalty(base: Base, lesson: Lesson) -> None:
+def test_the_proximal_gradient_is_that_of_the_penalty(base: Base, lesson: TrainingSet) -> None:
     from hansa_client.learners.loop import Anchor
 
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)

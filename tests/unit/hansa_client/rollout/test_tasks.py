@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hansa.assignment import Assignment
-from hansa.errors import PermanentError
+from hansa.api.assignment import Assignment
+from hansa.core.errors import PermanentError
 from hansa_client.rollout.tasks import evaluate_jobs, explore_jobs, make_world
 
 Assign = Callable[..., Assignment]

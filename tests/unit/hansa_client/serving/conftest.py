@@ -7,14 +7,15 @@ import numpy as np
 import openai
 import pytest
 
-from hansa import adapter, keys
-from hansa.spec import Adapter
+from hansa.adapter import lora as adapter
+from hansa.api import bucket_keys
+from hansa.api.spec import Adapter
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
-from hansa_client.serving.catalogue import Entry
-from hansa_client.serving.life import Settings, serving
-from hansa_client.serving.server import Server
-from hansa_client.serving.sources import Source
+from hansa_client.serving.catalogue import ServedModel
+from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.server import ChatServer
+from hansa_client.serving.sources import AdapterSource
 
 TINY = "builtin:tiny"
 KEY = "a-key-of-the-tests"
@@ -29,9 +30,9 @@ def write_adapter(base: Base, folder: Path, seed: int, size: float = 0.3) -> Pat
         for name, shape in shapes.items()
     }
     folder.mkdir()
-    (folder / keys.ADAPTER).write_bytes(adapter.encode(tensors))
+    (folder / bucket_keys.ADAPTER).write_bytes(adapter.encode(tensors))
     config = adapter.config(Adapter(), TINY, adapter.target_names(tensors))
-    (folder / keys.CONFIG).write_bytes(config)
+    (folder / bucket_keys.CONFIG).write_bytes(config)
     return folder
 
 
@@ -43,32 +44,34 @@ def folders(base: Base, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 
 
 @pytest.fixture(scope="session")
-def source(folders: dict[str, Path]) -> Source:
+def source(folders: dict[str, Path]) -> AdapterSource:
     """The builtin model with both."""
-    entries = [Entry(name=name, folder=folder) for name, folder in folders.items()]
-    return Source(model=TINY, entries=entries)
+    entries = [ServedModel(name=name, folder=folder) for name, folder in folders.items()]
+    return AdapterSource(model=TINY, entries=entries)
 
 
 @pytest.fixture(scope="session")
-def server(source: Source) -> Iterator[Server]:
+def server(source: AdapterSource) -> Iterator[ChatServer]:
     """A server for all tests of this folder."""
-    with serving(source, Settings(port=0, api_key=KEY, slots=16, drain_seconds=5)) as running:
+    with serving(
+        source, ServingSettings(port=0, api_key=KEY, slots=16, drain_seconds=5)
+    ) as running:
         yield running
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[openai.OpenAI]:
+def client(server: ChatServer) -> Iterator[openai.OpenAI]:
     """The real client of OpenAI's API."""
     url = f"{server.url}/v1"
     with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=120) as made:
         yield made
 
 
-def _value(server: Server, name: str) -> float:
+def _value(server: ChatServer, name: str) -> float:
     return server.completions.metrics.registry.get_sample_value(name) or 0.0
 
 
 @pytest.fixture
-def metric(server: Server) -> Callable[[str], float]:
+def metric(server: ChatServer) -> Callable[[str], float]:
     """Reads one of the server's metrics."""
     return lambda name: _value(server, name)

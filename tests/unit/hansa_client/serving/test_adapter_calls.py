@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import urllib3
 
-from hansa import keys, manifest
+from hansa.api import bucket_documents, bucket_keys
 from hansa_client.models.base_model import Base
-from hansa_client.serving.life import Settings, serving
-from hansa_client.serving.server import Server
-from hansa_client.serving.sources import Source
+from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.server import ChatServer
+from hansa_client.serving.sources import AdapterSource
 from tests.unit.hansa_client.serving.conftest import KEY, TINY, write_adapter
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
@@ -30,14 +30,16 @@ def offered(base: Base, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loading(offered: Path) -> Iterator[Server]:
+def loading(offered: Path) -> Iterator[ChatServer]:
     """A server that begins with the base alone."""
-    settings = Settings(port=0, api_key=KEY, slots=8, drain_seconds=5, adapter_folder=offered)
-    with serving(Source(model=TINY, entries=[]), settings) as running:
+    settings = ServingSettings(
+        port=0, api_key=KEY, slots=8, drain_seconds=5, adapter_folder=offered
+    )
+    with serving(AdapterSource(model=TINY, entries=[]), settings) as running:
         yield running
 
 
-def ask(server: Server, path: str, body: Any, key: str = KEY) -> tuple[int, dict[str, Any]]:
+def ask(server: ChatServer, path: str, body: Any, key: str = KEY) -> tuple[int, dict[str, Any]]:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     method = "POST" if body is not None else "GET"
@@ -45,7 +47,7 @@ def ask(server: Server, path: str, body: Any, key: str = KEY) -> tuple[int, dict
     return answer.status, answer.json()
 
 
-def say(server: Server, model: str) -> tuple[int, str]:
+def say(server: ChatServer, model: str) -> tuple[int, str]:
     turn = {"role": "user", "content": "Reach the goal."}
     body = {"model": model, "messages": [turn], "temperature": 0, "max_tokens": 12}
     status, document = ask(server, "/v1/chat/completions", body)
@@ -53,13 +55,13 @@ def say(server: Server, model: str) -> tuple[int, str]:
 
 
 def test_an_adapter_is_served_from_its_loading_to_its_unloading(
-    loading: Server, offered: Path
+    loading: ChatServer, offered: Path
 ) -> None:
     plain = say(loading, "base")
     assert say(loading, "mine")[0] == 404
     loaded = {"lora_name": "mine", "lora_path": str(offered / "one")}
     assert ask(loading, LOAD, loaded)[0] == 200
-    digest = manifest.sha256((offered / "one" / keys.ADAPTER).read_bytes())
+    digest = bucket_documents.sha256((offered / "one" / bucket_keys.ADAPTER).read_bytes())
     status, about = ask(loading, "/v1/models/mine", None)
     assert (status, about["adapter_sha256"]) == (200, digest)
     assert say(loading, "mine")[1] not in ("", plain[1])
@@ -71,7 +73,9 @@ def test_an_adapter_is_served_from_its_loading_to_its_unloading(
     assert ask(loading, UNLOAD, {"lora_name": "mine"})[0] == 404
 
 
-def test_answers_under_way_are_written_while_others_load(loading: Server, offered: Path) -> None:
+def test_answers_under_way_are_written_while_others_load(
+    loading: ChatServer, offered: Path
+) -> None:
     def turn(number: int) -> bool:
         if number % 3:
             return say(loading, "base") == plain
@@ -105,7 +109,7 @@ def test_answers_under_way_are_written_while_others_load(loading: Server, offere
     ],
 )
 def test_what_may_not_be_loaded_is_refused_in_a_sentence(
-    loading: Server, offered: Path, body: Any, said: str
+    loading: ChatServer, offered: Path, body: Any, said: str
 ) -> None:
     if isinstance(body, dict) and isinstance(body.get("lora_path"), str):
         body = {**body, "lora_path": body["lora_path"].replace("{}", str(offered))}
@@ -114,19 +118,19 @@ def test_what_may_not_be_loaded_is_refused_in_a_sentence(
     assert loading.completions.catalogue.names == ["base"]
 
 
-def test_a_wrong_key_loads_nothing(loading: Server, offered: Path) -> None:
+def test_a_wrong_key_loads_nothing(loading: ChatServer, offered: Path) -> None:
     body = {"lora_name": "x", "lora_path": str(offered / "one")}
     assert ask(loading, LOAD, body, key="another")[0] == 401
 
 
-def test_adapters_of_the_start_stay(server: Server, folders: dict[str, Path]) -> None:
+def test_adapters_of_the_start_stay(server: ChatServer, folders: dict[str, Path]) -> None:
     status, error = ask(server, UNLOAD, {"lora_name": "a"})
     assert (status, "--adapter-folder" in error["error"]["message"]) == (404, True)
     status, about = ask(server, "/v1/models", None)
     digests = {each["id"]: each.get("adapter_sha256") for each in about["data"]}
     assert digests == {
         **{
-            name: manifest.sha256((path / keys.ADAPTER).read_bytes())
+            name: bucket_documents.sha256((path / bucket_keys.ADAPTER).read_bytes())
             for name, path in folders.items()
         },
         "base": None,

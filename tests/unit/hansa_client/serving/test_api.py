@@ -9,17 +9,10 @@ import openai
 import pytest
 
 from hansa_client.models.base_model import Base
-from hansa_client.serving.server import Server
+from hansa_client.serving.server import ChatServer
+from tests.support.chat_api import MAZE, ask, said
 
-MAZE = (
-    "Reach the goal.\nThe goal is at position 8, {place}. Your current position is at position "
-    "5, 4. There are walls above you, below you."
-)
 Metric = Callable[[str], float]
-
-
-def said(place: int = 6) -> list[dict[str, str]]:
-    return [{"role": "user", "content": MAZE.format(place=place)}]
 
 
 def tool(deep: int = 1) -> dict[str, Any]:
@@ -27,11 +20,6 @@ def tool(deep: int = 1) -> dict[str, Any]:
     for _ in range(deep):
         parameters = {"type": "object", "properties": parameters}
     return {"type": "function", "function": {"name": "look", "parameters": parameters}}
-
-
-def ask(client: openai.OpenAI, model: str = "a", place: int = 6, **options: Any) -> Any:
-    given = {"max_tokens": 24, "temperature": 0, **options}
-    return client.chat.completions.create(model=model, messages=said(place), **given)
 
 
 def text(answer: Any, choice: int = 0) -> str:
@@ -200,7 +188,7 @@ def test_an_unknown_model_is_404_with_those_that_are_there(client: openai.OpenAI
     }
 
 
-def test_a_wrong_key_is_401(server: Server) -> None:
+def test_a_wrong_key_is_401(server: ChatServer) -> None:
     for key in ("another", "a-key-of-the-testsX", "a-key-of-the-test"):
         with (
             openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0) as client,
@@ -283,7 +271,7 @@ def test_neutral_values_of_unsupported_fields_are_taken(client: openai.OpenAI) -
     assert text(ask(client, **neutral)) == text(ask(client))
 
 
-def test_health_and_metrics_need_no_key(server: Server) -> None:
+def test_health_and_metrics_need_no_key(server: ChatServer) -> None:
     from urllib.request import urlopen
 
     with urlopen(f"{server.url}/health") as answer:  # noqa: S310

@@ -6,8 +6,8 @@ import openai
 import torch
 
 from hansa_client.models import base_model
-from hansa_client.serving.life import Settings, serving
-from hansa_client.serving.sources import Source
+from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.sources import AdapterSource
 
 SAID = "Reach the goal . There are no walls near you"
 
@@ -20,7 +20,9 @@ def test_a_model_of_transformers_answers_as_it_generates(random_model: Path) -> 
         torch.tensor([tokens]), do_sample=False, max_new_tokens=12, eos_token_id=base.chat.stops
     )[0, len(tokens) :]
     expected = base.chat.written(written.tolist())
-    with serving(Source(model=source, entries=[]), Settings(port=0, slots=4)) as server:
+    with serving(
+        AdapterSource(model=source, entries=[]), ServingSettings(port=0, slots=4)
+    ) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
         answer = client.chat.completions.create(
             model="base",

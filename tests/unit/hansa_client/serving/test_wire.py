@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hansa_client.serving import chat_request, wire
-from hansa_client.serving.errors import ApiError
-from hansa_client.serving.server import Server
-from tests.unit.hansa_client.serving.test_api import ask, said
+from hansa_client.serving.errors import OpenAIError
+from hansa_client.serving.server import ChatServer
+from tests.support.chat_api import ask, said
 
 KEY = "a-key-of-the-tests"
 CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\n"
@@ -22,7 +22,7 @@ JSON = b"Content-Type: application/json\r\nAuthorization: Bearer " + KEY.encode(
 Metric = Callable[[str], float]
 
 
-def exchange(server: Server, data: bytes, *, ends: bool = False) -> tuple[int, bytes]:
+def exchange(server: ChatServer, data: bytes, *, ends: bool = False) -> tuple[int, bytes]:
     """Send bytes; the status and the body of what comes back, 0 where nothing does."""
     host, port = server.server_address[:2]
     with socket.create_connection((str(host), port), timeout=30) as connection:
@@ -40,7 +40,7 @@ def exchange(server: Server, data: bytes, *, ends: bool = False) -> tuple[int, b
     return (int(words[1]) if len(words) > 1 else 0), body
 
 
-def post(server: Server, body: bytes, headers: bytes = JSON) -> tuple[int, bytes]:
+def post(server: ChatServer, body: bytes, headers: bytes = JSON) -> tuple[int, bytes]:
     length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
     return exchange(server, CHAT + headers + length + body)
 
@@ -75,7 +75,7 @@ def nested(depth: int) -> bytes:
         ),
     ],
 )
-def test_a_body_that_is_no_request_is_400(server: Server, body: bytes, words: str) -> None:
+def test_a_body_that_is_no_request_is_400(server: ChatServer, body: bytes, words: str) -> None:
     status, answer = post(server, body)
     assert status == 400 and words in sentence(answer)
 
@@ -113,7 +113,9 @@ def test_a_body_that_is_no_request_is_400(server: Server, body: bytes, words: st
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400, id="TLS"),
     ],
 )
-def test_what_is_no_request_of_the_api_is_refused(server: Server, data: bytes, status: int) -> None:
+def test_what_is_no_request_of_the_api_is_refused(
+    server: ChatServer, data: bytes, status: int
+) -> None:
     got, body = exchange(server, data, ends=True)
     assert got == status
     assert sentence(body)
@@ -123,7 +125,7 @@ def test_what_is_no_request_of_the_api_is_refused(server: Server, data: bytes, s
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.binary(max_size=2000))
-def test_random_bytes_never_make_it_fail(server: Server, data: bytes) -> None:
+def test_random_bytes_never_make_it_fail(server: ChatServer, data: bytes) -> None:
     assert exchange(server, data, ends=True)[0] != 500
     assert post(server, data)[0] in (0, 400)
 
@@ -155,7 +157,7 @@ BODIES = st.dictionaries(
 def test_any_fields_are_a_request_or_one_sentence(fields: dict[str, Any]) -> None:
     try:
         request = chat_request.parse(json.dumps(fields).encode())
-    except ApiError as error:
+    except OpenAIError as error:
         assert error.status == 400 and error.message and "\n" not in error.message
     else:
         assert len(request.texts) % 2 == 1
@@ -166,14 +168,14 @@ def test_any_fields_are_a_request_or_one_sentence(fields: dict[str, Any]) -> Non
 )
 @given(fields=BODIES, text=st.text(max_size=200))
 def test_any_request_is_answered_or_refused(
-    server: Server, fields: dict[str, Any], text: str
+    server: ChatServer, fields: dict[str, Any], text: str
 ) -> None:
     usual = {"model": "a", "messages": [{"role": "user", "content": text}], "max_tokens": 2}
     status, _ = post(server, json.dumps({**fields, **usual, "stream": False}).encode())
     assert status in (200, 400)
 
 
-def test_a_body_that_drips_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_drips_is_given_up(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "READ_SECONDS", 1.0)
     host, port = server.server_address[:2]
     with socket.create_connection((str(host), port), timeout=30) as connection:
@@ -191,7 +193,7 @@ def test_a_body_that_drips_is_given_up(server: Server, monkeypatch: pytest.Monke
 
 
 def test_headers_that_never_end_are_given_up(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "READ_SECONDS", 0.5)
     assert exchange(server, CHAT + b"X: y")[0] == 0
@@ -205,7 +207,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_client_that_leaves_frees_its_slots(
-    server: Server, client: openai.OpenAI, metric: Metric
+    server: ChatServer, client: openai.OpenAI, metric: Metric
 ) -> None:
     before = metric("hansa_serve_cancelled_turns_total")
     body = {"model": "a", "messages": said(), "n": 64, "max_tokens": 1900, "temperature": 2}
@@ -221,7 +223,7 @@ def test_a_client_that_leaves_frees_its_slots(
 
 
 def test_a_pass_that_fails_ends_its_turns_and_no_others(
-    server: Server, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+    server: ChatServer, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ask(client).choices[0].message.content
     lora = server.completions.engine.lora

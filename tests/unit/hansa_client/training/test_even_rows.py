@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa_client.training import even_rows
-from hansa_client.training.even_rows import Shape
+from hansa_client.training.even_rows import RowShape
 from hansa_client.trajectory import Sequence as Trajectory
 
 LEAST = 8
 
 
-def planned(lots: Sequence[Sequence[int]], lengths: Sequence[int], room: int) -> list[Shape]:
+def planned(lots: Sequence[Sequence[int]], lengths: Sequence[int], room: int) -> list[RowShape]:
     return even_rows.shapes(lots, lengths, [length - 1 for length in lengths], room, LEAST)
 
 
@@ -46,20 +46,20 @@ def test_every_sequence_of_every_step_is_in_one_row_that_has_room(
 @pytest.mark.parametrize(
     "lots, room, expected",
     [
-        pytest.param([range(32)] * 8, 32 * 31, [Shape(32, 32, 960)], id="all in one row"),
-        pytest.param([range(32)] * 8, 20 * 31, [Shape(16, 32, 480)], id="rows of the same size"),
+        pytest.param([range(32)] * 8, 32 * 31, [RowShape(32, 32, 960)], id="all in one row"),
+        pytest.param([range(32)] * 8, 20 * 31, [RowShape(16, 32, 480)], id="rows of the same size"),
         pytest.param([range(32)] * 7, 32 * 31, [], id="too few rows"),
         pytest.param([[], []], 32 * 31, [], id="nobody is drawn"),
         pytest.param(
             [range(33)] * 8,
             32 * 31,
-            [Shape(9, 112, 352), Shape(17, 32, 512)],
+            [RowShape(9, 112, 352), RowShape(17, 32, 512)],
             id="a long one and the longest of the others share a row",
         ),
     ],
 )
 def test_shapes_are_few_and_filled(
-    lots: list[Sequence[int]], room: int, expected: list[Shape]
+    lots: list[Sequence[int]], room: int, expected: list[RowShape]
 ) -> None:
     assert planned(lots, [*([31] * 32), 100], room) == expected
 
@@ -72,7 +72,7 @@ def test_a_shape_that_is_rarely_used_gives_its_sequences_to_a_longer_one() -> No
 
 
 def test_a_row_has_its_tokens_and_what_they_count_in_their_places() -> None:
-    shape = Shape(3, 16, 16)
+    shape = RowShape(3, 16, 16)
     sequences = [
         Trajectory([5, 6, 7], [False, True, True]),
         Trajectory([8, 9], [True, False]),
@@ -90,6 +90,6 @@ def test_a_row_has_its_tokens_and_what_they_count_in_their_places() -> None:
 
 
 def test_a_row_of_fewer_sequences_leaves_the_rest_empty() -> None:
-    row = even_rows.row(Shape(2, 16, 16), [], [])
+    row = even_rows.row(RowShape(2, 16, 16), [], [])
     assert row.numbers.tolist() == [0] * 32 + [16] * 32 + [0] * 16
     assert row.shares.tolist() == [0.0] * 16

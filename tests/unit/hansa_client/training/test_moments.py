@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from hansa import adapter, moments
-from hansa.spec import Adapter
+from hansa.adapter import lora as adapter
+from hansa.adapter import second_moments
+from hansa.api.spec import Adapter
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.training.moments import collect, damped, largest
@@ -28,7 +29,7 @@ def modules(base: Base) -> list[str]:
 
 
 def matrix(made: dict[str, np.ndarray], layers: Many[str]) -> np.ndarray:
-    names = moments.names(layers)
+    names = second_moments.names(layers)
     vectors, rest = made[names.vectors].astype(np.float64), float(made[names.rest][0])
     flat = rest * (np.eye(vectors.shape[1]) - vectors.T @ vectors)
     return (vectors.T * made[names.values]) @ vectors + flat
@@ -48,12 +49,12 @@ def test_they_are_of_the_real_tokens_states(base: Base) -> None:
 
 def test_layers_that_read_one_input_share_it_and_every_layer_is_there(base: Base) -> None:
     made = collect(base, modules(base), LESSON, 64)
-    groups = moments.inputs(made)
+    groups = second_moments.inputs(made)
     ends = {tuple(layer.rpartition(".")[2] for layer in layers) for layers in groups}
     alone = {("o_proj",), ("down_proj",)}
     assert ends == {("k_proj", "q_proj", "v_proj"), ("gate_proj", "up_proj"), *alone}
-    widths = moments.widths(lora.shapes(base.model, Adapter()))
-    shapes = moments.shapes(groups, widths, 64)
+    widths = second_moments.widths(lora.shapes(base.model, Adapter()))
+    shapes = second_moments.shapes(groups, widths, 64)
     assert {name: array.shape for name, array in made.items()} == shapes
 
 
@@ -63,7 +64,7 @@ def test_little_room_takes_more_passes_and_changes_no_bit(
     whole = collect(base, modules(base), LESSON, 8)
     monkeypatch.setattr("hansa_client.training.moments.MOST_BYTES", 1)
     parts = collect(base, modules(base), LESSON, 8)
-    assert moments.encode(whole) == moments.encode(parts)
+    assert second_moments.encode(whole) == second_moments.encode(parts)
 
 
 def test_no_hook_stays(base: Base) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from hansa import adapter
-from hansa.adapter import Tensors
-from hansa.spec import Adapter, Training
+from hansa.adapter import lora as adapter
+from hansa.adapter.lora import Tensors
+from hansa.api.spec import Adapter, Training
 from hansa_client import learners
-from hansa_client.learners import Lesson, loop
+from hansa_client.learners import TrainingSet, loop
 from hansa_client.models import base_model, fused_layers, lora
 from hansa_client.models.base_model import Base
 from hansa_client.training import packing, scoring, sliced_logits
@@ -198,7 +198,7 @@ def test_what_cannot_be_packed_is_padded(library: Base, base: Base) -> None:
 
 def test_recomputed_activations_change_nothing(library: Base, tensors: Tensors) -> None:
     def trained(**fields: Any) -> Tensors:
-        lesson = Lesson(
+        lesson = TrainingSet(
             sequences=GIVEN,
             start=tensors,
             adapter=SHAPE,

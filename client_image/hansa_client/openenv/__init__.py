@@ -1,1 +1,0 @@
-"""Hansa's worlds as an OpenEnv server, so that others can play them."""

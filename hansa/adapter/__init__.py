@@ -1,0 +1,1 @@
+"""Adapters as files: LoRA shapes, safetensors, PEFT folders, model cards, masked sums."""

@@ -1,0 +1,1 @@
+"""The data of the contract: spec, status, assignments, reports, letters and names. No I/O."""

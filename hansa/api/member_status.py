@@ -1,0 +1,187 @@
+"""FederationMember.status as data: which order a silo works on, what it owes, what it has used."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hansa.api.assignment import ClientReport, EvaluateReport
+from hansa.api.bucket_documents import Count
+from hansa.api.conditions import BaseCondition
+from hansa.api.constants import MemberConditionType, MemberReason, Trouble
+from hansa.api.exchange import CourierStatus, Cursor
+from hansa.api.letters import Reference, Veto
+from hansa.api.member_spec import MemberObject
+from hansa.api.status import Attempts
+from hansa.core.model import Model, Sha256OrEmpty
+from hansa.core.timestamps import Time
+
+MOST_ROUNDS = 50
+SiloPhase = Literal["Idle", "Working", "Waiting", "Refusing", "Suspended", "Left", "Failed"]
+"""`Waiting`: for hours, budget or a machine of its own. `Refusing`: its limits do not allow the
+newest order. `Failed`: letters can neither be posted nor read; the condition says why."""
+
+
+class PendingLetter(Model):
+    """A letter that the silo is going to post, without what the courier knows itself."""
+
+    kind: Literal["hello", "taken", "waits", "refused", "failed", "answer", "leave"]
+    """Which letter."""
+    order: Reference | None = None
+    """The order that it replies to."""
+    code: Annotated[str, Field(pattern=r"^[a-z-]{0,30}$")] = ""
+    """What is waited for, or why it is refused."""
+    path: str = ""
+    """Field of the order that is refused."""
+    seconds: Count = 0
+    """How long it waits, as far as it knows."""
+    exit: Annotated[int, Field(ge=0, le=255)] = 0
+    """How the last attempt ended."""
+    attempts: Count = 0
+    """How often it was tried."""
+    report: Annotated[ClientReport | EvaluateReport, Field(discriminator="kind")] | None = None
+    """The client's report."""
+
+
+class OrderSummary(Model):
+    """An order of the coordinator, as far as a silo's operator needs it."""
+
+    order: Reference
+    """Which letter it is."""
+    kind: Literal["work", "rest"]
+    """Whether there is something to do."""
+    role: Literal["", "client", "evaluate"] = ""
+    """As what."""
+    round: Count = 0
+    """In which round; of an evaluation, the adapter's."""
+    episodes: Count = 0
+    """Episodes that it asks for at most."""
+    round_seconds: Count = 0
+    """How long the round waits for all."""
+    veto: Veto | None = None
+    """Why the silo's limits do not allow it."""
+    path: str = ""
+    """Field that they do not allow."""
+
+
+class SiloOrder(OrderSummary, Attempts):
+    """The order that the silo works on, or has worked on last."""
+
+    state: Literal["New", "Waiting", "Working", "Done", "Refused", "Failed", "Resting"] = "New"
+    """How far it is."""
+    waits_for: Literal["", "window", "budget", "queue", "start"] = ""
+    """What was last said to be waited for."""
+    taken_at: Time | None = None
+    """When it was taken on."""
+    message: str = ""
+    """Why it waits, is refused or has failed; stays in the silo."""
+
+
+Outcome = Literal["answered", "refused", "failed"]
+
+
+class SiloRound(Model):
+    """One order that was answered."""
+
+    round: Count
+    """Its round."""
+    role: Literal["client", "evaluate"]
+    """As what."""
+    outcome: Outcome
+    """How it ended."""
+    explored: Count = 0
+    """Episodes played."""
+    succeeded: Count = 0
+    """Those that were successful."""
+    success: str = ""
+    """Its evaluation of the global adapter, where it made one."""
+    manifest: Sha256OrEmpty = ""
+    """Digest of the update that it answered with."""
+
+    @classmethod
+    def of(
+        cls, order: SiloOrder, outcome: Outcome, report: ClientReport | EvaluateReport | None
+    ) -> "SiloRound":
+        """An order that ended so, with what its client reported."""
+        line = cls(round=order.round, role=order.role or "client", outcome=outcome)
+        ratio = report.evaluation.ratio if report and report.evaluation else None
+        update: dict[str, object] = {"success": f"{ratio:.3f}"} if ratio is not None else {}
+        if isinstance(report, ClientReport):
+            counts = report.counts
+            update |= {"explored": counts.explored, "succeeded": counts.succeeded}
+            update["manifest"] = report.manifest
+        return line.model_copy(update=update)
+
+
+class SiloUsage(Model):
+    """What the silo has done for the federation so far."""
+
+    rounds: Count = 0
+    """Different rounds that it has taken on."""
+    newest: Count = 0
+    """The newest of them: an older one that is asked for again costs nothing."""
+    episodes: Count = 0
+    """Episodes that these asked for at most."""
+    day: str = ""
+    """The day (UTC) that `day_seconds` is of."""
+    day_seconds: Count = 0
+    """Seconds that Jobs which started on that day may take or took."""
+
+
+class SiloCondition(BaseCondition):
+    """One observation, as Kubernetes' conventions shape it."""
+
+    type: MemberConditionType
+    """What is observed."""
+    reason: MemberReason
+    """Machine-readable cause."""
+
+
+class SiloStatus(Model):
+    """Which order the silo works on, what it owes, what it has used."""
+
+    phase: SiloPhase = "Idle"
+    """One word for the printer column; read the conditions instead."""
+    round: Count = 0
+    """Round of the newest order that asked for work."""
+    success: str = ""
+    """Newest evaluation of the global adapter on the silo's held-out tasks."""
+    observed_generation: int = 0
+    """Generation of the spec that this status speaks of."""
+    conditions: list[SiloCondition] = Field(default_factory=list)
+    """Observations: Accepted, Allowed, Connected, Working."""
+    received: Cursor = Field(default_factory=Cursor)
+    """Newest order that was read."""
+    sent: Cursor = Field(default_factory=Cursor)
+    """Newest letter that was posted."""
+    owed: list[PendingLetter] = Field(default_factory=list)
+    """Letters to post, in order."""
+    current: SiloOrder | None = None
+    """The newest order."""
+    courier: CourierStatus | None = None
+    """The Job that posts and listens."""
+    usage: SiloUsage = Field(default_factory=SiloUsage)
+    """What it has used."""
+    rounds: list[SiloRound] = Field(default_factory=list)
+    """The last ones, newest last."""
+    greeted_at: Time | None = None
+    """When it last said that it is there."""
+    heard_at: Time | None = None
+    """When an order was last read."""
+    left: bool = False
+    """Whether it has said, or is going to say, that it takes no further part."""
+    trouble: Trouble | Literal[""] = ""
+    """Why letters can be neither posted nor read, until a courier does well again."""
+    message: str = ""
+    """Why it cannot go on."""
+
+    def answered_with(self, round_: int) -> str:
+        """Digest of its own update of a round, as its client reported it; empty: none is known."""
+        known = [each.manifest for each in self.rounds if each.round == round_ and each.manifest]
+        return known[-1] if known else ""
+
+
+class FederationMember(MemberObject):
+    """The whole object, with its status."""
+
+    status: SiloStatus = Field(default_factory=SiloStatus)
+    """What there is."""

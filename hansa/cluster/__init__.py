@@ -1,1 +1,0 @@
-"""Kubernetes as Hansa speaks to it: plain JSON over HTTPS, shared by the operator and the CLI."""

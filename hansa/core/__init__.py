@@ -1,0 +1,1 @@
+"""What every other room uses, and what knows nothing of federations: errors, logs, statistics."""

@@ -1,0 +1,1 @@
+"""Signatures, sealing to public keys, and fingerprints of keys."""

@@ -1,0 +1,59 @@
+"""Public keys as specs have them: an algorithm, a colon, and 32 bytes in base64url."""
+
+import base64
+import binascii
+from typing import Literal
+
+from hansa.core.canonical import sha256
+from hansa.core.errors import InputError
+
+Algorithm = Literal["ed25519", "x25519"]
+"""`ed25519` signs, `x25519` is encrypted to."""
+KEY_BYTES = 32
+_FINGERPRINT_DIGITS = 32
+"""Who wants another key with the same fingerprint tries about 2^128 keys."""
+
+
+def spell(algorithm: Algorithm, key: bytes) -> str:
+    """A key's bytes as specs have it."""
+    return f"{algorithm}:{base64.urlsafe_b64encode(key).decode().rstrip('=')}"
+
+
+def is_public(text: str) -> bool:
+    """Whether a text begins as a public key does."""
+    return text.startswith(("ed25519:", "x25519:"))
+
+
+def raw(algorithm: Algorithm, public: str) -> bytes:
+    """The 32 bytes of a public key; InputError where it is none of that algorithm."""
+    try:
+        key = base64.urlsafe_b64decode(public.removeprefix(f"{algorithm}:") + "=")
+    except (binascii.Error, ValueError):
+        key = b""
+    # base64 has spellings that decode alike
+    if len(key) != KEY_BYTES or spell(algorithm, key) != public:
+        shown = public[:60].encode("unicode_escape").decode()
+        raise InputError(
+            f"public key: got '{shown}', expected {algorithm}: and 43 letters of base64url",
+            hint="`hansa keys show FILE` prints it",
+        )
+    return key
+
+
+def _any(public: str) -> bytes:
+    return raw("x25519" if public.startswith("x25519:") else "ed25519", public)
+
+
+def keyid(public: str) -> str:
+    """How envelopes, heads and messages name a key: 16 digits of its sha256."""
+    return sha256(_any(public))[:16]
+
+
+def fingerprint(public: str) -> str:
+    """What people compare of a key: digits of its sha256 in groups of four.
+
+    It shows that a key was replaced on its way. It does not protect who compares fewer digits, or
+    takes them from where the key itself came from.
+    """
+    digits = sha256(_any(public))[:_FINGERPRINT_DIGITS]
+    return " ".join(digits[at : at + 4] for at in range(0, _FINGERPRINT_DIGITS, 4))

@@ -1,1 +1,0 @@
-"""What parties in clusters of their own send one another: signed letters in the bucket."""

@@ -1,0 +1,195 @@
+"""Federations of one namespace as the command line sees them; every refusal is a sentence."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hansa.api import constants
+from hansa.core.errors import HansaError, InputError
+from hansa.kubernetes import paths
+from hansa.kubernetes.client import ApiError, Data, Kube, PatchKind, connect
+from hansa.kubernetes.errors import explain
+
+MANAGER = "hansa"
+"""Field manager of everything that the command line writes."""
+SHOWN_PODS = 5
+"""Pods that do not start, whose own Events are read too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """All that one screen is made of, read at about the same time."""
+
+    federation: Data
+    """The object."""
+    jobs: list[Data] = field(default_factory=list)
+    """Its Jobs."""
+    pods: list[Data] = field(default_factory=list)
+    """Their Pods."""
+    events: list[Data] = field(default_factory=list)
+    """Events about it and about its Jobs and Pods."""
+    notes: list[str] = field(default_factory=list)
+    """What could not be read, and why."""
+
+
+class Federations:
+    """The federations of a namespace, or of all when the namespace is empty."""
+
+    word = constants.SINGULAR
+    """What one of them is called where a person reads it."""
+    label = constants.LABEL_FEDERATION
+    """On its Jobs and Pods, with its name."""
+    path = staticmethod(paths.federations)
+    """Where they are."""
+    option = ""
+    """What stands before its name on a command line."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self.kube = kube
+        self.namespace = namespace
+
+    def all(self) -> list[Data]:
+        """All of them."""
+        with self._explained():
+            items: list[Data] = self.kube.list(self.path(self.namespace))["items"]
+        return items
+
+    def some(self) -> list[Data]:
+        """All of them, or none where the cluster does not know the kind or we may not look."""
+        try:
+            return self.all()
+        except HansaError:
+            return []
+
+    def get(self, name: str) -> Data:
+        """One of them; near names are offered where there is none."""
+        with self._explained(name):
+            return self.kube.get(self.path(self.namespace, name))
+
+    def apply(self, document: Mapping[str, Any], *, dry_run: bool, force: bool) -> Data:
+        """Server-side apply; ApiError where other tools own fields, for the caller to judge."""
+        name = str(document["metadata"]["name"])
+        return self.patch(
+            name,
+            document,
+            kind="apply",
+            force=force,
+            fieldValidation="Strict",
+            **({"dryRun": "All"} if dry_run else {}),
+        )
+
+    def patch(self, name: str, body: Any, *, kind: PatchKind = "merge", **params: Any) -> Data:
+        """Change one of them, as the field manager of the command line."""
+        path = self.path(self.namespace, name)
+        return self.kube.patch(path, body, kind=kind, fieldManager=MANAGER, **params)
+
+    def change(self, name: str, body: Data) -> Data:
+        """A merge patch whose refusal is a sentence."""
+        with self._explained(name):
+            return self.patch(name, body)
+
+    def delete(self, name: str) -> None:
+        """Delete one of them; its Jobs and Pods follow by their owner."""
+        with self._explained(name):
+            path = self.path(self.namespace, name)
+            self.kube.delete(path, {"propagationPolicy": "Background"})
+
+    def children(self, name: str, owners: set[str]) -> list[Data]:
+        """Jobs and Pods with its label that belong to these objects, by uid."""
+        chosen = {"labelSelector": f"{self.label}={name}"}
+        with self._explained(name):
+            items = [
+                *self.kube.list(paths.jobs(self.namespace), **chosen)["items"],
+                *self.kube.list(paths.pods(self.namespace), **chosen)["items"],
+            ]
+        return [item for item in items if owners & _owners(item)]
+
+    def pods(self, name: str, labels: dict[str, str], *, cached: bool = False) -> list[Data]:
+        """Pods of its Jobs; `cached` spares the apiserver where a second does not matter."""
+        chosen = {self.label: name, **labels}
+        selector = ",".join(f"{label}={value}" for label, value in chosen.items())
+        extra = {"resourceVersion": "0"} if cached else {}
+        with self._explained(name):
+            listed = self.kube.list(paths.pods(self.namespace), labelSelector=selector, **extra)
+        items: list[Data] = listed["items"]
+        return items
+
+    def look(self, name: str) -> Look:
+        """The object with its Jobs, Pods and Events; who may read only the object sees that."""
+        federation, notes = self.get(name), list[str]()
+        chosen = {"labelSelector": f"{self.label}={name}"}
+        jobs = self._optional(notes, paths.jobs(self.namespace), **chosen)
+        pods = self._optional(notes, paths.pods(self.namespace), **chosen)
+        events = []
+        for thing in (federation, *_standing(pods)[:SHOWN_PODS]):
+            about = {"fieldSelector": f"involvedObject.uid={thing['metadata'].get('uid')}"}
+            events += self._optional(notes, paths.events(self.namespace), **about)
+        notes = list(dict.fromkeys(notes))
+        return Look(federation=federation, jobs=jobs, pods=pods, events=events, notes=notes)
+
+    def call(self, name: str) -> str:
+        """The name as a hint repeats it: with the namespace where that is not the usual one."""
+        usual = self.namespace == self.kube.namespace
+        named = f"{self.option}{name}"
+        return named if usual else f"{named} -n {self.namespace}"
+
+    def explain(self, error: ApiError, name: str = "") -> HansaError:
+        """The sentence for a refusal."""
+        return explain(error, self.kube, lambda: self._names(name), self.namespace)
+
+    def _names(self, name: str) -> Iterator[str]:
+        """Names in this namespace, then the same name in others, as far as we may look."""
+        try:
+            for item in self.kube.list(self.path(self.namespace))["items"]:
+                yield item["metadata"]["name"]
+            for item in self.kube.list(self.path())["items"]:
+                if item["metadata"]["name"] == name:
+                    yield f"{name} in namespace {item['metadata']['namespace']}"
+        except ApiError:
+            return
+
+    def _optional(self, notes: list[str], path: str, **params: Any) -> list[Data]:
+        try:
+            items: list[Data] = self.kube.list(path, **params)["items"]
+        except ApiError as error:
+            if error.status != 403:
+                raise self.explain(error) from error
+            notes.append(self.explain(error).message)
+            return []
+        return items
+
+    @contextmanager
+    def _explained(self, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            raise self.explain(error, name) from error
+
+
+class FederationMembers(Federations):
+    """The FederationMembers of a namespace, or of all: other objects, the same verbs."""
+
+    word = constants.MEMBER_SINGULAR
+    label = constants.LABEL_MEMBER
+    path = staticmethod(paths.members)
+    option = "--member "
+
+
+def _standing(pods: list[Data]) -> list[Data]:
+    """Pods that have not started; their own events say why."""
+    return [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
+
+
+def _owners(item: Data) -> set[str]:
+    return {str(o.get("uid")) for o in item["metadata"].get("ownerReferences") or ()}
+
+
+def open_federations(
+    namespace: str | None, context: str | None, kubeconfig: str | None, *, everywhere: bool = False
+) -> Federations:
+    """The federations of a namespace (by default that of the context), or of all."""
+    if namespace is not None and not namespace:
+        raise InputError("--namespace: got an empty text, expected the name of a namespace")
+    kube = connect(kubeconfig, context)
+    return Federations(kube, "" if everywhere else namespace or kube.namespace)

@@ -1,0 +1,107 @@
+"""A silo seen as a federation of one environment: its Jobs are made as those of any other are.
+
+Where each thing stands differs, so refusals and consents name fields of the silo's own manifest.
+"""
+
+from dataclasses import replace
+
+from hansa.api.exchange import Exchange
+from hansa.api.member_spec import MemberObject
+from hansa.api.spec import Environment, ExchangeStorage, FederationSpec, Participation
+from hansa.api.status import Federation
+from hansa.kubernetes.pod_policy import consent
+from hansa.kubernetes.pod_policy.refusals import of_spec
+from hansa.kubernetes.pod_policy.shapes import PodAllowlist, PodViolation
+
+_PLACES = (("spec.environments[0]", "spec"), ("spec.exchange.", "spec."))
+
+
+def as_federation(silo: MemberObject) -> Federation:
+    """What Jobs are built from: one environment, whose keys are those of the exchange."""
+    spec = silo.spec
+    own = Environment(
+        name=spec.federation.environment,
+        world=spec.world,
+        options=spec.options,
+        demonstrations_from=spec.demonstrations_from,
+        credentials_secret=spec.storage.s3.credentials_secret,
+        experience_storage=spec.experience_storage,
+        experience_key_secret=spec.experience_key_secret,
+        masking_secret=spec.masking_secret,
+        endpoint=spec.endpoint,
+        pod_template=spec.pod_template,
+        queue_name=spec.queue_name,
+    )
+    exchange = Exchange(
+        signing_secret=spec.signing_secret,
+        public_keys=spec.public_keys,
+        poll_seconds=spec.poll_seconds,
+    )
+    waits = Participation(
+        start_timeout_seconds=spec.start_timeout_seconds,
+        round_timeout_seconds=spec.limits.job_seconds,
+        retries=spec.retries,
+    )
+    whole = FederationSpec(
+        rounds=spec.agreed.rounds,
+        seed=spec.agreed.seed,
+        model=spec.agreed.model,
+        adapter=spec.agreed.adapter,
+        participation=waits,
+        storage=ExchangeStorage(s3=spec.storage.s3),
+        exchange=exchange,
+        environments=[own],
+    )
+    return Federation(metadata=silo.metadata, spec=whole)
+
+
+def own_path(path: str) -> str:
+    """Where a FederationMember has what a Federation has there."""
+    for there, here in _PLACES:
+        path = path.replace(there, here, 1) if path.startswith(there) else path
+    return path
+
+
+def refusals(silo: MemberObject, allowed: PodAllowlist) -> list[PodViolation]:
+    """Everything in a silo that no Job can be made from on a cluster."""
+    refused = of_spec(as_federation(silo).spec, allowed)
+    return [*_missing(silo), *(replace(each, path=own_path(each.path)) for each in refused)]
+
+
+def consents(silo: MemberObject) -> list[str]:
+    """What the owners of the Secrets that a silo names type; a line for each Secret."""
+    spec, name = as_federation(silo).spec, silo.metadata.name
+    wanted: dict[str, list[str]] = {}
+    for party, signs in ((silo.spec.federation.environment, False), ("", True)):
+        for secret in consent.secrets(spec, party, signs=signs):
+            wanted.setdefault(secret, []).append(consent.member_key(name, signs=signs))
+    namespace = consent.place(silo.metadata)
+    return [consent.line(namespace, secret, keys) for secret, keys in wanted.items()]
+
+
+def _missing(silo: MemberObject) -> list[PodViolation]:
+    """What `hansa join` has on its own machine, and a cluster does not."""
+    needed = (
+        (
+            "spec.experienceStorage",
+            silo.spec.experience_storage or silo.spec.experience_key_secret,
+            "the silo's private store, or experienceKeySecret: nobody else reads its trajectories",
+        ),
+        (
+            "spec.signingSecret",
+            silo.spec.signing_secret,
+            "a Secret with the silo's key, as `hansa keys show FILE -o secret` prints it",
+        ),
+    )
+    refused = [
+        PodViolation(path=path, got="nothing", expected=expected)
+        for path, value, expected in needed
+        if value is None
+    ]
+    if silo.spec.agreed.settings.aggregation.secure and silo.spec.masking_secret is None:
+        fits = (
+            "a Secret with the silo's masking key, as `hansa keys show FILE --masking -o secret` "
+            "prints it"
+        )
+        refused.append(PodViolation(path="spec.maskingSecret", got="nothing", expected=fits))
+    return refused

@@ -1,0 +1,1 @@
+"""What a user's Pod template and Secrets may hold."""

@@ -1,0 +1,1 @@
+"""Manifests as users write them: loading, CRDs, the reference, plug-ins."""

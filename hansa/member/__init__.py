@@ -1,1 +1,0 @@
-"""A silo in a cluster or on a machine of its own: what it agreed to, and how it follows orders."""

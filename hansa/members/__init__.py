@@ -1,0 +1,1 @@
+"""Letters between clusters: couriers, mailboxes, orders and what a silo allows."""

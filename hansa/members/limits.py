@@ -1,0 +1,188 @@
+"""What a silo's owner allows: each order is judged against what was agreed and what limits say.
+
+Pure, and default-deny: a field that no limit names must be as agreed, and a field that the
+agreement does not know is refused. The sentence stays in the silo; the coordinator learns a code
+and the field's path.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hansa.api.assignment import Assignment
+from hansa.api.letters import Veto
+from hansa.api.member_spec import Limits, MemberSpec
+from hansa.api.member_status import SiloUsage
+from hansa.api.spec import Evaluation, differences
+from hansa.validation.messages import got
+
+_BLANK = (
+    *("world", "options", "demonstrations_from", "experience_storage", "endpoint"),
+    "own_manifest",
+)
+"""What an order leaves out, since it is the silo's own affair."""
+_ABSENT = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderRefusal:
+    """Why an order is not carried out."""
+
+    code: Veto
+    """Machine-readable cause."""
+    path: str
+    """The order's field."""
+    came: str
+    """What it asks for."""
+    fits: str
+    """What is allowed; never sent to others."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: got {self.came}, allowed {self.fits}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What the silo has done for a federation so far."""
+
+    rounds: int = 0
+    """Different rounds that it has taken on."""
+    newest: int = 0
+    """The newest of them: an older one that is asked for again costs nothing."""
+    episodes: int = 0
+    """Episodes that these asked for at most."""
+
+
+def judge(order: Assignment, member: MemberSpec, usage: Usage) -> OrderRefusal | None:
+    """The first thing that speaks against an order, or nothing; `usage` is without this order."""
+    return _misplaced(order, member) or _beyond(order, member) or _overspent(order, member, usage)
+
+
+def episodes(order: Assignment) -> int:
+    """The most episodes that an order can ask for: explored, and evaluated on the way."""
+    settings = order.settings
+    explored = settings.exploration.tasks_per_round * settings.exploration.samples_per_task
+    measured = _measured(settings.evaluation)
+    probed = sum(probe.episodes for probe in settings.probes or ())
+    if order.role == "evaluate":
+        alone = order.alone_rounds * explored + (measured if order.alone_rounds else 0)
+        on = order.round if settings.personalization in ("finetune", "best") else 0
+        return measured + probed + alone + on * (explored + measured)
+    own = measured if settings.evaluation.own_update else 0
+    return explored + measured + own + probed
+
+
+def _measured(evaluation: Evaluation) -> int:
+    tasks = evaluation.tasks + (evaluation.validation_tasks or 0)
+    greedy = evaluation.tasks if evaluation.greedy else 0
+    return tasks * evaluation.samples_per_task + greedy
+
+
+def _misplaced(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
+    ours, exchange = member.federation, member.storage.s3
+    expected: list[tuple[str, Any, Any]] = [
+        ("federation", order.federation, ours.name),
+        ("environment", order.environment, ours.environment),
+        ("storage.bucket", order.storage.bucket, exchange.bucket),
+        ("storage.prefix", order.storage.prefix, exchange.prefix),
+    ]
+    for path, came, fits in expected:
+        if came != fits:
+            return OrderRefusal(code="place", path=path, came=got(came), fits=got(fits))
+    if order.role == "aggregator":
+        return OrderRefusal(
+            code="place", path="role", came=got(order.role), fits="client, evaluate"
+        )
+    for field in _BLANK:
+        if getattr(order, field):
+            alias = Assignment.model_fields[field].alias or field
+            return OrderRefusal(code="place", path=alias, came="a value", fits="none")
+    return None
+
+
+def _beyond(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
+    agreed = member.agreed.to_json()
+    del agreed["rounds"]  # counted, not compared: no order has it
+    wanted: dict[str, Any] = {
+        "seed": order.seed,
+        "model": order.model.to_json(),
+        "adapter": order.adapter.to_json(),
+        "settings": order.settings.to_json(),
+    }
+    for each in (agreed, wanted):  # read by nobody: a member has its own file, or an expert
+        each["settings"]["experience"].pop("demonstrationsFrom", None)
+    limits = member.limits
+    for path, ours in _leaves(wanted):
+        if path in limits.most and not _is_within(ours, limits.most[path]):
+            return OrderRefusal(
+                code="most", path=path, came=got(ours), fits=f"at most {limits.most[path]:g}"
+            )
+        if path in limits.only and ours not in limits.only[path]:
+            allowed = " or ".join(got(each) for each in limits.only[path])
+            return OrderRefusal(code="only", path=path, came=got(ours), fits=allowed)
+    for path, theirs, ours in differences(agreed, wanted):
+        if not _is_named(path, ours, limits) or _is_masked(path, theirs):
+            came, fits = (_ABSENT if each is None else got(each) for each in (ours, theirs))
+            return OrderRefusal(code="differs", path=_tabled(path), came=came, fits=fits)
+    return None
+
+
+def _is_masked(path: str, agreed: Any) -> bool:
+    """Whether masks that were agreed on would change: without them the update would be readable,
+    so that a limit on all of aggregation says nothing of them."""
+    return path.startswith("settings.aggregation.secure") and agreed is not None
+
+
+def _tabled(path: str) -> str:
+    """The field that a letter can name: keys of a plug-in's options are a party's own text."""
+    head, options, _ = path.partition(".options.")
+    return f"{head}.options" if options else path
+
+
+def _leaves(document: dict[str, Any], path: str = "") -> list[tuple[str, Any]]:
+    """Every field that is no mapping, by its path."""
+    return [
+        leaf
+        for key, value in sorted(document.items())
+        for leaf in (
+            _leaves(value, f"{path}{key}.")
+            if isinstance(value, dict)
+            else [(f"{path}{key}", value)]
+        )
+    ]
+
+
+def _is_within(value: Any, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value <= most
+
+
+def _is_named(path: str, ours: Any, limits: Limits) -> bool:
+    """Whether a limit lets this field differ; one that is left out was judged by none."""
+    if any(path == free or path.startswith(f"{free}.") for free in limits.free):
+        return True
+    return ours is not None and (path in limits.most or path in limits.only)
+
+
+def _overspent(order: Assignment, member: MemberSpec, usage: Usage) -> OrderRefusal | None:
+    rounds, limits = member.most_rounds, member.limits
+    if order.role == "client" and order.round <= usage.newest:
+        return None
+    if order.role == "client" and usage.rounds + 1 > rounds:
+        return OrderRefusal(
+            code="budget", path="rounds", came=f"{usage.rounds + 1}", fits=f"at most {rounds:g}"
+        )
+    if order.alone_rounds > rounds:
+        came = f"{order.alone_rounds} rounds alone"
+        return OrderRefusal(
+            code="budget", path="aloneRounds", came=came, fits=f"at most {rounds:g}"
+        )
+    total = usage.episodes + episodes(order)
+    if limits.episodes and total > limits.episodes:
+        return OrderRefusal(
+            code="budget", path="episodes", came=f"{total}", fits=f"at most {limits.episodes}"
+        )
+    return None
+
+
+def used(usage: SiloUsage) -> Usage:
+    """What limits are asked with."""
+    return Usage(rounds=usage.rounds, newest=usage.newest, episodes=usage.episodes)

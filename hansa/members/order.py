@@ -1,0 +1,82 @@
+"""From an order in the bucket to the assignment that a silo's client carries out.
+
+The client does not believe its courier: it reads the order itself, verifies it, and judges it by
+the owner's limits before anything is loaded. What an order leaves open is the silo's own.
+"""
+
+from pydantic import ValidationError
+
+from hansa.api.assignment import ENV_ORDER, Assignment
+from hansa.api.letters import FAULTS, ORDERS, Reference, Work
+from hansa.api.member_spec import MemberSpec
+from hansa.api.silo_assignment import SiloWork
+from hansa.core.errors import OrderRefused, PermanentError, Untrusted
+from hansa.members.limits import judge, used
+from hansa.members.mailbox import Mailbox, NoEntry
+from hansa.store.base import ObjectStore
+from hansa.validation.messages import first_misfit
+
+
+def carried_out(text: str) -> Assignment:
+    """The assignment of the order that this process was given."""
+    from hansa.store.s3 import S3Store  # a fork has it already
+
+    try:
+        work = SiloWork.model_validate_json(text)
+    except ValidationError as error:
+        raise PermanentError(f"{ENV_ORDER}: {first_misfit(error)}") from None
+    return assignment_of(work, S3Store(work.member.storage.s3))
+
+
+def assignment_of(work: SiloWork, store: ObjectStore) -> Assignment:
+    """The order as an assignment, whole; Refused or Untrusted where it is not to be carried out."""
+    order = _read(work.member, work.order, store)
+    refusal = judge(order.assignment, work.member, used(work.usage))
+    if refusal:
+        raise OrderRefused(
+            f"this silo's limits do not allow the order: {refusal}; nothing was loaded"
+        )
+    return complete(order.assignment, work.member, work.answered)
+
+
+def complete(order: Assignment, member: MemberSpec, answered: str = "") -> Assignment:
+    """An order with what is the silo's own: from here on it is an assignment like any other."""
+    experience = order.settings.experience.model_copy(update={"demonstrations_from": None})
+    private = member.experience_storage
+    return order.model_copy(
+        update={
+            "settings": order.settings.model_copy(update={"experience": experience}),
+            "storage": member.storage.s3,
+            "world": member.world,
+            "options": member.options,
+            "demonstrations_from": member.demonstrations_from,
+            "experience_storage": private.s3 if private else None,
+            "endpoint": member.endpoint,
+            "model_from": member.model_from,
+            "own_manifest": answered,
+        }
+    )
+
+
+def orders_of(member: MemberSpec, store: ObjectStore) -> Mailbox:
+    """The log that the coordinator writes for this silo."""
+    return Mailbox(
+        store=store,
+        prefix=member.storage.s3.prefix,
+        log=ORDERS,
+        run=member.federation.run,
+        environment=member.federation.environment,
+        trusted=tuple(member.federation.public_keys),
+    )
+
+
+def _read(member: MemberSpec, order: Reference, store: ObjectStore) -> Work:
+    entry = orders_of(member, store).look(order.serial)
+    where = f"order {order.serial}"
+    if entry is None:
+        raise Untrusted(f"{where}: it was taken out of the bucket")
+    if isinstance(entry, NoEntry):
+        raise Untrusted(f"{where}: {FAULTS[entry.fault]}")
+    if entry.digest != order.digest or not isinstance(entry.letter, Work):
+        raise Untrusted(f"{where}: it is another letter than the one that was taken on")
+    return entry.letter

@@ -1,1 +1,0 @@
-"""Record-level differential privacy: what a spec asks for, what it costs, what was spent."""

@@ -1,1 +1,0 @@
-"""Processes: what every program of one machine needs, whichever executor started it."""

@@ -1,0 +1,1 @@
+"""An adapter for others: the Hugging Face hub, OCI registries, and what is sent there."""

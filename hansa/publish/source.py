@@ -1,0 +1,64 @@
+"""An adapter of a run with all that a card says of it, read from the run's store."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hansa.api import bucket_keys
+from hansa.api.status import Federation
+from hansa.local.rundir import RunDir
+from hansa.report import data
+from hansa.report.run_facts import ReportData
+from hansa.store.base import ObjectStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalAdapter:
+    """One global adapter."""
+
+    data: ReportData
+    """The run's figures, without any episode."""
+    round: int
+    """Round that made the adapter."""
+    files: Mapping[str, bytes]
+    """adapter_model.safetensors and adapter_config.json, checked by the manifest's digests."""
+
+
+def of_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
+    """An adapter of a run on this machine."""
+    from hansa.local.results import choose_round, open_store, with_storage
+
+    federation = folder.load()
+    number = choose_round(federation, round_)
+    with open_store(federation, folder, credentials) as store:
+        return _read(with_storage(federation, folder), number, store)
+
+
+def of_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
+    """An adapter of a federation on a cluster, with your own credentials."""
+    from hansa.local.results import choose_round
+    from hansa.publish.bucket import open_bucket
+
+    number = choose_round(federation, round_)
+    with open_bucket(federation.spec, credentials) as store:
+        return _read(federation, number, store)
+
+
+def _read(federation: Federation, number: int, store: ObjectStore) -> GlobalAdapter:
+    from hansa.local.results import every_round, pull_files
+
+    prefix = federation.spec.require_s3().prefix
+    history = federation.status.history
+    if [entry.round for entry in history] != list(range(len(history))):
+        history = every_round(federation, store, prefix)
+    status = federation.status.model_copy(update={"history": history})
+    whole = federation.model_copy(update={"status": status})
+    with tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch:
+        pull_files(store, prefix, number, Path(scratch))
+        files = {
+            name: (Path(scratch) / name).read_bytes()
+            for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG)
+        }
+    facts = data.collect(whole, store, episodes=False)
+    return GlobalAdapter(data=facts, round=number, files=files)

@@ -1,0 +1,210 @@
+"""What is exported: a run in a folder of this machine, or a federation's status on a cluster."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import ValidationError
+
+from hansa.api.status import Federation, FederationStatus, HistoryEntry
+from hansa.core.errors import InputError, Unreachable
+from hansa.report import tracking_figures
+from hansa.report.run_facts import Round
+from hansa.tracking.record import Record
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.client import Data
+    from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
+    from hansa.store.base import ObjectStore
+
+IDENTITY = "export.id"
+"""File in a run's folder that names the run for trackers, made by its first export."""
+PAGE = "report.html"
+
+
+class RunSource(Protocol):
+    """A run that can be read once, or followed to its end."""
+
+    def read(self) -> Record:
+        """What there is now."""
+
+    def follow(self) -> Iterator[Record]:
+        """What there is now and after every change, until the run is over."""
+
+    def files(self) -> AbstractContextManager[Mapping[str, Path]]:
+        """The final adapter and the page, for as long as the context is open."""
+
+
+class LocalRun:
+    """A run's folder; its store is read for what the manifests say of each round."""
+
+    def __init__(
+        self, folder: "RunDir", credentials: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self._folder, self._credentials, self._say = folder, credentials, say
+        self._identity = identity(folder.path)
+        self._closed: list[int] = []
+        self._forgotten: list[HistoryEntry] = []
+        self._rounds: tuple[Round, ...] = ()
+
+    def read(self) -> Record:
+        """What there is now."""
+        is_over = not self._folder.is_running()  # before the look, so that nothing is missed
+        return self._record(self._folder.load(), is_over=is_over)
+
+    def follow(self) -> Iterator[Record]:
+        """What there is now and after every change, until nobody is at work on it any more."""
+        from hansa.local.rundir import follow
+
+        for federation in follow(self._folder):
+            yield self._record(federation, is_over=False)
+        yield self.read()
+
+    @contextmanager
+    def files(self) -> Iterator[Mapping[str, Path]]:
+        """The last adapter with its card, and the page without any episode."""
+        from hansa.local.results import open_store, pull_adapter, write_page
+
+        federation = self._folder.load()
+        with tempfile.TemporaryDirectory(prefix="hansa-export-") as scratch:
+            target = Path(scratch)
+            with open_store(federation, self._folder, self._credentials) as store:
+                write_page(federation, self._folder, store, target / PAGE, episodes=False)
+                if adapter := federation.status.adapter:
+                    folder = target / "adapter"
+                    pull_adapter(federation, self._folder, store, adapter.round, folder)
+            files = (path for path in sorted(target.rglob("*")) if path.is_file())
+            yield {path.relative_to(target).as_posix(): path for path in files}
+
+    def _record(self, federation: Federation, *, is_over: bool) -> Record:
+        try:
+            self._read_store(federation, is_over=is_over)
+        except Unreachable:
+            if is_over:
+                raise
+        history = sorted([*self._forgotten, *federation.status.history], key=lambda e: e.round)
+        status = federation.status.model_copy(update={"history": history})
+        whole = federation.model_copy(update={"status": status})
+        return tracking_figures.record(whole, self._identity, is_over=is_over, rounds=self._rounds)
+
+    def _read_store(self, federation: Federation, *, is_over: bool) -> None:
+        """Read it when a round has ended, since nothing else writes a manifest of one.
+
+        What could not be read is asked for again, and said once the run is over.
+        """
+        from hansa.local.results import open_store, with_storage
+        from hansa.report import data
+
+        closed = [entry.round for entry in federation.status.history if entry.closed_at]
+        if closed == self._closed or self._store_starts():
+            return
+        shown = with_storage(federation, self._folder)
+        with open_store(federation, self._folder, self._credentials) as store:
+            history = _every_round(shown, store)
+            status = shown.status.model_copy(update={"history": history})
+            shown = shown.model_copy(update={"status": status})
+            collected = data.collect(shown, store, episodes=False)
+        known = {entry.round for entry in federation.status.history}
+        self._forgotten = [entry for entry in history if entry.round not in known]
+        self._rounds = collected.rounds
+        self._closed = [] if collected.notes else closed
+        for note in collected.notes if is_over else ():
+            self._say(note.replace("Not shown", "not exported", 1))
+
+    def _store_starts(self) -> bool:
+        """Whether a runner has hardly begun: starting its store beside it would disturb it."""
+        from hansa.local.objectstore import attach
+
+        is_embedded = self._folder.store.exists()
+        return is_embedded and self._folder.is_running() and not attach(self._folder.store)
+
+
+def _every_round(federation: Federation, store: "ObjectStore") -> list[HistoryEntry]:
+    """The status' rounds, and between them those that it has forgotten."""
+    from hansa.local.results import every_round
+
+    history, storage = federation.status.history, federation.spec.storage
+    if storage is None or [entry.round for entry in history] == list(range(len(history))):
+        return history
+    return every_round(federation, store, storage.s3.prefix)
+
+
+class OnCluster:
+    """A federation's status, read with the rights of whoever types the command."""
+
+    def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
+        self._federations, self._name, self._say = federations, name, say
+
+    def read(self) -> Record:
+        """What there is now."""
+        return _of_document(self._federations.get(self._name))
+
+    def follow(self) -> Iterator[Record]:
+        """What there is now and after every change, until it has succeeded, failed or is gone."""
+        from hansa.kubernetes.watch import follow
+
+        def lost(why: str) -> None:
+            self._say(f"the cluster does not answer ({why}); trying again")
+
+        for document in follow(self._federations, self._name, lost=lost):
+            if document is None:
+                raise InputError(f"federation {self._name}: it was deleted before it was over")
+            record = _of_document(document)
+            yield record
+            if record.state != "running":
+                return
+
+    @contextmanager
+    def files(self) -> Iterator[Mapping[str, Path]]:
+        """None: they are in the federation's store, which `hansa pull` reads."""
+        yield {}
+
+
+def _of_document(document: "Data") -> Record:
+    from hansa.kubernetes.state import has_failed, has_succeeded
+
+    federation = read_document(document)
+    is_over = has_succeeded(document) or has_failed(document)
+    return tracking_figures.record(federation, federation.metadata.uid, is_over=is_over)
+
+
+def read_document(document: "Data") -> Federation:
+    """A federation of the API as far as this version knows its fields."""
+    needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+    status = document.get("status") or {}
+    known = {key: status[key] for key in _known_fields() if key in status}
+    try:
+        return Federation.model_validate({**needed, "status": known})
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        name = document["metadata"].get("name")
+        raise InputError(
+            f"federation {name}: {where}: cannot be read by this version of hansa",
+            hint="install the version of the operator",
+        ) from None
+
+
+def _known_fields() -> list[str]:
+    """A newer operator may say more than we know."""
+    return [field.alias or name for name, field in FederationStatus.model_fields.items()]
+
+
+def identity(folder: Path) -> str:
+    """The run's identity for trackers: made once, and kept with the run wherever it is moved."""
+    path = folder / IDENTITY
+    try:
+        with suppress(FileExistsError):
+            draft = folder / f".{IDENTITY}.{os.getpid()}"
+            draft.write_text(secrets.token_hex(16) + "\n")
+            try:
+                os.link(draft, path)  # whole or not at all, and only the first time
+            finally:
+                draft.unlink()
+        return path.read_text().strip()
+    except OSError as error:
+        raise InputError(f"RUN: got {folder}: {error.strerror or error}") from None

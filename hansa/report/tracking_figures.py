@@ -1,0 +1,218 @@
+"""From a federation's status, and its manifests where they are read, to what trackers hold."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from hansa.api.constants import ANSWERED
+from hansa.api.status import EnvironmentStatus, Federation, HistoryEntry, RoundSettings
+from hansa.report.run_facts import EnvironmentRound, Round
+from hansa.report.run_settings import leaves, world_leaves
+from hansa.tracking.record import Point, Record, State, TrackedRun
+
+LONGEST_NAME = 120
+LONGEST_VALUE = 250
+_COUNTS = ("explored", "succeeded", "broken", "experience")
+"""Counts that the status has of each environment's newest answer, and manifests of all."""
+_WORK = ("kept", "steps", "tokens", "generated", "norm", "loss", "epsilon")
+_BY_ENVIRONMENT = ("success", "episodes", "effective", "validation", "own")
+_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./ ")
+"""Characters that every tracker takes in a name."""
+
+Figures = dict[tuple[str, int], Point]
+
+
+def record(
+    federation: Federation, identity: str, *, is_over: bool, rounds: Sequence[Round] = ()
+) -> Record:
+    """What there is to export; `rounds` are those of the manifests, where somebody has read them.
+
+    `is_over`: nobody is at work on it any more. Sentences of the status stay where they are: a
+    failure's message may quote what a world said.
+    """
+    status, name = federation.status, federation.metadata.name
+    times = {entry.round: entry.closed_at or entry.opened_at for entry in status.history}
+    opened = [entry.opened_at for entry in status.history if entry.opened_at]
+    started = min(opened, default=status.current.opened_at if status.current else None)
+    closed = [entry.closed_at for entry in status.history if entry.closed_at]
+    times[0] = times.get(0) or started
+    parent = TrackedRun(
+        key=identity,
+        name=name,
+        parameters=_parameters(federation),
+        facts=_facts(federation),
+        points=_sorted(_whole(federation, rounds), times),
+    )
+    silos = (
+        _silo(federation, identity, each.name, rounds, times)
+        for each in sorted(federation.spec.environments, key=lambda each: each.name)
+    )
+    return Record(
+        federation=parent,
+        silos=tuple(silos),
+        state=_state(federation, is_over=is_over),
+        started_at=started,
+        ended_at=max(closed, default=None) if is_over else None,
+    )
+
+
+def _state(federation: Federation, *, is_over: bool) -> State:
+    if not is_over:
+        return "running"
+    return "finished" if federation.status.phase == "Succeeded" else "failed"
+
+
+def _parameters(federation: Federation) -> dict[str, str]:
+    """The settings of the newest round, or of the one that would open now."""
+    spec, status = federation.spec, federation.status
+    open_ = status.current.settings if status.current else RoundSettings.of(spec)
+    flat = leaves({**spec.to_json(), **open_.to_json()})
+    return _bounded({"rounds": spec.rounds, "environments": len(spec.environments), **flat})
+
+
+def _bounded(flat: Mapping[str, Any]) -> dict[str, str]:
+    return {_name(path): _text(value) for path, value in sorted(flat.items())}
+
+
+def _name(path: str) -> str:
+    return "".join(c if c in _NAMES else "_" for c in path)[:LONGEST_NAME].strip("./ ") or "_"
+
+
+def _text(value: Any) -> str:
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
+
+
+def _facts(federation: Federation) -> dict[str, str]:
+    """Where it stands; no sentence, since those may quote a Pod."""
+    status = federation.status
+    facts = {
+        "phase": status.phase,
+        "round": str(status.round),
+        "completed": str(status.completed),
+        "updates": status.updates,
+        "success": status.success,
+    }
+    if status.best:
+        facts |= {"best.round": str(status.best.round), "best.success": status.best.success}
+    if status.adapter:
+        facts |= {
+            "adapter.round": str(status.adapter.round),
+            "adapter.sha256": status.adapter.sha256,
+        }
+    if status.guard:
+        facts |= {
+            "guard.rollbacks": str(status.guard.rollbacks),
+            "guard.stepFactor": str(status.guard.step_factor),
+        }
+    for outcome in sorted({entry.outcome for entry in status.history} - {"base", "aggregated"}):
+        rounds = [str(entry.round) for entry in status.history if entry.outcome == outcome]
+        facts[f"rounds.{outcome}"] = _text(" ".join(rounds))
+    return {name: value for name, value in facts.items() if value}
+
+
+# -- the federation as a whole --------------------------------------------------------------------
+
+
+def _whole(federation: Federation, rounds: Sequence[Round]) -> Iterator[tuple[str, int, Any]]:
+    wanted = [each.name for each in federation.spec.environments]
+    for entry in federation.status.history:
+        for metric in ("success", "validation", "own"):
+            yield metric, entry.round, _mean(getattr(entry, metric), wanted)
+        members, _, of = entry.updates.partition("/")
+        yield "updates", entry.round, members
+        yield "environments", entry.round, of
+        yield "serverStep", entry.round, entry.server_step
+        yield "seconds", entry.round, _seconds(entry.opened_at, entry.closed_at)
+        if entry.probes:
+            for name, share in entry.probes.violations.items():
+                yield f"violations.{name}", entry.round, share
+            for name, nats in entry.probes.forgotten.items():
+                yield f"forgotten.{name}", entry.round, nats
+    for each in rounds:
+        yield "norm", each.number, each.norm
+        yield "adapterBytes", each.number, each.adapter_bytes
+        for phase, seconds in each.seconds.items():
+            yield f"seconds.{phase}", each.number, seconds
+
+
+def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
+    """Over all environments, as the status does it: a mean of some would change once more."""
+    if any(name not in ratios for name in wanted):
+        return None
+    return sum(ratios[name] for name in wanted) / len(wanted)
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float | None:
+    return (until - since).total_seconds() if since and until else None
+
+
+# -- one silo -------------------------------------------------------------------------------------
+
+
+def _silo(
+    federation: Federation,
+    identity: str,
+    name: str,
+    rounds: Sequence[Round],
+    times: Mapping[int, datetime | None],
+) -> TrackedRun:
+    environment = federation.spec.environment(name)
+    line = next((each for each in federation.status.environments if each.name == name), None)
+    figures = [
+        *(figure for entry in federation.status.history for figure in _evaluated(entry, name)),
+        *(figure for each in rounds if name in each.parts for figure in _work(each, name)),
+        *(_newest(federation, line) if line else ()),
+    ]
+    served = {"serves": line.serves} if line and line.serves else {}
+    return TrackedRun(
+        key=f"{identity}/{name}",
+        name=f"{federation.metadata.name}/{name}",
+        parameters=_bounded(world_leaves(environment.world, environment.options)),
+        facts=served,
+        points=_sorted(figures, times),
+    )
+
+
+def _evaluated(entry: HistoryEntry, name: str) -> Iterator[tuple[str, int, Any]]:
+    for metric in _BY_ENVIRONMENT:
+        yield metric, entry.round, getattr(entry, metric).get(name)
+    if name in entry.own and name in entry.success:
+        yield "gain", entry.round, round(entry.success[name] - entry.own[name], 4)
+
+
+def _work(each: Round, name: str) -> Iterator[tuple[str, int, Any]]:
+    part: EnvironmentRound = each.parts[name]
+    for metric in (*_COUNTS, *_WORK):
+        yield metric, each.number, getattr(part, metric)
+    for phase, seconds in part.seconds.items():
+        yield f"seconds.{phase}", each.number, seconds
+
+
+def _newest(federation: Federation, line: EnvironmentStatus) -> Iterator[tuple[str, int, Any]]:
+    """What the status has once for each environment, in the round that it is of."""
+    status = federation.status
+    if line.state in ANSWERED and line.healthy and status.round:
+        is_private = line.epsilon is not None  # then other counts are not told, and not zero
+        for metric in ("explored", "epsilon") if is_private else _COUNTS:
+            yield metric, status.round, getattr(line, metric)
+    for metric in ("personal", "alone"):
+        yield metric, status.evaluated, getattr(line, metric)
+
+
+def _sorted(
+    figures: Iterator[tuple[str, int, Any]] | Sequence[tuple[str, int, Any]],
+    times: Mapping[int, datetime | None],
+) -> tuple[Point, ...]:
+    """Finite numbers, each round's each metric once, in the order of rounds."""
+    points: Figures = {}
+    for metric, step, value in figures:
+        if value is None or value == "" or not math.isfinite(float(value)):
+            continue
+        name = _name(metric)
+        points[name, step] = Point(
+            metric=name, step=step, value=float(value), time=times.get(step) or times[0]
+        )
+    return tuple(points[key] for key in sorted(points, key=lambda key: (key[1], key[0])))

@@ -1,0 +1,119 @@
+"""What the functions of `import hansa` do: the work of commands, with objects for text."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from hansa.api.jobs import Event, ObservedJob
+from hansa.api.status import Federation
+from hansa.core.errors import HansaError, InputError
+from hansa.kubernetes.federations import open_federations
+from hansa.local import display
+from hansa.local.credentials import read_credentials
+from hansa.local.executor import LocalExecutor
+from hansa.local.loop import Display, RunOptions
+from hansa.local.loop import run as run_loop
+from hansa.local.outcome import after_failure, why
+from hansa.local.results import write_results
+from hansa.local.rundir import DEFAULT_ROOT, RunDir
+from hansa.manifests.load import build, check_here, load
+from hansa.publish.bucket import at_endpoint, readable
+from hansa.publish.pull import pull_federation, pull_run
+from hansa.publish.tracked_run import read_document
+
+Manifest = Federation | str | Path | Mapping[str, Any]
+
+
+def load_manifest(manifest: Manifest) -> Federation:
+    """A federation, checked as `hansa validate` does."""
+    if isinstance(manifest, Federation):
+        return manifest
+    if isinstance(manifest, str | Path):
+        return load(manifest)
+    federation = build(dict(manifest))
+    check_here(federation)
+    return federation
+
+
+def run(
+    federation: Manifest,
+    out: str | Path | None,
+    *,
+    parallel: int | None,
+    embedded_store: bool,
+    credentials: str | Path | None,
+    quiet: bool,
+) -> Federation:
+    """`hansa run`."""
+    wanted = load_manifest(federation)
+    folder = RunDir(Path(out) if out else DEFAULT_ROOT / wanted.metadata.name)
+    options = RunOptions(
+        embedded=embedded_store,
+        parallel=parallel,
+        credentials=read_credentials(Path(credentials)) if credentials else None,
+    )
+    shown: AbstractContextManager[Display] = nullcontext(_Silent()) if quiet else display.choose()
+    with shown as screen:
+        ended = run_loop(wanted, folder, options, screen, write_results)
+    if ended.status.phase == "Failed":
+        raise HansaError(why(ended), hint=after_failure(folder))
+    return ended
+
+
+class _Silent:
+    """Shows nothing; the run's events.log has it all."""
+
+    def show(
+        self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
+    ) -> None:
+        """Nothing."""
+
+    def tell(self, event: Event) -> None:
+        """Nothing."""
+
+
+def read_status(
+    where: str | Path, *, namespace: str | None, context: str | None, kubeconfig: str | None
+) -> Federation:
+    """`hansa status`, as an object."""
+    if _is_folder(where):
+        return RunDir(Path(where)).load()
+    return read_document(open_federations(namespace, context, kubeconfig).get(str(where)))
+
+
+def pull(
+    where: str | Path,
+    to: str | Path | None,
+    *,
+    round_: str,
+    environment: str | None,
+    credentials: str | Path | None,
+    endpoint: str | None,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: str | None,
+) -> Path:
+    """`hansa pull`."""
+    given = Path(credentials) if credentials else None
+    target = Path(to) if to else None
+    if _is_folder(where):
+        if endpoint:
+            raise InputError("endpoint: got one, but it is for a federation on a cluster")
+        return pull_run(Path(where), target, round_, environment, given, _ignore)[1]
+    if target is None:
+        raise InputError("to: got nothing, expected a folder for the adapter")
+    document = open_federations(namespace, context, kubeconfig).get(str(where))
+    federation = at_endpoint(readable(document), endpoint)
+    pull_federation(federation, target, round_, environment, given, _ignore)
+    return target
+
+
+def _ignore(note: str) -> None:
+    """A caller from Python sees what was pulled by its folder."""
+
+
+def _is_folder(where: str | Path) -> bool:
+    """A folder that is there, or what can only be a path; else the name of a federation."""
+    path = Path(where)
+    return isinstance(where, Path) or path.is_dir() or path.name != where

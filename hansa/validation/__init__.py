@@ -1,0 +1,1 @@
+"""Checks of documents and the messages they give; generic, knows no spec."""

@@ -1,0 +1,203 @@
+"""What is wrong with a field, in one sentence: where, what came, what fits.
+
+What fits is read from the schema, so a bound is written once and its sentence follows.
+"""
+
+import difflib
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hansa.core.text import count
+from hansa.validation.json_schema import PathPart, Schema
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+PATTERNS: dict[str, str] = {
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and inner dashes",
+    r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$": "lower-case letters, digits and inner -, _ or .",
+    r"^(builtin:[a-z0-9-]+|s3://[^/\s]+/\S+|hf:[\w.-]+/[\w.-]+(@[\w.-]+)?|path:\S.*)$": (
+        "builtin:tiny, s3://bucket/prefix, hf:org/name@revision or path:/dir"
+    ),
+    r"^(s3://[a-z0-9][a-z0-9.-]+/([^\s*?$]*[^\s*?$/])|(path:)?[^\s:][^:]*)$": (
+        "s3://bucket/key of one file (no * ? $, no slash at its end), or its path"
+    ),
+    r"^[a-z0-9]([-a-z0-9_.]*[a-z0-9])?$": "lower-case letters, digits and inner -, _ or .",
+    r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$": "http:// or https:// with a host, without a password",
+    r"^\S(.*\S)?$": "text without a space at its ends",
+    r"^https?://[^\s/]+/?$": "http:// or https:// with a host and no path",
+    r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$": (
+        "a bucket name of 3 to 63 lower-case letters, digits, dots and dashes"
+    ),
+    r"^([A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*)?$": (
+        "a path of letters, digits, _, . and -, without a slash at its ends"
+    ),
+    r"^[a-z0-9]([-a-z0-9+.]*[a-z0-9])?$": "lower-case letters, digits and inner -, + or .",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": (
+        "lower-case letters, digits and inner - or ., as a Secret is named"
+    ),
+    r"^[-._a-zA-Z0-9]+$": "letters, digits, -, _ and .",
+    r"^[0-9a-f]{64}$": "a sha256 of 64 hexadecimal digits",
+    r"^([0-9a-f]{64})?$": "a sha256 of 64 hexadecimal digits, or nothing",
+    r"^ed25519:[A-Za-z0-9_-]{43}$": "ed25519: and 43 letters of base64url, see `hansa keys show`",
+    r"^x25519:[A-Za-z0-9_-]{43}$": "x25519: and 43 letters of base64url, see `hansa keys show`",
+    r"^/([^/\s]+/)*[^/\s]+$": "an absolute path without a slash at its end",
+    r"^([01][0-9]|2[0-3]):[0-5][0-9]$": "hours and minutes, as 20:00",
+    r"^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*$": "names of fields with dots between them",
+}
+"""Patterns in words; a test fails when the contract has one that is missing here."""
+
+_SECRET = re.compile(r"secret|credential|password|token|access.?key|private.?key", re.IGNORECASE)
+_COUNT = re.compile(r"tokens$", re.IGNORECASE)
+"""A number under such a name says how many tokens of text, as training.batchTokens."""
+_USER_INFO = re.compile(r"//[^/@\s]*@")
+_SHOWN = 60
+_LONGEST_PATH = 200
+_MOST_MISFITS = 1000
+"""Pydantic makes all of them or none, a kilobyte each."""
+
+
+def path_text(path: tuple[PathPart, ...], whole: str = "the manifest") -> str:
+    """The path as users write it: spec.environments[2].options.size; `whole` when it is empty."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{_clip(part)}"
+    return text.removeprefix(".") or whole
+
+
+def first_misfit(error: "ValidationError", whole: str = "the document") -> str:
+    """The first thing that pydantic refused: which field, and why; never the value itself.
+
+    `whole` names the document where it fits in no field, for example text that is no JSON.
+    """
+    if error.error_count() > _MOST_MISFITS:
+        return f"{whole}: got {error.error_count()} things that do not fit"
+    detail = error.errors(include_url=False, include_input=False)[0]
+    own = detail["type"] == "value_error"  # a sentence of a model of ours
+    why = str(detail["ctx"]["error"]) if own else detail["msg"]
+    return f"{path_text(detail['loc'], whole)[:_LONGEST_PATH]}: {why}"
+
+
+def got(value: Any, path: tuple[PathPart, ...] = ()) -> str:
+    """The value in a few words; one that could be a secret only by its kind."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "an empty mapping" if not value else "a mapping"
+    if isinstance(value, list):
+        return "an empty list" if not value else "a list"
+    if any(_may_be_secret(value, part) for part in path):
+        return "text" if isinstance(value, str) else "a number"
+    if isinstance(value, str):
+        return f"'{_clip(_USER_INFO.sub('//***@', value))}'"
+    return _clip(str(value))
+
+
+def _may_be_secret(value: str | float, part: PathPart) -> bool:
+    if isinstance(part, int) or (_COUNT.search(part) and not isinstance(value, str)):
+        return False
+    return bool(_SECRET.search(part))
+
+
+def _clip(text: str) -> str:
+    line = text.encode("unicode_escape").decode() if not text.isprintable() else text
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+
+
+def unknown(path: tuple[PathPart, ...], name: str, known: list[str]) -> str:
+    """A field that nobody reads, and the one that was probably meant."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    folded = {re.sub(r"[^a-z0-9]", "", field.lower()): field for field in known}
+    same = folded.get(re.sub(r"[^a-z0-9]", "", name.lower()))
+    meant = same or (near[0] if near else "")
+    remedy = f"did you mean {meant}?" if meant else f"expected one of {', '.join(sorted(known))}"
+    return f"{path_text((*path, name))}: unknown field, {remedy}"
+
+
+def misfit(path: tuple[PathPart, ...], value: Any, schema: Schema, *, missing: bool = False) -> str:
+    """A value that its schema refuses."""
+    came = "nothing" if missing else _came(value, path, schema)
+    return f"{path_text(path)}: got {came}, expected {expected(schema)}"
+
+
+def _came(value: Any, path: tuple[PathPart, ...], schema: Schema) -> str:
+    if isinstance(value, list) and ("minItems" in schema or "maxItems" in schema):
+        return count(len(value), "entry")
+    if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
+        return count(len(value), "character")
+    return got(value, path)
+
+
+def expected(schema: Schema) -> str:
+    """What fits, in words."""
+    if "anyOf" in schema:
+        return " or ".join(expected(kind) for kind in schema["anyOf"])
+    if "const" in schema:
+        return str(schema["const"])
+    if "enum" in schema:
+        return " or ".join(str(choice) for choice in schema["enum"])
+    describe = _KINDS.get(schema.get("type", ""))
+    return describe(schema) if describe else "another value"
+
+
+def _number(schema: Schema) -> str:
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f"{kind} from {_figure(low)} to {_figure(high)}"
+    bounds = [
+        f"{word} {_figure(bound)}"
+        for word, bound in (
+            ("at least", low),
+            ("above", above),
+            ("at most", high),
+            ("below", below),
+        )
+        if bound is not None
+    ]
+    return " ".join([kind, " and ".join(bounds)]).rstrip()
+
+
+def _figure(bound: float) -> str:
+    return str(int(bound)) if float(bound).is_integer() else str(bound)
+
+
+def _text(schema: Schema) -> str:
+    low, high = schema.get("minLength", 0), schema.get("maxLength")
+    if "pattern" in schema:
+        words = PATTERNS.get(schema["pattern"], "text of another form")
+        return f"{words} ({_at_most(high)})" if high and high <= 63 else words
+    if high is None:
+        return "text"
+    return f"text of {low} to {high} characters"
+
+
+def _at_most(high: int) -> str:
+    return f"at most {high} characters"
+
+
+def _list(schema: Schema) -> str:
+    if "minItems" in schema and "maxItems" in schema:
+        return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
+    if "maxItems" in schema:
+        return f"a list of at most {schema['maxItems']} entries"
+    return "a list"
+
+
+def _mapping(schema: Schema) -> str:
+    names = list(schema.get("required", [])) or list(schema.get("properties", {}))
+    return f"a mapping with {', '.join(names[:4])}" if names else "a mapping"
+
+
+_KINDS: dict[str, Callable[[Schema], str]] = {
+    "integer": _number,
+    "number": _number,
+    "string": _text,
+    "array": _list,
+    "object": _mapping,
+    "boolean": lambda _: "true or false",
+}

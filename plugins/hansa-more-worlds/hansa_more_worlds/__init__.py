@@ -1,0 +1,1 @@
+"""Worlds of other packages: reasoning-gym, TextWorld and ScienceWorld, each behind its extra."""

@@ -1,0 +1,1 @@
+"""Learners that compare episodes of one task: dpo and grpo."""

@@ -1,0 +1,18 @@
+"""Files of an adapter as they are published."""
+
+from hansa.adapter import lora
+from hansa.api import bucket_keys
+from hansa.api.spec import Adapter
+from hansa.publish.parcel import Item
+
+
+def make_items() -> list[Item]:
+    tensors = lora.start(_SHAPES, 8, seed=7)
+    config = lora.config(Adapter(), "hf:acme/base@v1", lora.target_names(tensors))
+    return [Item(bucket_keys.CONFIG, config), Item(bucket_keys.ADAPTER, lora.encode(tensors))]
+
+
+_NAMES = lora.names("layers.0.q_proj")
+
+
+_SHAPES = {_NAMES.a: (8, 16), _NAMES.b: (16, 8)}

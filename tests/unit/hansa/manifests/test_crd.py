@@ -1,0 +1,167 @@
+"""The CustomResourceDefinitions: up to date, structural, and as strict as the models."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansa.api.spec import FederationSpec
+from hansa.cli.common import to_yaml
+from hansa.manifests.crd import FEDERATION, FREE, KINDS, MEMBER, RULES, CrdDefinition, crd, schema
+
+FOLDER = Path(__file__).parents[4] / "crds"
+of_each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.singular)
+
+
+def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, node
+    for name, field in node.get("properties", {}).items():
+        yield from nodes(field, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            yield from nodes(node[key], f"{path}[]")
+
+
+def field(path: str, kind: CrdDefinition = FEDERATION) -> dict[str, Any]:
+    return dict(nodes(schema(kind)))[path]
+
+
+@of_each_kind
+def test_the_file_in_crds_is_up_to_date(kind: CrdDefinition) -> None:
+    file = FOLDER / f"{kind.singular}.yaml"
+    assert file.read_text() == to_yaml(crd(kind)), "run: make generate"
+
+
+@of_each_kind
+def test_every_node_has_one_type_or_is_free(kind: CrdDefinition) -> None:
+    untyped = [
+        p for p, n in nodes(schema(kind)) if not isinstance(n.get("type"), str) and FREE not in n
+    ]
+    assert untyped == []
+
+
+@of_each_kind
+def test_nothing_is_left_that_a_structural_schema_forbids(kind: CrdDefinition) -> None:
+    forbidden = {
+        *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "const", "title", "prefixItems"),
+        *("patternProperties", "propertyNames", "discriminator"),
+    }
+    wrong = [(path, key) for path, node in nodes(schema(kind)) for key in forbidden & node.keys()]
+    assert wrong == []
+
+
+@of_each_kind
+def test_no_node_has_both_fields_and_further_fields(kind: CrdDefinition) -> None:
+    assert [
+        p for p, n in nodes(schema(kind)) if "properties" in n and "additionalProperties" in n
+    ] == []
+
+
+def test_exclusive_bounds_are_marks_as_openapi_wants_them() -> None:
+    rate = field(".spec.training.learningRate")
+    assert (rate["minimum"], rate["exclusiveMinimum"], rate["maximum"]) == (0, True, 1)
+
+
+@pytest.mark.parametrize(
+    "path", [".spec.podTemplate", ".spec.environments[].options", ".status.accepted"]
+)
+def test_free_fields_keep_what_they_hold(path: str) -> None:
+    assert field(path)[FREE] is True
+    assert field(path)["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    "path, key", [(".spec.environments", "name"), (".status.conditions", "type")]
+)
+def test_lists_are_known_by_their_keys(path: str, key: str) -> None:
+    assert field(path)["x-kubernetes-list-type"] == "map"
+    assert field(path)["x-kubernetes-list-map-keys"] == [key]
+
+
+def test_absent_sections_get_the_defaults_of_the_models() -> None:
+    defaults = FederationSpec.model_validate({"environments": [{"name": "a", "world": "b"}]})
+    for section in ("model", "adapter", "training", "participation"):
+        node = field(f".spec.{section}")
+        made = {n: f["default"] for n, f in node["properties"].items() if "default" in f}
+        assert node["default"] == {}
+        assert made == getattr(defaults, section).to_json()
+
+
+def test_what_may_be_absent_for_good_is_not_brought_into_being() -> None:
+    assert "default" not in field(".spec.guard")
+    assert "default" not in field(".spec.storage")
+
+
+@of_each_kind
+def test_a_status_gets_no_defaults(kind: CrdDefinition) -> None:
+    assert [p for p, n in nodes(field(".status", kind)) if "default" in n] == []
+
+
+@of_each_kind
+def test_every_field_is_described(kind: CrdDefinition) -> None:
+    silent = [
+        path
+        for path, node in nodes(schema(kind))
+        if path.startswith((".spec", ".status")) and path[-2:] != "[]" and "description" not in node
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    "part", ["seed", "model", "adapter", "storage", "rounds", "minimumUpdates"]
+)
+def test_rules_between_fields_come_with_a_sentence(part: str) -> None:
+    rules = field(".spec")[RULES]
+    assert any(part in rule["rule"] and part in rule["message"] for rule in rules)
+
+
+def test_the_world_of_an_environment_cannot_change() -> None:
+    rules = [rule["rule"] for rule in field(".spec.environments[]")[RULES]]
+    assert "self.world == oldSelf.world" in rules
+
+
+def test_kubectl_get_shows_phase_round_updates_success_and_age() -> None:
+    [version] = crd()["spec"]["versions"]
+    columns = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]
+    assert columns == ["Phase", "Round", "Updates", "Success", "Age"]
+    assert version["subresources"] == {"status": {}}
+
+
+# -- a silo's part -------------------------------------------------------------------------------
+
+
+def test_kubectl_get_shows_what_a_silo_does_and_wide_whether_it_can() -> None:
+    [version] = crd(MEMBER)["spec"]["versions"]
+    columns = version["additionalPrinterColumns"]
+    narrow = [c["name"] for c in columns if not c.get("priority")]
+    assert narrow == ["Federation", "Phase", "Round", "Order", "Success", "Age"]
+    assert [c["name"] for c in columns if c.get("priority")] == ["Connected", "Allowed"]
+
+
+def test_limits_by_path_are_maps_of_numbers_and_of_lists() -> None:
+    assert field(".spec.limits.most", MEMBER)["additionalProperties"] == {"type": "number"}
+    lists = field(".spec.limits.only", MEMBER)["additionalProperties"]
+    assert (lists["type"], lists["items"]) == ("array", {FREE: True})
+
+
+def test_a_silo_gets_default_limits_and_nothing_that_its_owner_must_say() -> None:
+    assert field(".spec.limits", MEMBER)["default"] == {}
+    needed = field(".spec", MEMBER)["required"]
+    assert needed == ["federation", "storage", "publicKeys", "world", "agreed"]
+    assert not [name for name in needed if "default" in field(f".spec.{name}", MEMBER)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("federation.run", "federation.environment", "world", "storage.s3.bucket"),
+        *("storage.s3.prefix", "signingSecret", "experienceStorage"),
+        *("agreed.model.sha256", "agreed.adapter.shapes"),
+    ],
+)
+def test_rules_of_a_silo_come_with_a_sentence(part: str) -> None:
+    rules = field(".spec", MEMBER)[RULES]
+    assert any(
+        part in rule["rule"] and rule["message"].startswith(f"spec.{part}: ") for rule in rules
+    )

@@ -1,0 +1,252 @@
+"""An order that asks for anything but what was agreed is refused, unless a limit lets it."""
+
+import copy
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hansa.api.assignment import Assignment
+from hansa.api.letters import PATHS
+from hansa.members.limits import Usage, episodes, judge
+from hansa.validation.json_schema import at, flat
+from tests.support.members import AGREED, member, order
+
+FRESH = Usage()
+PRIVACY = ("settings", "privacy")
+SECURE = ("settings", "aggregation", "secure")
+
+
+def paths(document: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(document, dict):
+        return [path]
+    return [leaf for key, value in document.items() for leaf in paths(value, (*path, key))]
+
+
+def schema_paths(schema: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Fields of a schema, also those that are absent by default."""
+    fields = schema.get("properties")
+    if not fields:
+        return [path]
+    return [leaf for key, field in fields.items() for leaf in schema_paths(field, (*path, key))]
+
+
+def others(value: Any, schema: dict[str, Any]) -> list[Any]:
+    """Values that may fit a field beside the one it has."""
+    numbers = [schema.get("minimum"), schema.get("maximum"), 0.5, 1, 2, 3]
+    return [
+        *(schema.get("enum") or []),
+        *(kind.get("const") for kind in schema.get("anyOf", [])),
+        *(number for number in numbers if number is not None),
+        *([not value] if isinstance(value, bool) else [True, False]),
+        *("f" * 64, "path:/x", ["q_proj"], ["stop"], "auto", "x25519:" + "A" * 43, {"size": 5}),
+        [{"name": "memory", "texts": ["Once."]}],
+    ]
+
+
+LEAVES = [
+    path
+    for part in ("seed", "model", "adapter", "settings")
+    for path in schema_paths(at(flat(Assignment), (part,)), (part,))
+    if path != ("settings", "experience", "demonstrationsFrom")
+]
+
+
+def changed(path: tuple[str, ...]) -> Assignment | None:
+    """The order with another value in one field; None: nothing else fits there."""
+    document = order().to_json()
+    spot = document
+    if path[:2] == PRIVACY:  # it comes as a whole
+        document["settings"]["privacy"] = {"epsilon": 8.0, "delta": 1e-5}
+    for part in path[:-1]:
+        spot = spot.setdefault(part, {})
+    before = spot.get(path[-1])
+    for value in others(before, at(flat(Assignment), path)):
+        if value is None or value == before:
+            continue
+        spot[path[-1]] = value
+        try:
+            made = Assignment.model_validate(copy.deepcopy(document))
+        except ValidationError:
+            continue
+        if made != order():
+            return made
+    return None
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=".".join)
+def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path) -> None:
+    other = changed(path)
+    assert other is not None, "no other value was found for this field: teach others() one"
+    refusal = judge(other, member(limits={"free": []}), FRESH)
+    assert refusal is not None
+    wholes = (each for each in (PRIVACY, SECURE) if path[: len(each)] == each)
+    differing = next(wholes, path)  # nobody has agreed to any
+    assert (refusal.code, refusal.path) == ("differs", ".".join(differing))
+    assert {refusal.path, ".".join(path)} <= PATHS, "a letter could not name it"
+
+
+def test_an_order_as_agreed_is_allowed() -> None:
+    assert judge(order(), member(), FRESH) is None
+    assert judge(order(role="evaluate", round=3), member(), FRESH) is None
+
+
+def test_how_updates_are_merged_is_free_unless_the_owner_says_otherwise() -> None:
+    other = order(settings={"aggregation": {"strategy": "svd"}, "stepFactor": 0.5})
+    assert judge(other, member(), FRESH) is None
+    assert judge(other, member(limits={"free": []}), FRESH) is not None
+
+
+MASKED = {"aggregation": {"secure": {"clipNorm": 1.0}}}
+
+
+@pytest.mark.parametrize(
+    "settings, path",
+    [
+        pytest.param({}, "settings.aggregation.secure", id="without"),
+        pytest.param(
+            {"aggregation": {"secure": {"clipNorm": 100.0}}},
+            "settings.aggregation.secure.clipNorm",
+            id="with a longer change",
+        ),
+    ],
+)
+def test_masks_that_were_agreed_on_stay_however_free_the_rest_of_merging_is(
+    settings: dict[str, Any], path: str
+) -> None:
+    silo = member(agreed={**AGREED, "settings": MASKED})
+    assert judge(order(settings=MASKED), silo, FRESH) is None
+    strategy = {"aggregation": {**MASKED["aggregation"], "strategy": "ffa"}}
+    assert judge(order(settings=strategy), silo, FRESH) is None
+    refusal = judge(order(settings=settings), silo, FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", path)
+    assert path in PATHS
+
+
+def test_of_a_plug_ins_options_a_letter_names_the_field_and_never_a_key() -> None:
+    agreed = {**AGREED, "settings": {"training": {"learner": "mine", "options": {"size": 5}}}}
+    other = order(settings={"training": {"learner": "mine", "options": {"size": 6}}})
+    refusal = judge(other, member(agreed=agreed), FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", "settings.training.options")
+    free = member(agreed=agreed, limits={"free": ["settings.training.options"]})
+    assert judge(other, free, FRESH) is None
+
+
+MOST = {"most": {"settings.exploration.tasksPerRound": 128}}
+
+
+@pytest.mark.parametrize("tasks, code", [(64, None), (128, None), (129, "most"), (0, None)])
+def test_a_number_may_be_up_to_its_limit_whatever_was_agreed(tasks, code) -> None:
+    refusal = judge(
+        order(settings={"exploration": {"tasksPerRound": tasks}}), member(limits=MOST), FRESH
+    )
+    assert (refusal.code if refusal else None) == code
+
+
+def test_a_limit_below_what_was_agreed_counts() -> None:
+    refusal = judge(
+        order(), member(limits={"most": {"settings.exploration.tasksPerRound": 8}}), FRESH
+    )
+    assert str(refusal) == "settings.exploration.tasksPerRound: got 64, allowed at most 8"
+
+
+def test_a_limited_field_that_an_order_leaves_out_must_have_been_agreed_so() -> None:
+    agreed = {**AGREED, "settings": {"evaluation": {"validationTasks": 10}}}
+    bound = member(agreed=agreed, limits={"most": {"settings.evaluation.validationTasks": 20}})
+    refusal = judge(order(), bound, FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.came) == ("differs", "nothing")
+
+
+@pytest.mark.parametrize("learner, code", [("reward-weighted", None), ("once", "only")])
+def test_a_field_may_be_one_of_a_list(learner, code) -> None:
+    only = {"only": {"settings.training.learner": ["success-sft", "reward-weighted"]}}
+    refusal = judge(order(settings={"training": {"learner": learner}}), member(limits=only), FRESH)
+    assert (refusal.code if refusal else None) == code
+
+
+@pytest.mark.parametrize(
+    "change, path",
+    [
+        ({"federation": "six"}, "federation"),
+        ({"environment": "other"}, "environment"),
+        ({"storage": {"bucket": "elsewhere", "prefix": "five"}}, "storage.bucket"),
+        ({"storage": {"bucket": "shared", "prefix": "six"}}, "storage.prefix"),
+        ({"role": "aggregator"}, "role"),
+        ({"world": "maze"}, "world"),
+        ({"options": {"size": 9}}, "options"),
+        ({"demonstrations_from": "/etc/passwd"}, "demonstrationsFrom"),
+        ({"experience_storage": {"bucket": "theirs"}}, "experienceStorage"),
+        ({"endpoint": {"url": "https://theirs", "server": "vllm"}}, "endpoint"),
+    ],
+)
+def test_an_order_for_others_or_of_what_is_the_silos_own_affair_is_refused(change, path) -> None:
+    refusal = judge(order(**change), member(), FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("place", path)
+    assert path in PATHS, "a letter could not name it"
+
+
+def test_a_shared_file_of_demonstrations_is_no_part_of_the_agreement() -> None:
+    other = order(settings={"experience": {"demonstrationsFrom": "/etc/passwd"}})
+    assert judge(other, member(), FRESH) is None
+
+
+def test_rounds_are_counted_and_may_be_raised_by_a_limit() -> None:
+    used = Usage(rounds=3)
+    refusal = judge(order(round=9), member(), used)
+    assert refusal is not None
+    assert (refusal.code, str(refusal)) == ("budget", "rounds: got 4, allowed at most 3")
+    assert judge(order(round=9), member(limits={"most": {"rounds": 4}}), used) is None
+    assert judge(order(role="evaluate", round=3), member(), used) is None
+
+
+def test_a_round_that_was_taken_before_may_be_asked_for_again() -> None:
+    used = Usage(rounds=3, newest=9, episodes=10**6)
+    assert judge(order(round=9), member(limits={"episodes": 1}), used) is None
+    assert judge(order(round=10), member(), used) is not None
+
+
+def test_rounds_alone_are_bounded_as_well() -> None:
+    refusal = judge(order(role="evaluate", round=3, alone_rounds=4), member(), FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("budget", "aloneRounds")
+    assert refusal.path in PATHS
+
+
+def test_an_order_is_charged_at_its_most_before_it_starts() -> None:
+    one = episodes(order())
+    assert one == 64 + 100
+    assert judge(order(), member(limits={"episodes": one}), FRESH) is None
+    refusal = judge(order(), member(limits={"episodes": one}), Usage(episodes=1))
+    assert refusal is not None
+    assert (refusal.code, refusal.came) == ("budget", "165")
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        ({"settings": {"evaluation": {"own_update": True}}}, 64 + 200),
+        ({"settings": {"evaluation": {"greedy": True}}}, 64 + 200),
+        ({"settings": {"evaluation": {"validation_tasks": 50, "samples_per_task": 2}}}, 64 + 300),
+        ({"role": "evaluate", "round": 3}, 100),
+        ({"settings": {"probes": [{"name": "wall", "world": "maze", "tasks": 7}]}}, 64 + 100 + 7),
+        (
+            {
+                "role": "evaluate",
+                "round": 3,
+                "settings": {"probes": [{"name": "words", "prompts": ["a", "b"]}]},
+            },
+            100 + 2,
+        ),
+        ({"role": "evaluate", "round": 3, "alone_rounds": 3}, 100 + 3 * 64 + 100),
+        (
+            {"role": "evaluate", "round": 3, "settings": {"personalization": "best"}},
+            100 + 3 * 164,
+        ),
+    ],
+)
+def test_episodes_are_counted_where_they_are_played(change, expected) -> None:
+    assert episodes(order(**change)) == expected

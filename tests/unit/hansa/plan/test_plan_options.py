@@ -1,0 +1,47 @@
+"""Options of a world may change in a run, and never unseen."""
+
+from tests.support.builders import with_spec
+from tests.support.simulated_cluster import Cluster
+
+
+def maze(**options):
+    return {"name": "maze", "world": "maze", "options": options}
+
+
+WORDLE = {"name": "wordle", "world": "wordle"}
+
+
+def told(cluster: Cluster) -> list[str]:
+    return [event.message for event in cluster.events if event.reason == "SettingsChanged"]
+
+
+def change(cluster: Cluster, *environments) -> Cluster:
+    cluster.federation = with_spec(cluster.federation, environments=list(environments))
+    return cluster.turn()
+
+
+def test_other_options_of_a_world_are_told_once_by_a_warning():
+    cluster = Cluster("maze", "wordle", rounds=4).run_round()
+    assert told(cluster) == []
+    change(cluster, maze(size=5), WORDLE)
+    assert told(cluster) == [
+        "maze: the options of its world changed, which counts from the next round on"
+    ]
+    assert all(event.warning for event in cluster.events if event.reason == "SettingsChanged")
+    cluster.run_round()
+    assert cluster.requests["fed-r3-maze-a1"].assignment.options == {"size": 5}
+    assert len(told(cluster)) == 1
+    change(cluster, maze(), WORDLE)
+    assert len(told(cluster)) == 2
+
+
+def test_options_that_change_while_a_silo_is_away_or_all_is_suspended_are_told():
+    cluster = Cluster("maze", "wordle", rounds=9).turn()
+    change(cluster, WORDLE)
+    change(cluster, WORDLE, maze(size=5))
+    assert len(told(cluster)) == 1
+    cluster.federation = with_spec(
+        cluster.federation, suspend=True, environments=[maze(size=6), WORDLE]
+    )
+    cluster.turn()
+    assert len(told(cluster)) == 2

@@ -1,5 +1,0 @@
-"""TextWorld: games of rooms and things that are made from a seed."""
-
-from hansa_worlds.textworld.world import TextWorld
-
-__all__ = ["TextWorld"]
