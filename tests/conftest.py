@@ -50,6 +50,9 @@ RUNS = tuple(f"tests/{name}/" for name in ("attack", "crash", "docs", "local"))
 
 _numbers = itertools.count()
 
+# Two files are tested at a time on two cores: threads of torch would only wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("hansa", deadline=None)  # how fast a machine is proves nothing
 settings.load_profile("hansa")
 

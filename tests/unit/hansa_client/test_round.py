@@ -413,7 +413,11 @@ def test_an_adapter_that_no_model_survives_ends_as_a_training_that_diverged(
     ruined = lora.encode({name: np.full_like(value, 1e30) for name, value in made.items()})
     store = MemoryStore()
     store.objects[bucket_keys.global_folder("run", 1) + bucket_keys.ADAPTER] = ruined
-    told = assign(round=2, start={"round": 1, "sha256": sha256(ruined)})
+    told = assign(
+        round=2,
+        start={"round": 1, "sha256": sha256(ruined)},
+        exploration={"tasksPerRound": 1},
+    )
     with pytest.raises(Diverged):
         play(store, told)
 

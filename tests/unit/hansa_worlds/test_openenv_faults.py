@@ -41,7 +41,7 @@ def begin(world, index=0):
     ("how", "sentence"),
     [
         ("drop", "openenv: step brings the connection broke off"),
-        ("slow 5", "openenv: step brings no answer within 0.3 s"),
+        ("slow 2", "openenv: step brings no answer within 0.3 s"),
         ("drip 5", "openenv: step brings no answer within 0.3 s"),
         ("huge", "openenv: step brings an answer of more than 1048576 bytes"),
         ("raw {", "openenv: step brings an answer that is no JSON"),
@@ -88,7 +88,7 @@ def test_an_error_over_an_action_is_a_wasted_turn_only_while_the_session_lives()
             world.step("go")
 
 
-@pytest.mark.parametrize("how", ["drop", "slow 5", "raw {"])
+@pytest.mark.parametrize("how", ["drop", "slow 2", "raw {"])
 def test_a_reset_is_sent_again_where_that_helps(how):
     with serving() as server:
         world = world_at(server.url, timeout_seconds=0.3)

@@ -14,6 +14,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support.sources import ROOT
 
+pytestmark = pytest.mark.slow  # pip works out every image's packages
+
 PARTS = ("operator", "client", "server")
 
 
