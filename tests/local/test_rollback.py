@@ -29,7 +29,7 @@ def lenient(check):
     def checked(*arguments, **named):
         try:
             return check(*arguments, **named)
-        except gate.Refused:
+        except gate.UpdateRefused:
             return None
     return checked
 
