@@ -16,9 +16,29 @@ from hansa.store.s3 import S3Store
 from tests.cluster.audit import OPERATOR
 from tests.members.parties import CLINIC, LONE, PARTIES, Apart, Join, Place, secrets_of
 from tests.support import small
-from tests.support.federation_results import NAME, result
+from tests.support.federation_results import result
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+NAME = "apart"
+
+
+@pytest.fixture(scope="module")
+def joined(federations: dict[str, Apart]) -> Iterator[Join]:
+    """All three at work, until the coordinator's end."""
+    apart = federations[NAME]
+    apart.coordinate()
+    apart.serve()
+    with apart.join() as join:
+        apart.at.hq.finish(NAME)
+        yield join
+    apart.end()
+
+
+@pytest.fixture(scope="module")
+def apart(federations: dict[str, Apart], joined: Join) -> Apart:
+    """The federation, which has come to its end."""
+    return federations[NAME]
 
 
 @pytest.fixture(scope="module")
